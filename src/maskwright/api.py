@@ -28,6 +28,7 @@ from maskwright.evaluate.kind import answers_tasks
 from maskwright.evaluate.labelled_rows import evaluate_file
 from maskwright.evaluate.minimal_pairs import evaluate_pairs
 from maskwright.evaluate.text import TextEvaluation, evaluate_text
+from maskwright.findings import Note, ignore
 from maskwright.finetune.command import finetune_file, finetune_recipe
 from maskwright.finetune.recipe import read as read_finetuning
 from maskwright.inference.fill_mask import Hole
@@ -46,7 +47,7 @@ from maskwright.pretrain.tokenizer_run import train_and_report
 from maskwright.recipes.parts.find import find, run_of
 from maskwright.recipes.parts.override import override, with_text
 from maskwright.recipes.parts.recipe import Recipe
-from maskwright.report.say import Say, printer, quiet
+from maskwright.report.say import printer
 from maskwright.tokenizer.splits import encode_sampled
 from maskwright.train.machine.choices import Precision
 
@@ -199,10 +200,10 @@ def predict(
 
 
 def fill_mask(
-    model: LanguageModel | Path | str, text: str, *, top: int = 5, say: Say = quiet
+    model: LanguageModel | Path | str, text: str, *, top: int = 5, note: Note = ignore
 ) -> list[Hole]:
     """As `LanguageModel.fill_mask` of one text; a folder is opened for it."""
-    return fill_masks(_opened(model).model, [text], top=top, say=say)[0]
+    return fill_masks(_opened(model).model, [text], top=top, note=note)[0]
 
 
 def generate_text(

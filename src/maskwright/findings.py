@@ -7,11 +7,12 @@ for a JSON file; `report/` puts the same sentence on a page.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 Severity = Literal["note", "warning"]
+Note = Callable[["Finding"], None]
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -63,3 +64,7 @@ class Finding:
             TypeError, ValueError: not a finding.
         """
         return cls("recorded", plain) if isinstance(plain, str) else cls(**plain)
+
+
+def ignore(found: Finding) -> None:
+    """A `Note` that drops what was found."""

@@ -92,15 +92,15 @@ def test_what_is_not_equal_and_what_is_left_out_is_told(
     made: tuple[list[Recipe], Path, Comparison, str], tmp_path: Path
 ) -> None:
     (small, still), out, found, said = made
-    assert found.notes == [] and "Not equal" not in said, "the control"
+    assert found.findings == [] and "Not equal" not in said, "the control"
     again = shutil.copytree(out, tmp_path / "out")
     alone = compare([small], again, budget=BUDGET, seeds=2, stream=io.StringIO())
-    assert [note for note in alone.notes if "still" in note and "Not compared" in note]
+    assert [f for f in alone.findings if "still" in str(f) and f.name == "other-runs-in-folder"]
     large = replace(still, name="large", training=replace(still.training, batch=128))
     told = io.StringIO()
     uneven = compare([small, large], tmp_path / "other", budget=BUDGET, seeds=1, stream=told)
-    assert len(uneven.notes) == 1 and "large spent 4.1 k tokens" in uneven.notes[0]
-    assert uneven.notes[0] in told.getvalue()
+    assert len(uneven.findings) == 1 and "large spent 4.1 k tokens" in str(uneven.findings[0])
+    assert str(uneven.findings[0]) in told.getvalue()
 
 
 def test_the_report_and_the_terminal_say_the_same(
@@ -236,7 +236,7 @@ def test_minimal_pairs_compare_what_nothing_else_does(
     assert all(0 <= c.figures("pairs")[0] <= 1 for c in found.contenders)
     words = said.getvalue()
     assert "as one seed has none" in words and "own held-out loss:" not in words
-    assert "Minimal pairs resampled, paired: reader minus filler" in words
+    assert "minimal pairs resampled, paired: reader minus filler" in words
     assert (tmp_path / "out" / "report.html").read_text().count("<svg") == 6
 
 

@@ -289,7 +289,7 @@ def test_what_did_not_fit_is_told_when_predicting(
     blank = tmp_path / "blank.csv"
     blank.write_text("text\nthe cat\n\nthe dog ran\n")
     assert write_predictions(tuned[0], blank, tmp_path / "two.csv", say=said.append) == 2
-    assert said[1:] == ["1 blank line passed over, with no line among the predictions"]
+    assert said[1:] == ["note: 1 blank line passed over; with no line among the predictions"]
 
 
 def test_what_did_not_fit_is_told_portion_by_portion(
@@ -324,9 +324,9 @@ def test_texts_of_another_script_are_noted_wherever_they_are_read(
     write_predictions(tuned[0], data, tmp_path / "told.csv", say=told.append)
     assert len(told) == 1 and "byte-level BPE" in told[0]
     finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, stream=(said := io.StringIO()))
-    assert "\ntrain: " in said.getvalue() and "cannot tell them apart" in said.getvalue()
+    assert "\nnote: train: " in said.getvalue() and "cannot tell them apart" in said.getvalue()
     kept = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
-    assert all("unknown" in cut for cut in kept["cut"].values())
+    assert {found["name"] for found in kept["findings"]} >= {"unknown-characters"}
 
 
 def test_rows_that_are_passed_over_are_listed_in_the_folder(

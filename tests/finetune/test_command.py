@@ -984,10 +984,10 @@ def test_a_curve_tells_what_was_cut(model: Path, tmp_path: Path) -> None:
     """Once for each number of rows, however many trainings read them; and only what was."""
     data = table(tmp_path / "data.csv", "classification")
     wanted = [
-        "train: 100.0% of 20",
-        "validation: 100.0% of 20",
-        "test: 100.0% of 20",
-        "train: 100.0% of 160",
+        "note: train: 100.0% of 20",
+        "note: validation: 100.0% of 20",
+        "note: test: 100.0% of 20",
+        "note: train: 100.0% of 160",
     ]
     for length, seeds, told in ((4, 2, wanted), (None, 1, [])):
         said = io.StringIO()

@@ -271,11 +271,13 @@ def test_a_long_source_is_cut_inside_its_prompt(models: dict[str, Path], name: s
     for ids in way.sources or way.prompts:
         assert tokenizer.decode(ids).strip().endswith("old tree"), tokenizer.decode(ids)
         assert len(ids) <= 24
-    assert "50.0% of 2 rows" in asked.cut
+    assert "50.0% of 2 rows" in str(asked.findings)
     signs = kind.encode([Rewrite("\U0001f9d9\U0001f40d" * 20, "a", "")], frame)  # tokens of bytes
     assert len((signs.way_back.sources or signs.way_back.prompts)[0]) <= 24
     # Where all signs are one unknown token, it fits.
-    assert ("truncated" in signs.cut) is (name == "gpt2") is ("unknown" not in signs.cut)
+    assert [each.name for each in signs.findings] == [
+        "truncated" if name == "gpt2" else "unknown-characters"
+    ]
     with pytest.raises(ConfigError, match="prompt is longer"):
         task_for("sequence-to-sequence", (), {"prompt": "{source} " + "tree " * 40}).encode(
             rows, frame
@@ -289,11 +291,10 @@ def test_signs_that_can_never_be_written_are_told_before_training(
     frame = Frame(Tokenizer.load(models[name] / "tokenizer"), 24, False, continues=name == "gpt2")
     kind = task_for("sequence-to-sequence")
     broken = [Rewrite("the cat", "a red\nhat", ""), Rewrite("the dog", "the  old\ttree", "")]
-    told = kind.encode(broken, frame).cut
+    told = str(kind.encode(broken, frame).findings)
     assert ("line breaks in 1 of 2, tabs in 1 of 2" in told) is not keeps
-    assert kind.encode([Rewrite("a\nb", "a red hat", "")], frame).cut == "", (
-        "what is read counts not"
-    )
+    read = kind.encode([Rewrite("a\nb", "a red hat", "")], frame)
+    assert read.findings == (), "what is read counts not"
 
 
 def test_who_has_no_end_cannot_learn_to_stop(models: dict[str, Path]) -> None:
@@ -309,7 +310,8 @@ def test_what_is_cut_is_said(models: dict[str, Path]) -> None:
     long = " ".join(PLAIN * 10)
     for name in ("t5", "gpt2"):
         given, _ = asked(name, models, 32, [Rewrite(long, long, "")])
-        assert "texts read: 100.0%" in given.cut and "texts written: 100.0%" in given.cut
+        found = str(given.findings)
+        assert "texts read: 100.0%" in found and "texts written: 100.0%" in found
         assert given.examples.texts.lengths.max() <= 32
 
 

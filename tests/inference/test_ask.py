@@ -147,15 +147,15 @@ def test_a_prompt_has_one_space_on_each_side_of_its_hole(tmp_path: Path) -> None
 def test_a_text_that_the_tokenizer_does_not_know_is_shown_and_noted(runs: dict[str, Path]) -> None:
     said: list[str] = []
     first, last = api.fill_mask(
-        runs["hybrid"], "天気 117 [MASK] 天気 [MASK]", top=3, say=said.append
+        runs["hybrid"], "天気 117 [MASK] 天気 [MASK]", top=3, note=said.append
     )
     for each in last.candidates:
         joined = each.token.startswith("##")
         word = each.token.removeprefix("##") if joined else f" {each.token}"
         assert each.text == f"天気 117 [MASK] 天気{word}"
     assert all(c.text.startswith("天気 117") for c in first.candidates)
-    assert len(said) == 1 and "unknown to the tokenizer" in said[0]
-    api.fill_mask(runs["hybrid"], "the [MASK] sat", say=said.append)
+    assert len(said) == 1 and "unknown to the tokenizer" in str(said[0])
+    api.fill_mask(runs["hybrid"], "the [MASK] sat", note=said.append)
     assert len(said) == 1, "nothing is said of what it knows"
 
 
@@ -176,7 +176,7 @@ def test_it_is_noted_where_a_run_learned_by_other_questions(
 ) -> None:
     made = replace(find("bert-mini"), objective=ObjectiveChoice(name="masked", options=options))
     member, usual = usual_for("encoder"), masked.Options()
-    assert (evaluate_text_module._other_objective(member, usual, made) == "") is same
+    assert (evaluate_text_module._other_objective(member, usual, made) is None) is same
 
 
 def test_a_text_in_the_place_of_a_path(capsys: pytest.CaptureFixture[str]) -> None:

@@ -220,5 +220,5 @@ def test_a_run_of_an_earlier_release_is_asked_by_its_recipe(
     assert answers(old, out.parent / "text.txt") == wanted
     (checkpoint,) = (old / "checkpoints").iterdir()
     assert answers(checkpoint, out.parent / "text.txt") == wanted
-    assert [note for note in open_model(old).notes if "earlier release" in note]
-    assert not open_model(out).notes
+    assert [f for f in open_model(old).findings if f.name == "asked-as-recipe-says"]
+    assert not open_model(out).findings

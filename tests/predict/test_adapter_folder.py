@@ -98,7 +98,7 @@ def test_answers_are_those_of_peft(task: str, base: Path, tmp_path: Path) -> Non
 def test_predict_and_evaluate(base: Path, tmp_path: Path) -> None:
     model = adapted(base, tmp_path / "a", "SEQ_CLS")
     found = load(tmp_path / "a")
-    assert any("opened on its base" in note for note in found.notes)
+    assert any(each.name == "adapter-on-base" for each in found.findings)
     tokenizer = transformers.AutoTokenizer.from_pretrained(base)
     with torch.no_grad():
         logits = [model(**tokenizer(text, return_tensors="pt")).logits[0] for text in TEXTS]

@@ -204,7 +204,7 @@ def test_special_tokens_of_the_model_that_texts_cannot_have_are_told(
     model: Path, tmp_path: Path
 ) -> None:
     folder = foreign(model, tmp_path / "m", num_labels=2)
-    assert load(folder).notes == []
+    assert load(folder).findings == []
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<e1>", "</e1>"]})
     torch.manual_seed(0)

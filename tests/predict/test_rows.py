@@ -111,7 +111,7 @@ def test_rows_without_an_answer_are_counted_over_a_stop(
     assert not said
     monkeypatch.setattr(Predictor, "answers", own)
     assert ask() == 30
-    assert said == ["10 rows could not be answered; the prediction there is null"]
+    assert said == ["note: 10 rows could not be answered; the prediction there is null"]
 
 
 @pytest.mark.parametrize("spell", [json.dumps, str])

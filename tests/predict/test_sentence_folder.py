@@ -290,7 +290,7 @@ def test_the_prompt_is_told(bare: Path, tmp_path: Path) -> None:
         written(bare, tmp_path / "one", about=PROMPTED), source, io.StringIO(), say=said.append
     )
     assert any(PROMPT in line for line in said)
-    assert load(written(bare, tmp_path / "two")).notes == []
+    assert load(written(bare, tmp_path / "two")).findings == []
 
 
 # ------------------------------------------------------------------------------- finetune

@@ -137,7 +137,7 @@ def adapted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_a_new_head_learns_alone_first(adapted: tuple[Path, str]) -> None:
     """And then everything, the rest more slowly; the control: without that, all moves at once."""
     out, said = adapted
-    assert "These learn alone for the first 50%" in said
+    assert "these learn alone for the first 50%" in said
     begun = dict(pretrained.load(out.parent / "bare").model.named_parameters())
     for step in range(1, STEPS + 1):
         there = body_at(out, step)

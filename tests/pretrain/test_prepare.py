@@ -160,7 +160,7 @@ def test_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
     for limit, cut in ((3000, True), (10**9, False)):
         bound = replace(chosen, corpus=replace(chosen.corpus, limit_bytes=limit))
         said = told(bound, tmp_path / f"run{limit}")
-        assert any(line.startswith("note: the text goes on behind") for line in said) is cut
+        assert any(line.startswith("note: stopped at corpus.limit_bytes") for line in said) is cut
         # The files are known by all of their bytes, also by those behind the limit.
         origin = json.loads((tmp_path / f"run{limit}" / "data" / "train-origin.json").read_text())
         assert origin["files"] == {str(path): hash_file(path)}

@@ -289,7 +289,7 @@ def test_of_two_texts_the_longer_is_cut(models: dict[str, Path]) -> None:
     rows = [Pair("cat " * 40, "dog", 1, "row"), Pair("cat " * 40, "dog " * 40, 1, "row")]
     encoded = kind.encode(rows, Frame(tokenizer, 48, False))
     read = [tokenizer.decode(ids) for ids in encoded.way_back.sources]
-    assert all(len(ids) <= 48 for ids in encoded.way_back.sources) and encoded.cut
+    assert all(len(ids) <= 48 for ids in encoded.way_back.sources) and encoded.findings
     for text in read:
         assert text.startswith("one cat") and text.rstrip().endswith("end") and "dog" in text
     assert abs(read[1].count("cat") - read[1].count("dog")) <= 1

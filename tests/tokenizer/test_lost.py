@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maskwright.tokenizer.lost import lost_note, lost_signs
+from maskwright.tokenizer.lost import lost_finding, lost_signs
 from tokenizer.toy_tokenizers import KINDS, trained
 
 ANSWERS = ["kalomi\nsat", "kalomi\tsat", "kalomi  sat", "kalomi sat", " kalomi\n", "a\r\nb\n\nc"]
@@ -23,7 +23,7 @@ def test_signs_that_do_not_come_back_are_counted_by_the_text(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_plain_answers_need_no_note(kind: str) -> None:
-    assert lost_note(trained(kind), ["kalomi sat", "Kalomi!", " edges do not count \n"]) == ""
+    assert lost_finding(trained(kind), ["kalomi sat", "Kalomi!", " edges do not count \n"]) is None
 
 
 def test_an_unknown_sign_between_blanks_makes_no_run_of_them() -> None:
@@ -34,6 +34,6 @@ def test_an_unknown_sign_between_blanks_makes_no_run_of_them() -> None:
 def test_folded_capitals_are_told() -> None:
     tokenizer = trained("wordpiece", lowercase=True)
     assert lost_signs(tokenizer, ["Kalomi", "kalomi", "KA"]) == {"capitals": 2}
-    note = lost_note(tokenizer, ["Kalomi", "kalomi", "KA\nlo"])
+    note = str(lost_finding(tokenizer, ["Kalomi", "kalomi", "KA\nlo"]))
     assert "line breaks in 1 of 3" in note and "capitals in 2 of 3" in note
     assert "byte-level BPE" in note

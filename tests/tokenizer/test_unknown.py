@@ -43,10 +43,10 @@ def test_a_word_that_wordpiece_reads_as_one_token_counts_as_many_characters(name
     assert tokenizer.encode(text).count(tokenizer.unknown) == 1  # type: ignore[arg-type]
     found = tokenizer.unknown_in([text])
     assert (found.unknown, found.letters) == (len(word), 900 + len(word))
-    assert found.in_long_words == len(word) and "more than 100 characters" in found.note()
+    assert found.in_long_words == len(word) and "more than 100 characters" in str(found.finding())
     short = " ".join(word[n : n + 9] for n in range(0, len(word), 9))
     control = tokenizer.unknown_in([text.replace(word, short)])
-    assert control.unknown == 0 and control.note() == ""
+    assert control.unknown == 0 and control.finding() is None
     for kind in ("byte-bpe", "unigram"):
         assert learned(kind).unknown_in([text]).unknown == 0, "the advice helps"
 
@@ -55,7 +55,8 @@ def test_other_causes_are_told_apart_and_the_characters_named() -> None:
     for kind in ("wordpiece", "unigram", "bpe", "character"):
         found = trained(kind).unknown_in(["the cat ☃☃☃ sat on the ☃"])
         assert found.unknown == 4 and found.in_long_words == 0, kind
-        assert "(☃)" in found.note("a remedy") and found.note("it").endswith("Remedy: it")
+        assert "(☃)" in str(found.finding("a remedy"))
+        assert str(found.finding("it")).endswith("remedy: it")
 
 
 def test_many_unknown_characters_in_one_token_count_as_many() -> None:
@@ -83,7 +84,7 @@ def test_the_report_says_what_is_unknown_and_what_helps() -> None:
     tokenizer = learned("wordpiece")
     text = ["the cat sat on the mat"] * 9
     made = report(tokenizer, [*text, LONG["dna"]], "take another")
-    assert made.unknown_rate == 140 / (9 * 17 + 140) and "Remedy: take another" in made.render()
+    assert made.unknown_rate == 140 / (9 * 17 + 140) and "remedy: take another" in made.render()
     assert "note" not in report(tokenizer, text).render(), "the control"
 
 

@@ -17,6 +17,7 @@ from maskwright.analysis.pages import require_new, write
 from maskwright.corpus.files import Paths
 from maskwright.corpus.read import read
 from maskwright.errors import UsageError
+from maskwright.findings import Finding
 from maskwright.report import tables
 from maskwright.report.drawing.shades import grid, head_weights
 from maskwright.report.say import Say, printer
@@ -51,30 +52,30 @@ def attention(
         _require_drawable(subject, sentence)
     two = len(subject.model.config.stacks) == 2
     if two:
-        say(f"note:{ONE_OF_TWO}")
+        say(Finding("one-of-two-stacks", ONE_OF_TWO.strip()).line())
     bank = trees.read_trees(Path(tree)) if tree is not None else []
     texts = _texts(text, bank, say)
     commit.probe_writable(out)
     require_new(out)
     found = heads.look_at_heads(subject, texts)
     if short := len(texts) - found.texts:
-        say(f"note: {short:,} texts of fewer than two tokens are left out")
+        what = f"{short:,} texts of fewer than two tokens are left out"
+        say(Finding("texts-too-short", what).line())
     relations, rare, passed = trees.compare_with_trees(subject, bank) if bank else ([], [], 0)
     if not text and not bank:
-        say(
-            f"note: heads are measured on {len(texts)} short sentences that come with this "
-            "command; --text PATH takes your own"
+        found_texts = Finding(
+            "built-in-sentences",
+            f"heads are measured on {len(texts)} short sentences that come with this command",
+            remedy="--text PATH takes your own",
         )
+        say(found_texts.line())
     if rare:
-        say(
-            f"note: not asked, with fewer than {trees.LEAST} words in a half of the sentences: "
-            + ", ".join(rare)
-        )
+        what = f"not asked, with fewer than {trees.LEAST} words in a half of the sentences"
+        say(Finding("rare-relations", f"{what}: {', '.join(rare)}").line())
     if passed:
-        say(
-            f"passed over: {passed:,} of {len(bank):,} sentences of the tree bank, too long or "
-            "with two words in one token"
-        )
+        what = f"passed over: {passed:,} of {len(bank):,} sentences of the tree bank"
+        why = "too long, or with two words in one token"
+        say(Finding("sentences-passed-over", what, why).line())
     shown = [_head_table(found)] + ([_tree_table(relations)] if relations else [])
     for each in shown:
         say("\n" + tables.for_terminal(each))
@@ -134,7 +135,8 @@ def _texts(text: Paths, bank: Sequence[trees.Tree], say: Say) -> list[str]:
         for document_ in read(text):
             texts.append(document_.text)
             if len(texts) == TEXTS:
-                say(f"note: only the first {TEXTS} texts are looked at")
+                what = f"only the first {TEXTS} texts are looked at"
+                say(Finding("first-texts-only", what).line())
                 break
         return texts
     if bank:

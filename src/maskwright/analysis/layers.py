@@ -31,6 +31,7 @@ from torch.nn import functional
 from maskwright.analysis.hidden_states import Pooling, ProbedModel, at_places, layer_states
 from maskwright.data.batch import Batch
 from maskwright.errors import UsageError
+from maskwright.findings import Finding
 from maskwright.inference.encoded import Examples
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.formats.parts import TEST, TRAIN, VALIDATION
@@ -62,7 +63,7 @@ class Layered:
         weights: of the layers in the mix, which add up to 1.
         mixed: the accuracy of the classifier on the mix.
         baselines: accuracies of what needs no model.
-        cut: what of the texts did not fit into the model.
+        findings: what of the texts did not fit into the model.
     """
 
     task: str
@@ -76,7 +77,7 @@ class Layered:
     weights: list[float]
     mixed: Estimate
     baselines: dict[str, float]
-    cut: str = ""
+    findings: Sequence[Finding] = ()
     no_control: str = ""
 
     @property
@@ -111,7 +112,7 @@ class _Asked:
     untrained: NDArray[np.float32]
     labels: NDArray[np.int64]
     words: list[str]
-    cut: str = ""
+    findings: Sequence[Finding] = ()
 
 
 def probe_layers(
@@ -162,7 +163,7 @@ def probe_layers(
         weights,
         mixed,
         _baselines(known, asked, whole=whole),
-        "; ".join(part.cut for part in (known, asked) if part.cut),
+        (*known.findings, *asked.findings),
         no_control,
     )
 
@@ -194,7 +195,7 @@ def _of_part(
             words = [words[n] for n in chosen]
     pooling: Pooling = _mean if whole else at_places
     states, others = (layer_states(model, examples, subject.collation, pooling) for model in models)
-    return _Asked(states, others, np.asarray(examples.labels, np.int64), words, encoded.cut)
+    return _Asked(states, others, np.asarray(examples.labels, np.int64), words, encoded.findings)
 
 
 def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:

@@ -17,6 +17,7 @@ from maskwright.analysis import layers, pooling
 from maskwright.analysis import word_senses as senses
 from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.errors import UsageError
+from maskwright.findings import Finding
 from maskwright.labelled.formats.parts import ALL
 from maskwright.metrics.intervals import Estimate
 from maskwright.models import folders
@@ -62,9 +63,11 @@ def plain(found: Any) -> dict[str, Any]:
         if isinstance(value, Estimate):
             each = dataclasses.asdict(value)
             return {name: one if math.isfinite(one) else None for name, one in each.items()}
+        if isinstance(value, Finding):
+            return value.to_json()
         if isinstance(value, dict):
             return {name: simple(each) for name, each in value.items()}
-        return [simple(each) for each in value] if isinstance(value, list) else value
+        return [simple(each) for each in value] if isinstance(value, list | tuple) else value
 
     return {field.name: simple(getattr(found, field.name)) for field in dataclasses.fields(found)}
 
@@ -85,8 +88,8 @@ def _line(name: str, each: Sequence[Estimate], css: str) -> Line:
 # ------------------------------------------------------------------------------ labels by layer
 def show_layers(subject: ProbedModel, out: Path, found: layers.Layered, say: Say) -> Path:
     """Say and write accuracy, control, selectivity and the learned mix by layer."""
-    if found.cut:
-        say(f"note: {found.cut}")
+    for each in found.findings:
+        say(each.line())
     table = _layer_table(found)
     say("\n" + tables.for_terminal(table))
     xs = list(range(len(found.layers)))
@@ -186,8 +189,8 @@ def _best_layer(found: layers.Layered) -> dict[str, Any]:
 # ------------------------------------------------------------------------------ texts as vectors
 def show_pooling(subject: ProbedModel, out: Path, found: pooling.Pooled, say: Say) -> Path:
     """Say and write how well each layer and pooling tell how alike two texts are."""
-    if found.cut:
-        say(f"note: {found.cut}")
+    for each in found.findings:
+        say(each.line())
     where = "" if found.part == ALL else f" on the {found.part} part"
     drawn = "" if found.pairs == found.there else f", drawn from {found.there:,}"
     table: Table = {
@@ -250,7 +253,8 @@ def show_senses(
     texts, meanings = _texts(word, data, columns)
     room = subject.frame.length - sum(subject.tokenizer.frame_margins())
     if data is None and any(len(subject.tokenizer.encode(text)) > room for text in texts):
-        say(f"note: the model reads {room} tokens of a text, so sentences are cut around the word")
+        what = f"the model reads {room} tokens of a text, so sentences are cut around the word"
+        say(Finding("sentences-cut", what).line())
     found = senses.tell_senses(subject, word, texts, meanings, shorten=data is None)
     table = _sense_table(word, found)
     say("\n" + tables.for_terminal(table))

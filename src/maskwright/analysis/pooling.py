@@ -7,6 +7,7 @@ and the maximum over tokens. Nothing is trained.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from maskwright.analysis.hidden_states import Pooling, ProbedModel, layer_states
 from maskwright.data.batch import Batch
+from maskwright.findings import Finding
 from maskwright.inference.encoded import Examples
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.formats.parts import ALL, TEST, TRAIN, VALIDATION
@@ -82,7 +84,7 @@ class Pooled:
     found: dict[str, list[Estimate]]
     untrained: list[Estimate]
     words: float
-    cut: str = ""
+    findings: Sequence[Finding] = ()
 
 
 def compare_pooling(
@@ -107,7 +109,9 @@ def compare_pooling(
     answers = dict(kind.baselines(known, last))
     words = np.asarray(next(iter(answers.values())))[drawn]
     told = metrics.spearman(truth, words)
-    return Pooled(last, len(rows), len(every), subject.layers, found, untrained, told, encoded.cut)
+    return Pooled(
+        last, len(rows), len(every), subject.layers, found, untrained, told, encoded.findings
+    )
 
 
 def _told(

@@ -13,6 +13,7 @@ from pathlib import Path
 from maskwright.corpus.files import Paths
 from maskwright.corpus.read import DEFAULT, Reader, Reading
 from maskwright.errors import UsageError
+from maskwright.findings import Finding
 from maskwright.models import folders
 from maskwright.terminal import harmless
 from maskwright.tokenizer.folder import tokenizer_files
@@ -83,7 +84,7 @@ class TokenView:
                 f"{each.position:>8} {each.id:>7} {each.segment:>7}  {token:<{width}}  {said}"
             )
         lines.append(self.summary())
-        return "\n".join([*lines, *map("note: {}".format, self.notes())])
+        return "\n".join([*lines, *(found.line() for found in self.findings())])
 
     def summary(self) -> str:
         """How many tokens there are, and how much is unknown."""
@@ -91,17 +92,21 @@ class TokenView:
         share = f"{self.unknown.share:.1%} of {self.unknown.letters:,} characters unknown"
         return f"{len(self.tokens):,} tokens, {special} of them special; {share}"
 
-    def notes(self) -> list[str]:
-        """Sentences about what is unknown, and about special tokens spelled in the text."""
-        notes = [note] if (note := self.unknown.note(OTHER_MODEL)) else []
+    def findings(self) -> list[Finding]:
+        """What is unknown, and special tokens spelled in the text."""
+        findings = [found] if (found := self.unknown.finding(OTHER_MODEL)) else []
         names = [self.tokenizer.vocabulary[i] for i in sorted(self.tokenizer.special_ids)]
         spelled = [name for name in names if any(name in text for text in self.texts)]
         if spelled:
-            notes.append(
-                f"{', '.join(spelled[:3])} in a text is read as ordinary text, and not as the "
-                "special token; fill-mask alone reads the mask there"
+            findings.append(
+                Finding(
+                    "special-tokens-as-text",
+                    f"{', '.join(spelled[:3])} in a text is read as ordinary text, and not as the "
+                    "special token",
+                    "fill-mask alone reads the mask there",
+                )
             )
-        return notes
+        return findings
 
 
 def tokenizer_of(folder: Path | str) -> Tokenizer:
@@ -206,4 +211,4 @@ def _short(name: str, sight: TokenView) -> str:
     tokens = [harmless(each.token) for each in sight.tokens]
     rows = [" ".join(tokens[n : n + FEW]) for n in range(0, len(tokens), FEW)]
     lines = [f"{name}: {_named(sight.tokenizer)}", *(f"  {row}" for row in rows), sight.summary()]
-    return "\n".join([*lines, *map("note: {}".format, sight.notes())])
+    return "\n".join([*lines, *(found.line() for found in sight.findings())])

@@ -26,6 +26,7 @@ from typing import Any
 from maskwright import __version__, memory
 from maskwright.cli.command_line import Help, Parser
 from maskwright.errors import MaskwrightError, ResourceError, UsageError, near, shorten
+from maskwright.findings import Finding
 from maskwright.storage import files as storage
 from maskwright.storage import leftovers
 from maskwright.terminal import harmless_lines
@@ -184,7 +185,8 @@ def _use_threads(verb: str, chosen: argparse.Namespace) -> None:
             wanted=f"1 to {MOST_THREADS}",
         )
     if threads > (cores := os.cpu_count() or 1):
-        print(f"note: {threads} threads on {cores} cores slow each other down", file=sys.stderr)
+        what = f"{threads} threads on {cores} cores slow each other down"
+        print(Finding("more-threads-than-cores", what).line(), file=sys.stderr)
     os.environ |= dict.fromkeys(THREADS, str(threads))
     if (torch := sys.modules.get("torch")) is not None:  # it has read them already
         torch.set_num_threads(threads)

@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from maskwright.config import fingerprint
 from maskwright.counted import counted
 from maskwright.errors import DataError, MaskwrightError, UsageError, near
+from maskwright.findings import Finding
 from maskwright.finetune import page, recipe
 from maskwright.finetune.finished_seeds import REJECTS
 from maskwright.finetune.hashes import hashes
@@ -92,10 +93,8 @@ def evaluate_file(
         )
     rows, kind = _rows(folder, model, whole, chosen, data, as_names(columns), read, say)
     encoded = kind.encode(rows, model.frame)
-    if encoded.cut:
-        say(encoded.cut)
-    for note in model.notes:
-        say(f"note: {note}")
+    for found in (*encoded.findings, *model.findings):
+        say(found.line())
     outputs = reader(model.model, kind, model.frame, model.collation)(encoded)
     answers = kind.answers(encoded, outputs)
     figures = kind.estimated(rows, answers)
@@ -107,7 +106,7 @@ def evaluate_file(
         if each is not None:
             say("\n" + tables.for_terminal(each))
     if odd := kind.one_sided(rows, answers):
-        say(f"warning: {odd}")
+        say(odd.line())
         shown["note"] += f" Warning: {odd}."
     if out is not None:
         wrong = kind.mistakes(encoded, outputs)
@@ -155,7 +154,8 @@ def _rows(
     for line in task.columns.lines():
         say(line)
     if part in (ALL, TRAIN) and _learned_from(folder, data):
-        say("note: these are the files that the model learned from, so the figures flatter it")
+        what = "these are the files that the model learned from, so the figures flatter it"
+        say(Finding("evaluated-on-training-data", what).line())
     made = build(
         asked_of,
         task,

@@ -68,8 +68,8 @@ def evaluate_pairs(
     paradigms = minimal_pairs.part(minimal_pairs.read(data), part)
     commit.probe_writable(out)
     model = model if isinstance(model, Model) else open_model(model)
-    for note in model.notes:
-        say(f"note: {note}")
+    for found in model.findings:
+        say(found.line())
     how = scoring_method(model.network, model.conventions) if how is None else how
     result = score(model.network, model.tokenizer, paradigms, how)
     stores = training_stores(model.folder)

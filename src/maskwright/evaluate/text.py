@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from maskwright.data.store import TokenStore
 from maskwright.data.stream import Stream
 from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.findings import Finding
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.models import special_tokens
 from maskwright.models.model import Model
@@ -52,15 +53,15 @@ class TextEvaluation:
         figures: of the model.
         lines: of guessing evenly, and by how often each token occurs in the training text; without
             one, in this text itself (`own_counts`).
-        read: sentences about what was read of the files.
-        notes: sentences about what the figures are, and are not, comparable with.
+        read: lines about what was read of the files.
+        findings: what the figures are, and are not, comparable with.
     """
 
     figures: likelihood.Figures
     lines: likelihood.Lines
     own_counts: bool
     read: Sequence[str] = ()
-    notes: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
 
     def render(self) -> str:
         """All of it as text: a small table between what was read and what is to be noted."""
@@ -94,7 +95,7 @@ class TextEvaluation:
             text.append(f"loss by sort of target: {', '.join(each)}")
         if figures.decided is not None:
             text.append(figures.decided.render())
-        return "\n".join([*self.read, *text, *self.notes])
+        return "\n".join([*self.read, *text, *(found.line() for found in self.findings)])
 
 
 def evaluate_text(
@@ -118,7 +119,7 @@ def evaluate_text(
     model = model if isinstance(model, Model) else open_model(model)
     tokenizer, data = model.tokenizer, model.folder / "data"
     recipe = _measured_by(model)
-    read_of = [f"note: {each}" for each in model.notes]
+    read_of = [found.line() for found in model.findings]
     with tempfile.TemporaryDirectory() as scratch:
         if texts:
             built = Path(scratch) / "store"
@@ -135,12 +136,11 @@ def evaluate_text(
             raise UsageError(
                 "there is no text to evaluate on", where=model.folder, do="--text PATH"
             )
-        objective, rows_of, note = _measure(model, recipe)
+        objective, rows_of, otherwise = _measure(model, recipe)
         source = rows_of(store)
         if len(source) > rows:
-            read_of.append(
-                f"note: measured on {rows:,} of its {counted(len(source), 'row')}, drawn evenly"
-            )
+            what = f"measured on {rows:,} of its {counted(len(source), 'row')}, drawn evenly"
+            read_of.append(Finding("measured-on-a-sample", what).line())
         kept = not objective.is_language_model or keeps_text(tokenizer, store)
         bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
         figures = likelihood.evaluate(
@@ -159,9 +159,8 @@ def evaluate_text(
             source,
             rows=rows,
         )
-    return TextEvaluation(
-        figures, lines, not trained_on, read_of, _notes(note, recipe, objective, kept)
-    )
+    findings = [*([otherwise] if otherwise else []), *_findings(recipe, objective, kept)]
+    return TextEvaluation(figures, lines, not trained_on, read_of, findings)
 
 
 def _measured_by(model: Model) -> Recipe | None:
@@ -188,25 +187,25 @@ def _measured_by(model: Model) -> Recipe | None:
         raise error.under(f"{where}, ") from None
 
 
-def _notes(note: str, recipe: Recipe | None, objective: Objective, kept: bool) -> list[str]:
+def _findings(recipe: Recipe | None, objective: Objective, kept: bool) -> Iterator[Finding]:
     """What the figures are, and are not, comparable with."""
-    notes = [note] if note else []
     if not kept:
-        notes.append(
-            "note: the tokenizer does not keep all of the text (capitals, blanks or unknown "
-            "words), so its bits per byte are not those of another tokenizer"
+        yield Finding(
+            "text-not-kept",
+            "the tokenizer does not keep all of the text (capitals, blanks or unknown words), so "
+            "its bits per byte are not those of another tokenizer",
         )
     if recipe is not None and objective.scorer is not objective.product:
         scorer = recipe.objective.spec.scored_by
-        notes.append(f"note: the predictions are those of {scorer}, which fills the masks for it")
-    return notes
+        what = f"the predictions are those of {scorer}, which fills the masks for it"
+        yield Finding("scored-by-another-network", what)
 
 
 def _measure(
     model: Model, recipe: Recipe | None
-) -> tuple[Objective, Callable[[TokenStore], RowSource], str]:
+) -> tuple[Objective, Callable[[TokenStore], RowSource], Finding | None]:
     """The objective that measures the model, its rows, as long as those of its pretraining, and a
-    note where the pretraining had another objective.
+    finding where the pretraining had another objective.
 
     An encoder is measured by masks and a decoder by next tokens; others by the objective of their
     pretraining."""
@@ -214,15 +213,15 @@ def _measure(
     simple = model.num_stacks == 1 and head is not None
     if simple and not (conventions.prediction_offset or conventions.bidirectional_prefix):
         member, options = _usual(model, recipe)
-        note = "" if recipe is None else _other_objective(member, options, recipe)
+        otherwise = None if recipe is None else _other_objective(member, options, recipe)
         objective = member.build(model.network, options, special_tokens.vocabulary(model.tokenizer))
         if recipe is not None and recipe.objective.spec.usual_for is not None:
-            return objective, partial(held_out_rows, recipe), note
+            return objective, partial(held_out_rows, recipe), otherwise
         length = _length(model) if recipe is None else recipe.rows.length
         if objective.is_language_model:
-            return objective, lambda store: Stream(store, length), note
+            return objective, lambda store: Stream(store, length), otherwise
         packed = partial(PackedDocuments, length=length, seed=likelihood.SEED)
-        return objective, packed, note
+        return objective, packed, otherwise
     if recipe is None:
         if head is None:
             raise IncompatibleError(
@@ -251,18 +250,20 @@ def _measure(
             wanted="the file that pretraining wrote beside the weights",
             do="name the run or a whole copy of its checkpoint",
         )
-    return objective, partial(held_out_rows, recipe), ""
+    return objective, partial(held_out_rows, recipe), None
 
 
-def _other_objective(member: Member, options: Any, recipe: Recipe) -> str:
-    """A note that a run was trained, and its own held-out loss measured, by another objective or by
-    other options than these; empty where it was not."""
+def _other_objective(member: Member, options: Any, recipe: Recipe) -> Finding | None:
+    """That a run was trained, and its own held-out loss measured, by another objective or by other
+    options than these; None where it was not."""
     measurement = member.spec.measurement
     if measurement is None or measurement.at_end(recipe.objective.checked) == options:
-        return ""
-    return (
-        f"note: measured {measurement.words(options)}; the run's own held-out loss, of its "
-        f"objective ({recipe.objective.name}), is in its report"
+        return None
+    return Finding(
+        "measured-otherwise-than-trained",
+        f"measured {measurement.words(options)}",
+        f"the run's own held-out loss, of its objective ({recipe.objective.name}), is in its "
+        "report",
     )
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from maskwright.findings import Finding
 from maskwright.report import document
 from maskwright.report.tables import Table
 from maskwright.tasks.parts.task_type import TaskType
@@ -24,7 +25,7 @@ def card(
     base: str,
     data: Mapping[str, str],
     rows: Mapping[str, int],
-    cut: Mapping[str, str],
+    findings: Mapping[str, Sequence[Finding]],
     settings: Mapping[str, Any],
     asked: str,
     figures: Mapping[str, float],
@@ -38,7 +39,7 @@ def card(
         base: the model that was fine-tuned.
         data: SHA-256 of each file.
         rows: how many of each part.
-        cut: what did not fit, by part.
+        findings: what did not fit, by part.
         settings: of the training, by name.
         figures: of the part `asked`, by measure.
         plain: whether transformers reads the folder.
@@ -55,7 +56,7 @@ def card(
         table=table,
         rows=rows,
         data=data,
-        cut={part: words for part, words in cut.items() if words},
+        findings=[found.of(part) for part, some in findings.items() for found in some],
         settings=settings,
         loads=loads,
     )

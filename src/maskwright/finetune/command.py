@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from maskwright.config import fingerprint, lines_of
 from maskwright.counted import counted
 from maskwright.errors import MaskwrightError, UsageError, near
+from maskwright.findings import Finding
 from maskwright.finetune.finished_seeds import REJECTS
 from maskwright.finetune.hashes import hash_rows, hashes, require_as_read
 from maskwright.finetune.label_curve import measure_curve
@@ -109,7 +110,8 @@ def finetune_recipe(
     opened = open_weights(model)
     config = opened.config
     if (wanted := recipe.length) is not None and (most := room(config, wanted)) < wanted:
-        say(f"note: the model has positions for {most} tokens, not for {wanted}")
+        what = f"the model has positions for {most} tokens, not for {wanted}"
+        say(Finding("length-lowered", what).line())
     examples = prepare(
         data,
         columns=recipe.columns or None,
@@ -125,10 +127,8 @@ def finetune_recipe(
     }
     for name, noted in recipe.made_from.items():
         if noted != made_from.get(name, noted):
-            say(
-                f"note: the {name} is not what it was when the recipe was written, so the result "
-                "will be another"
-            )
+            what = f"the {name} is not what it was when the recipe was written"
+            say(Finding("recipe-of-other-inputs", what, "so the result will be another").line())
 
     told_in_words = {} if recipe.prompt is None else {"prompt": recipe.prompt}
     kind = task_for(examples.task.kind, settled=told_in_words)
@@ -142,23 +142,30 @@ def finetune_recipe(
         settled = {**_made_further(made_with, opened, recipe, say), **settled}
         length = length or made_with.length
     elif made_with is not None and (besides := made_with.beside_the_model()):
-        say(f"note: the folder makes vectors with {', '.join(besides)}; this task goes without")
+        what = f"the folder makes vectors with {', '.join(besides)}"
+        say(Finding("vectors-not-made-so", what, "this task goes without").line())
     if recipe.pooling is None and kind.head == "sequence":
         if made_with is not None and made_with.poolings in (("mean",), ("max",)):
             (usual,) = made_with.poolings
-            say(
-                f"note: the model was made for the {usual} over a text's tokens, and this task "
-                f"reads the first; with few labels --pooling {usual} is often better (the "
-                "transformers library then cannot load the result)"
+            found = Finding(
+                "other-pooling",
+                f"the model was made for the {usual} over a text's tokens, and this task reads the "
+                "first",
+                remedy=f"with few labels --pooling {usual} is often better (the transformers "
+                "library then cannot load the result)",
             )
+            say(found.line())
         elif any(way.head_alone for way in ways):
-            say(
-                "note: the head alone reads one place of a text, for which a model may never have "
-                "been trained; --pooling mean often knows more"
+            found = Finding(
+                "untrained-place",
+                "the head alone reads one place of a text, for which a model may never have been "
+                "trained",
+                remedy="--pooling mean often knows more",
             )
+            say(found.line())
     settings = partial(_settings, recipe, config.width)
-    if note := machine.crowded(recipe.threads, computer.device.type):
-        say(f"note: {note}")
+    if busy := machine.busy(recipe.threads, computer.device.type):
+        say(busy.line())
     common: dict[str, Any] = {
         "seeds": recipe.seed_numbers,
         "length": length,
@@ -204,10 +211,13 @@ def _made_with(path: Path, kind: TaskType, say: Say) -> sentence_folder.Sentence
     except MaskwrightError as error:
         if kind.task in embeddings.TASKS:
             raise
-        say(
-            f"note: the folder makes vectors in a way that is not applied here ({error.what}: "
-            f"{error.found}); this task reads its model alone"
+        found = Finding(
+            "vectors-not-made-so",
+            "the folder makes vectors in a way that is not applied here",
+            f"{error.what}: {error.found}",
+            "this task reads its model alone",
         )
+        say(found.line())
         return None
 
 
@@ -231,15 +241,16 @@ def _made_further(
         )
     # In the result they stand in the order in which all releases put them side by side.
     ordered = [way for way in POOLINGS if way in made_with.poolings]
-    for note in made_with.notes():
-        say(f"note: {note}, in learning and in the result")
+    for found in made_with.findings():
+        say(replace(found, what=f"{found.what}, in learning and in the result").line())
     if not made_with.plain:
         names = ", ".join(each.name for each in made_with.after) or "nothing"
-        say(
-            f"note: the folder has {names} behind the pooling and compares by "
-            f"{made_with.similarity}; what is learned here is the cosine of vectors of length 1, "
-            "and the result says so"
+        found = Finding(
+            "cosine-is-learned",
+            f"the folder has {names} behind the pooling and compares by {made_with.similarity}",
+            "what is learned here is the cosine of vectors of length 1, and the result says so",
         )
+        say(found.line())
     return {**settled, "pooling": "+".join(ordered)}
 
 

@@ -301,8 +301,8 @@ def _say_cut(said: set[tuple[str, int]], say: Say, parts: Mapping[str, Encoded])
     """What of each part did not fit, once for each number of rows; all trainings read alike."""
     for part, encoded in parts.items():
         place = (part, len(encoded.rows))
-        if encoded.cut and place not in said:
-            say(f"{part}: {encoded.cut}")
+        for found in () if place in said else encoded.findings:
+            say(found.of(part).line())
         said.add(place)
 
 

@@ -14,6 +14,7 @@ from maskwright.adapters.parts.adapter import Adapter
 from maskwright.checkpoint.transfer import load_matching
 from maskwright.errors import UsageError
 from maskwright.families.parts.family import family as family_named
+from maskwright.findings import Finding
 from maskwright.finetune import trained_weights
 from maskwright.finetune.finished_seeds import FinishedSeeds
 from maskwright.finetune.method import Method
@@ -43,7 +44,7 @@ class Seed:
 
     Attributes:
         outputs, answers: of the part that is asked at the end.
-        one_sided: a sentence about answers to the validation part that are all the same; or empty.
+        one_sided: that the answers to the validation part are all the same; or None.
         moved: how far the weights below the head are from where they began, beside their length
             there.
     """
@@ -55,7 +56,7 @@ class Seed:
     outputs: Outputs
     answers: Answers
     moved: float = math.nan
-    one_sided: str = ""
+    one_sided: Finding | None = None
 
     def without_model(self) -> Seed:
         """The same, its model given up."""
@@ -221,7 +222,7 @@ class Learner:
         outputs = last_read(parts[last])
         answers = settled.answers(parts[last], outputs)
         moved = _distance(begun, _body(tuned.network))
-        odd = ""
+        odd = None
         if not settled.writes:  # written answers are many tokens, and seldom the same
             odd = settled.one_sided(chosen_by.rows, settled.answers(chosen_by, scored()))
         return Seed(settings.seed, tuned, adapter, settled, outputs, answers, moved, odd)

@@ -28,6 +28,7 @@ from maskwright.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, TaskR
 from maskwright.checkpoint.layout import About
 from maskwright.config import to_plain
 from maskwright.counted import counted
+from maskwright.findings import Finding
 from maskwright.finetune import page, script
 from maskwright.finetune.card import card
 from maskwright.finetune.learner import Learner, Seed
@@ -84,8 +85,8 @@ class Result:
         """Say what the seeds came to, and write the best of them with all that belongs to it."""
         best, table = self.best, self.table()
         say("\n" + tables.for_terminal(table))
-        for sentence in self._warnings():
-            say(f"warning: {sentence}")
+        for found in self._warnings():
+            say(found.line())
         chosen = f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part"
         facts = {**self.facts, "chosen": chosen}
         adapter, alone = best.adapter, self.method.head_alone
@@ -150,15 +151,15 @@ class Result:
             "note": "95 % intervals by resampling the examples; ± is the standard deviation over "
             f"seeds. {self._choice()}"
             + (" There is no test part: these figures flatter." if self.asked == VALIDATION else "")
-            + "".join(f" Warning: {sentence}." for sentence in self._warnings()),
+            + "".join(f" Warning: {found}." for found in self._warnings()),
         }
 
-    def _warnings(self) -> list[str]:
+    def _warnings(self) -> list[Finding]:
         """What a good figure may hide: answers that are all the same."""
         best, truth = self.best, self.data.parts[self.asked]
         found = {self.asked: best.kind.one_sided(truth, best.answers)}
         found = {VALIDATION: best.one_sided} | found
-        return [f"on the {part} part {said}" for part, said in found.items() if said]
+        return [one.of(f"{part} part") for part, one in found.items() if one]
 
     def _card(self, table: Table, facts: Mapping[str, Any], attached: bool) -> str:
         """The card; `attached`: what was learned is in the adapter beside a model."""
@@ -170,7 +171,7 @@ class Result:
             base=folders.called(learner.path),
             data=self.origin,
             rows={part: len(each) for part, each in self.data.parts.items()},
-            cut={part: encoded.cut for part, encoded in self.parts.items()},
+            findings={part: encoded.findings for part, encoded in self.parts.items()},
             settings=facts,
             asked=self.asked,
             figures=best.kind.measured(self.parts[self.asked].rows, best.answers),
@@ -232,7 +233,12 @@ class Result:
             "measure": kind.measure,
             "asked": self.asked,
             "chosen": self.best.seed,
-            "cut": {part: encoded.cut for part, encoded in self.parts.items()},
+            "findings": [
+                found.of(part).to_json()
+                for part, encoded in self.parts.items()
+                for found in encoded.findings
+            ]
+            + [found.to_json() for found in self._warnings()],
             "seeds": [
                 {
                     "seed": one.seed,

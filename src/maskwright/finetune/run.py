@@ -20,6 +20,7 @@ from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, finish, is_finished
 from maskwright.config import fingerprint, to_plain
 from maskwright.counted import counted
 from maskwright.errors import UsageError
+from maskwright.findings import Finding
 from maskwright.finetune import cost, script
 from maskwright.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
 from maskwright.finetune.hashes import hash_rows
@@ -97,8 +98,8 @@ def finetune(
     )
     parts = {part: kind.encode(rows, learner.frame) for part, rows in data.parts.items()}
     for part, encoded in parts.items():
-        if encoded.cut:
-            say(f"{part}: {encoded.cut}")
+        for finding in encoded.findings:
+            say(finding.of(part).line())
     passes = passes_of(settings, len(parts[TRAIN].examples.taught))
     if passes > 1:
         say(
@@ -131,10 +132,9 @@ def finetune(
     facts = _facts(learner, method, settings, passes) | unusual(machine)
     facts |= {"seeds tried": len(numbers)}
     if learner.family is None:
-        say(
-            "note: no class of transformers has such a model, so what is saved is read by "
-            "Maskwright alone"
-        )
+        what = "no class of transformers has such a model"
+        so = "what is saved is read by Maskwright alone"
+        say(Finding("read-by-maskwright-alone", what, so).line())
     with commit.Lock(out / LOCK):
         require_unfinished(out)  # another process may have ended it meanwhile
         commit.sweep(out)

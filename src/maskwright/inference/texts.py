@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from maskwright.checkpoint.conventions import Conventions
 from maskwright.errors import IncompatibleError, UsageError
+from maskwright.findings import Note, ignore
 from maskwright.inference import pseudo_likelihood
 from maskwright.inference.decode import Sampling, require_writer
 from maskwright.inference.fill_mask import Candidate, Hole, fill
@@ -28,7 +29,6 @@ from maskwright.models import special_tokens
 from maskwright.models.model import Model
 from maskwright.models.special_tokens import opening
 from maskwright.nn.transformer import Transformer
-from maskwright.report.say import Say, quiet
 from maskwright.tokenizer.training.wordpiece import CONTINUATION
 from maskwright.tokenizer.unknown import OTHER_MODEL
 
@@ -38,7 +38,7 @@ def fill_masks(
     texts: Sequence[str],
     *,
     top: int = 5,
-    say: Say = quiet,
+    note: Note = ignore,
     prepared: Prepared | None = None,
 ) -> list[list[Hole]]:
     """The likeliest `top` tokens for every mask of each text, in its order; of a model that was
@@ -46,7 +46,7 @@ def fill_masks(
     given the best for those before it.
 
     Args:
-        say: is told when much of a text is unknown to the tokenizer.
+        note: gets the finding that much of a text is unknown to the tokenizer.
         prepared: the network, if it was prepared before; spans are written by the network itself.
 
     Raises:
@@ -72,19 +72,19 @@ def fill_masks(
     network = model.network if prepared is None else prepared
     found = fill(network, tokenizer, texts, top=top, shift=shift, start=start, alone=start is None)
     return [
-        _with_unknown(model, text, holes, say) for text, holes in zip(texts, found, strict=True)
+        _with_unknown(model, text, holes, note) for text, holes in zip(texts, found, strict=True)
     ]
 
 
-def _with_unknown(model: Model, text: str, holes: list[Hole], say: Say) -> list[Hole]:
+def _with_unknown(model: Model, text: str, holes: list[Hole], note: Note) -> list[Hole]:
     """What is unknown has no text among the ids: the user's own stands around the hole."""
     tokenizer = model.tokenizer
     assert tokenizer.mask is not None  # or there were no holes
     sign = tokenizer.tokens([tokenizer.mask])[0]
     parts = text.split(sign)
     unknown = tokenizer.unknown_in(part for part in parts if part)
-    if note := unknown.note(OTHER_MODEL):
-        say(note)
+    if found := unknown.finding(OTHER_MODEL):
+        note(found)
     if not unknown.unknown:
         return holes
     return [

@@ -12,6 +12,7 @@ from maskwright.checkpoint.conventions import Conventions
 from maskwright.checkpoint.fine_tuned import TaskRecord
 from maskwright.checkpoint.layout import About
 from maskwright.errors import CheckpointError, IncompatibleError
+from maskwright.findings import Finding
 from maskwright.models.fingerprint import fingerprint
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
@@ -36,7 +37,7 @@ class Model:
         about: names of labels and the like, as the folder states them.
         extra: keys of config.json that the config does not decide.
         positions: how many positions an adapter puts before a text.
-        notes: what was assumed when the folder was opened, a sentence each.
+        findings: what was assumed when the folder was opened.
         hashes: SHA-256 of the files that were compared with a manifest, by name.
     """
 
@@ -53,7 +54,7 @@ class Model:
     about: About = field(default_factory=About)
     extra: Mapping[str, Any] = field(default_factory=dict)
     positions: int = 0
-    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
     hashes: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -9,7 +9,7 @@ the model it was trained on). It is read and verified once; what comes after tak
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from maskwright.checkpoint.conventions import Conventions
 from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, TASK, read_task, require_finished
 from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.errors import CheckpointError, StorageError, UsageError
+from maskwright.findings import Finding
 from maskwright.models import folders, head_alone
 from maskwright.models.adapter_folder import is_adapter, open_adapter
 from maskwright.models.model import Model
@@ -51,13 +52,17 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
         )
     if adapter:
         opened = open_adapter(home, base)
-        notes = [f"the adapter is opened on its base, {opened.base}"]
+        what = f"the adapter is opened on its base, {opened.base}"
+        findings = [Finding("adapter-on-base", what)]
         if opened.loaded.config.heads and not opened.loaded.about.labels:
-            notes.append(
-                "an adapter does not name its classes, so they are called LABEL_0, LABEL_1, … in "
-                "the order of its training"
+            findings.append(
+                Finding(
+                    "classes-without-names",
+                    "an adapter does not name its classes, so they are called LABEL_0, LABEL_1, … "
+                    "in the order of its training",
+                )
             )
-        return _model(opened.loaded, named, opened.base, home, notes=notes)
+        return _model(opened.loaded, named, opened.base, home, findings=findings)
     if (alone := head_alone.opened(home / ADAPTER)) is not None:
         return _model(alone, named, home, home)
     own = home / MODEL
@@ -112,10 +117,10 @@ def _model(
     home: Path,
     *,
     positions: int = 0,
-    notes: list[str] | None = None,
+    findings: Sequence[Finding] = (),
     device: bool = True,
 ) -> Model:
-    conventions, said = _conventions(loaded, path)
+    conventions, found = _conventions(loaded, path)
     network = loaded.model.eval()
     return Model(
         network=network.to(machine.best_device()) if device else network,
@@ -131,20 +136,24 @@ def _model(
         about=loaded.about,
         extra=loaded.extra,
         positions=positions,
-        notes=(*(notes or ()), *said),
+        findings=(*findings, *found),
         hashes=loaded.hashes,
     )
 
 
-def _conventions(loaded: Pretrained, path: Path) -> tuple[Conventions, list[str]]:
+def _conventions(loaded: Pretrained, path: Path) -> tuple[Conventions, list[Finding]]:
     """How the model is asked, and what there is to say about that: what its folder states; else,
     of a checkpoint of an earlier release, what the recipe of its run does; else what is usual."""
     stated = loaded.about.conventions
     if stated is not None and stated.measure is not None:
         return stated, []
     if (run := run_around(path)) is not None:
-        note = f"the checkpoint is of an earlier release; it is asked as the recipe in {run} says"
-        return conventions_of_run(run, len(loaded.config.stacks)), [note]
+        found = Finding(
+            "asked-as-recipe-says",
+            "the checkpoint is of an earlier release",
+            f"it is asked as the recipe in {run} says",
+        )
+        return conventions_of_run(run, len(loaded.config.stacks)), [found]
     return stated or Conventions(), []
 
 

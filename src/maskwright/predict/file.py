@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -21,6 +22,7 @@ from maskwright.corpus.files import listed
 from maskwright.corpus.ledger import REJECTED, SPANNING, Counts
 from maskwright.counted import counted
 from maskwright.errors import UsageError
+from maskwright.findings import Finding
 from maskwright.labelled.columns.columns import JOINED, as_names
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.predict.columns import PREDICTION
@@ -68,7 +70,8 @@ def predict_file(
     """
     model, counts = loaded(folder, also, columns, base), Counts()
     count, bad = answer_rows(model, Path(source), stream, read, top, skip, say, counts)
-    say_bad(bad, counts, say)
+    for found in unanswered(bad, counts):
+        say(found.line())
     return count
 
 
@@ -133,17 +136,17 @@ def answer_rows(
 ) -> tuple[int, int]:
     """How many rows were written, and how many of these without an answer. Rows of a pipe are
     answered as soon as it brings no more."""
-    count = bad = cuts = 0
+    count = bad = 0
+    cuts: Counter[str] = Counter()
     rows: list[tuple[dict[str, Any], Any]] = []
     begun = shown = time.monotonic()
 
-    def cut(line: str) -> None:
-        nonlocal cuts
-        cuts += 1
-        if cuts <= SAID:  # at once, so that a kill does not take it along
+    def cut(found: Finding) -> None:
+        cuts[found.name] += 1
+        if cuts[found.name] <= SAID:  # at once, so that a kill does not take it along
             first, last = skip + count + 1, skip + count + len(rows)
             whole = first == 1 and len(rows) < PORTION
-            say(f"note: {line}" if whole else f"note: of the rows {first:,} to {last:,}: {line}")
+            say((found if whole else found.of(f"of the rows {first:,} to {last:,}")).line())
 
     def answer() -> None:
         """Answer the rows that are there, and write them."""
@@ -166,8 +169,8 @@ def answer_rows(
             shown = now
             say(f"{counted(count, 'row')} answered, {count / (now - begun):,.0f} per second")
 
-    for note in model.notes:
-        say(f"note: {note}")
+    for found in model.findings:
+        say(found.line())
     if (pipe := growing.find(source)) is not None:
         pipe.waiting = answer
     for row in islice(rows_to_answer(source, model, read, counts), skip, None):
@@ -175,8 +178,9 @@ def answer_rows(
         if len(rows) == PORTION:
             answer()
     answer()
-    if cuts > SAID:
-        say(f"note: and so on, in {cuts - SAID:,} more portions of {PORTION:,} rows")
+    if (more := max(cuts.values(), default=0) - SAID) > 0:
+        what = f"and so on, in {more:,} more portions of {PORTION:,} rows"
+        say(Finding("cut-in-more-portions", what).line())
     return count, bad
 
 
@@ -190,22 +194,24 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def say_bad(bad: int, counts: Counts, say: Say) -> None:
-    """Tell of the rows without an answer, and what else was met."""
+def unanswered(bad: int, counts: Counts) -> Iterator[Finding]:
+    """The rows without an answer, and what else was met."""
     if bad:
-        say(f"{counted(bad, 'row')} could not be answered; the prediction there is null")
+        what = f"{counted(bad, 'row')} could not be answered"
+        yield Finding("rows-without-answer", what, "the prediction there is null")
     for found in counts.findings:
         if found.name == SPANNING:
             found = replace(found, remedy="where quotes are plain signs: --read quoting=false")
-        if found.name != REJECTED:  # told below, with the reasons
-            say(found.line())
+        if found.name != REJECTED:  # given below, with the reasons
+            yield found
     if counts.blank:
-        say(
-            f"{counted(counts.blank, 'blank line')} passed over, with no line among the predictions"
-        )
+        what = f"{counted(counts.blank, 'blank line')} passed over"
+        yield Finding("blank-lines", what, "with no line among the predictions")
     if counts.rejected:
         reasons = ", ".join(f"{n:,} × {reason}" for reason, n in counts.rejected_by.items())
-        say(
+        yield Finding(
+            REJECTED,
             f"{counted(counts.rejected, 'row')} could not be read, with no line among the "
-            f"predictions, the first: {counts.first_rejected} ({reasons})"
+            "predictions",
+            f"the first: {counts.first_rejected} ({reasons})",
         )

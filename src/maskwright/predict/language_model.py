@@ -24,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.errors import DataError, IncompatibleError, MaskwrightError, UsageError
+from maskwright.findings import Finding
 from maskwright.inference import texts as asked
 from maskwright.inference.decode import require_writer
 from maskwright.inference.fill_mask import Hole
@@ -119,7 +120,7 @@ class LanguageModel:
             answering = self.predictor
         if isinstance(given, Sequence) and len(given) == 0:
             raise _nothing("predict")
-        return answering.predict(given, top=top, on_bad=on_bad, say=_warn)
+        return answering.predict(given, top=top, on_bad=on_bad, note=_warn)
 
     @overload
     def fill_mask(  # type: ignore[overload-overlap]  # a str is one text
@@ -140,7 +141,7 @@ class LanguageModel:
         """
         many = self._texts(texts, "fill_mask")
         with self._asked("fill_mask"):
-            found = asked.fill_masks(self.model, many, top=top, say=_warn, prepared=self._prepared)
+            found = asked.fill_masks(self.model, many, top=top, note=_warn, prepared=self._prepared)
         return found[0] if isinstance(texts, str) else found
 
     def generate(
@@ -266,7 +267,7 @@ class LanguageModel:
                 do="leave it out",
             )
         with self._asked("embed"):
-            found = made.vectors(many, say=_warn)
+            found = made.vectors(many, note=_warn)
         return found[0] if isinstance(texts, str) else found
 
     def _pooled(self, pooling: str) -> Predictor:
@@ -394,7 +395,7 @@ class LanguageModel:
             ("model", self._kind()),
             ("task", f"{task} ({labels})" if labels else task),
             ("can be asked", ", ".join(self.abilities)),
-            *(("note", note) for note in model.notes),
+            *(("note", str(found)) for found in model.findings),
         ]
         return document.render("model.html", rows=rows)
 
@@ -442,5 +443,5 @@ def _nothing(what: str) -> UsageError:
     )
 
 
-def _warn(text: str) -> None:
-    warnings.warn(text, CutWarning, stacklevel=4)
+def _warn(found: Finding) -> None:
+    warnings.warn(str(found), CutWarning, stacklevel=4)

@@ -33,6 +33,7 @@ from maskwright.errors import (
     UsageError,
     near,
 )
+from maskwright.findings import Finding, Note, ignore
 from maskwright.finetune import learner
 from maskwright.inference.encoded import Collation
 from maskwright.inference.prepared import Prepared, prepare
@@ -45,7 +46,6 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import PROBLEM_TYPES, Problem
 from maskwright.predict.calibrated import require_settled
 from maskwright.predict.given import examples
-from maskwright.report.say import Say, quiet
 from maskwright.tasks.parts import sentence_folder
 from maskwright.tasks.parts.choices import HIERARCHICAL, LONG
 from maskwright.tasks.parts.find import task_for, task_for_head, task_for_vectors
@@ -66,16 +66,16 @@ class Answering(ABC):
     columns: Mapping[str, Sequence[str]]
 
     @property
-    def notes(self) -> list[str]:
-        """What to know of its answers, a sentence each."""
+    def findings(self) -> list[Finding]:
+        """What to know of its answers."""
         return []
 
     @abstractmethod
     def answers(
-        self, rows: Sequence[Any], top: int | None = None, say: Say = quiet
+        self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
     ) -> list[Answer]:
-        """An answer for each example as the kind makes them; with `top` the best so many. What did
-        not fit into the model is said."""
+        """An answer for each example as the kind makes them; with `top` the best so many. `note`
+        gets what did not fit into the model."""
 
     def predict(
         self,
@@ -83,7 +83,7 @@ class Answering(ABC):
         *,
         top: int | None = None,
         on_bad: OnBad = "strict",
-        say: Say = quiet,
+        note: Note = ignore,
     ) -> list[Answer]:
         """An answer for each text, or for each tuple or mapping of texts, in their order; a text or
         a mapping of texts by itself is one example. A mapping has the names of the roles, or those
@@ -93,7 +93,7 @@ class Answering(ABC):
         Args:
             given: as above.
             top: give a list of the best so many answers for each, the best first.
-            say: is told what was cut, or is unknown to the tokenizer.
+            note: gets what was cut, or is unknown to the tokenizer.
             on_bad: with "skip" the answer to an example that cannot be read, such as an empty text,
                 is None; with "strict" it is refused.
 
@@ -111,7 +111,7 @@ class Answering(ABC):
             )
         each = examples(given, self.columns, self._other_names)
         rows = (self._tried(v, f"example {n}", on_bad) for n, v in enumerate(each, start=1))
-        return [answer for part in portions(rows) for answer in self._answered(part, top, say)]
+        return [answer for part in portions(rows) for answer in self._answered(part, top, note)]
 
     @property
     def _other_names(self) -> set[str]:
@@ -119,10 +119,10 @@ class Answering(ABC):
         known = {*self.kind.roles, *self.kind.beside, *filter(None, [self.kind.alone])}
         return known | (PAIR if self.kind.head == "sequence" else set())
 
-    def _answered(self, part: list[Any], top: int | None, say: Say) -> Iterator[Answer]:
+    def _answered(self, part: list[Any], top: int | None, note: Note) -> Iterator[Answer]:
         """An answer to each row of the part, None to None."""
         there = [row for row in part if row is not None]
-        answers = iter(self.answers(there, top, say) if there else ())
+        answers = iter(self.answers(there, top, note) if there else ())
         yield from (None if row is None else next(answers) for row in part)
 
     def _tried(self, value: Any, where: str, on_bad: OnBad) -> Any:
@@ -197,30 +197,34 @@ class Predictor(Answering):
     targets: dict[str, Sequence[str]] = field(default_factory=dict)
     values: Sequence[int] | None = None
     separator: str | None = None
-    also: Sequence[str] = ()
+    also: Sequence[Finding] = ()
     path: Path | None = None
     hashes: Mapping[str, str] = field(default_factory=dict)
     precision: Precision = "auto"
     network: Callable[[], Prepared] | None = None
 
     @property
-    def notes(self) -> list[str]:
+    def findings(self) -> list[Finding]:
         marks = self.frame.tokenizer.markers if self.kind.settled.get(UNTOLD) else []
         if not marks:
             return list(self.also)
         some = ", ".join(marks[:5]) + (", …" if len(marks) > 5 else "")
         return [
-            f"the model's own special tokens ({some}) are read as any other characters; where "
-            "its texts had them, its answers differ from those of the library that made it"
+            Finding(
+                "special-tokens-as-text",
+                f"the model's own special tokens ({some}) are read as any other characters",
+                "where its texts had them, its answers differ from those of the library that made "
+                "it",
+            )
         ]
 
     def answers(
-        self, rows: Sequence[Any], top: int | None = None, say: Say = quiet
+        self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
     ) -> list[Answer]:
-        encoded, outputs = self._outputs(rows, say)
+        encoded, outputs = self._outputs(rows, note)
         return list(answers_of(self.kind, encoded, outputs, top))
 
-    def vectors(self, texts: Sequence[str], say: Say = quiet) -> NDArray[np.float32]:
+    def vectors(self, texts: Sequence[str], note: Note = ignore) -> NDArray[np.float32]:
         """(N, D) float32: the vector of each text by itself, of a task that makes vectors."""
         found = []
         rows = (
@@ -228,14 +232,14 @@ class Predictor(Answering):
             for n, t in enumerate(texts, start=1)
         )
         for part in portions(rows):
-            found.append(np.asarray(self._outputs(part, say)[1], np.float32))
+            found.append(np.asarray(self._outputs(part, note)[1], np.float32))
         return np.concatenate(found)
 
-    def _outputs(self, rows: Sequence[Any], say: Say) -> tuple[Encoded, Outputs]:
+    def _outputs(self, rows: Sequence[Any], note: Note) -> tuple[Encoded, Outputs]:
         """The rows as ids, and what the model makes of them."""
         encoded = self.kind.encode(rows, self.frame)
-        if encoded.cut:
-            say(encoded.cut)
+        for found in encoded.findings:
+            note(found)
         return encoded, self._read(encoded)
 
     @cached_property
@@ -289,12 +293,12 @@ def predictor(loaded: Model) -> Predictor:
         CheckpointError: `task.json` does not fit the model.
         IncompatibleError: a model without a task, or without a tokenizer.
     """
-    path, also, adapter = loaded.path, list(loaded.notes), loaded.is_adapter
+    path, also, adapter = loaded.path, list(loaded.findings), loaded.is_adapter
     heads = loaded.config.heads
     told = loaded.task
     bare = told is None and not heads and not adapter
     made = sentence_folder.read(path) if bare else None
-    also += [] if made is None else made.notes()
+    also += [] if made is None else made.findings()
     if loaded.words is None or (len(heads) != 1 and told is None and made is None):
         raise IncompatibleError(
             "this model was not fine-tuned for a task",

@@ -17,12 +17,12 @@ import torch
 
 from maskwright.checkpoint.transfer import TOPS
 from maskwright.errors import IncompatibleError, UsageError
+from maskwright.findings import Finding, Note, ignore
 from maskwright.inference.scores import scores_together
 from maskwright.models import special_tokens
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.modules.supervised import Supervised
 from maskwright.predict.predictor import Answer, Answering, Predictor, answers_of, load
-from maskwright.report.say import Say, quiet
 from maskwright.tasks.parts.task_type import TaskType
 
 
@@ -40,11 +40,11 @@ class SharedEncoder(Answering):
         return next(iter(self.members.values()))
 
     @property
-    def notes(self) -> list[str]:
-        return self.first.notes
+    def findings(self) -> list[Finding]:
+        return self.first.findings
 
     def answers(
-        self, rows: Sequence[object], top: int | None = None, say: Say = quiet
+        self, rows: Sequence[object], top: int | None = None, note: Note = ignore
     ) -> list[Answer]:
         frame, objectives = self.first.frame, []
         for each in self.members.values():
@@ -53,8 +53,8 @@ class SharedEncoder(Answering):
             assert isinstance(objective, Supervised)
             objectives.append(objective.eval())
         encoded = self.kind.encode(rows, frame)
-        if encoded.cut:
-            say(encoded.cut)
+        for found in encoded.findings:
+            note(found)
         told = scores_together(objectives, encoded.examples, self.first.collation)
         answers = [
             answers_of(each.kind, encoded, one, top)

@@ -21,6 +21,7 @@ from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, TASK
 from maskwright.corpus.files import listed, size_of
 from maskwright.corpus.ledger import Counts
 from maskwright.errors import DataError, MaskwrightError, OutputError, UsageError
+from maskwright.findings import Finding
 from maskwright.finetune.hashes import hashes
 from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.formats import unnamed_files
@@ -28,7 +29,7 @@ from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.models import folders
 from maskwright.models.open import home_of
 from maskwright.predict.columns import PREDICTION, flat_row, name_taken, names_of
-from maskwright.predict.file import answer_rows, loaded, say_bad
+from maskwright.predict.file import answer_rows, loaded, unanswered
 from maskwright.predict.given import LISTS
 from maskwright.predict.predictor import Predictor
 from maskwright.predict.rows import rows_to_answer
@@ -138,7 +139,8 @@ def _written(
         staged.unlink()
     except OSError as error:
         raise _cannot_be_written(out, error) from error
-    say_bad(kept_bad + bad, counts, say)
+    for found in unanswered(kept_bad + bad, counts):
+        say(found.line())
     return kept + count
 
 
@@ -214,7 +216,8 @@ def _kept(staged: Path, about: str, say: Say) -> tuple[int, int]:
         file.seek(0)
         if (found := file.readline()) != first:
             if found:
-                say("note: what an earlier command of another kind had answered is begun anew")
+                what = "found partial predictions of a different command; starting over"
+                say(Finding("partial-predictions", what).line())
             file.truncate(0)
             file.write(first)
             return 0, 0

@@ -12,7 +12,7 @@ import contextlib
 import math
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -29,6 +29,7 @@ from maskwright.data.pack import PackedDocuments
 from maskwright.data.store import TokenStore
 from maskwright.data.tokenize import build_store
 from maskwright.errors import IncompatibleError, MaskwrightError
+from maskwright.findings import Finding
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.metrics import metrics
 from maskwright.models import folders, special_tokens
@@ -117,31 +118,33 @@ def adapt(
     folder, out, say = Path(folder), Path(out), printer(stream)
     recipe = override(with_text(recipe_of(folder, minutes), texts), settings)
     if distribute.join().first:
-        for note in _notes(folder, recipe):
-            say(f"note: {note}")
+        for found in _findings(folder, recipe):
+            say(found.line())
     last = run.pretrain(recipe, out, stream=stream)
     close(out, stream=stream)
     return last
 
 
-def _notes(folder: Path, recipe: Recipe) -> list[str]:
+def _findings(folder: Path, recipe: Recipe) -> Iterator[Finding]:
     """What to know before a model is trained further."""
-    model, found = recipe.model, list[str]()
+    model = recipe.model
     assert isinstance(model, Folder)
     if (folder / SENTENCE_MODEL).is_file():
-        found.append(
-            "this model was made for vectors of texts. Learning to fill masks makes these worse, "
-            "and its pooling is not taken along: what comes of it is a model to fine-tune. To "
-            "compare vectors, keep the model as it is, or fine-tune it: maskwright finetune "
-            f"{shlex.quote(str(folder))} --data PAIRS --task embedding"
+        yield Finding(
+            "model-of-vectors",
+            "this model was made for vectors of texts; learning to fill masks makes these worse",
+            "its pooling is not taken along: what comes of it is a model to fine-tune",
+            "to compare vectors, keep the model as it is, or fine-tune it: maskwright finetune "
+            f"{shlex.quote(str(folder))} --data PAIRS --task embedding",
         )
     if model.architecture is not None and model.head_first:
-        found.append(
-            f"the folder has no scores over the vocabulary. These learn alone for the first "
-            f"{model.head_first:.0%} of the run (model.head_first); then the model below them "
-            f"learns, too, {model.body_rate:g} times as fast (model.body_rate)"
+        yield Finding(
+            "head-learns-first",
+            "the folder has no scores over the vocabulary",
+            f"these learn alone for the first {model.head_first:.0%} of the run "
+            "(model.head_first); then the model below them learns, too, "
+            f"{model.body_rate:g} times as fast (model.body_rate)",
         )
-    return found
 
 
 def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> None:
@@ -156,27 +159,30 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
     if not again and any(table.get("title") == WORTH for table in tables.read(out)):
         return
     if not Path(recipe.model.path).is_dir():
-        printer(stream)(
-            f"note: the model from which this run began is not there any more ({recipe.model.path})"
-            ", so there is nothing to compare with"
-        )
+        what = f"the model from which this run began is not there any more ({recipe.model.path})"
+        so = "there is nothing to compare with"
+        printer(stream)(Finding("model-before-is-gone", what, so).line())
         return
     try:
         results = worth(out)
     except MaskwrightError as error:  # the model is trained and saved all the same
-        printer(stream)(
-            f"note: what training further was worth cannot be told: {error.what} ({error.where})"
-        )
+        what = "what training further was worth cannot be measured"
+        why = f"{error.what} ({error.where})"
+        printer(stream)(Finding("worth-unknown", what, why).line())
         return
     tables.add(out, results)
     for table in results:
         printer(stream)(tables.for_terminal(table))
     lost = [row[0] for row in results[0]["rows"][1:] if row[-1].startswith("+")]
     if lost:
-        printer(stream)(
-            f"warning: something was lost on {lost[0]}: whether what was won is worth "
-            "it, a task of yours can tell: fine-tune both models on it"
+        found = Finding(
+            "worse-on-other-text",
+            f"something was lost on {lost[0]}",
+            remedy="whether what was won is worth it, a task of yours can show: fine-tune both "
+            "models on it",
+            severity="warning",
         )
+        printer(stream)(found.line())
     page.write_report(out)
 
 

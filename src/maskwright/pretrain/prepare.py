@@ -29,6 +29,7 @@ from maskwright.counted import counted
 from maskwright.data.store import MANIFEST, TokenStore
 from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, DataError
+from maskwright.findings import Finding
 from maskwright.pretrain.as_read import changed_meanwhile, differences
 from maskwright.pretrain.text import (
     Text,
@@ -163,7 +164,7 @@ def _store(
         remedy = OTHER_MODEL if given else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
 
         def keep() -> None:
-            _keep_origin(_origin_file(folder, part), texts, unknown.note(remedy))
+            _keep_origin(_origin_file(folder, part), texts, unknown.finding(remedy))
 
         sentences = needs_sentences(recipe)
         build_store(documents, counting, path, sentences=sentences, read=keep)
@@ -171,8 +172,8 @@ def _store(
             say(line)
     store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
     say(f"{part}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}")
-    if note := _origin(folder, part).get("unknown"):
-        say(f"note: {note}")
+    if unknown_ := _origin(folder, part).get("unknown"):
+        say(Finding.from_json(unknown_).line())
     if store.num_documents == 0:
         raise DataError(
             f"the part {part!r} has no documents",
@@ -207,16 +208,16 @@ def _origin_file(folder: Path, part: str) -> Path:
     return folder / "data" / f"{part}-origin.json"
 
 
-def _keep_origin(path: Path, texts: Sequence[Text], unknown: str) -> None:
-    """Write down the files of the last readings with their hashes, what was met in them, and a
-    sentence about what of them is unknown to the tokenizer."""
+def _keep_origin(path: Path, texts: Sequence[Text], unknown: Finding | None) -> None:
+    """Write down the files of the last readings with their hashes, what was met in them, and what
+    of them is unknown to the tokenizer."""
     met = [text.counts for text in texts if text.counts is not None]
     if met or unknown:
         origin = {
             "files": {name: digest for counts in met for name, digest in counts.hashes.items()},
             "summary": "; ".join(counts.summary() for counts in met),
             "notes": [found.to_json() for counts in met for found in counts.findings],
-            "unknown": unknown,
+            "unknown": unknown.to_json() if unknown else {},
         }
         document.write(path, json.dumps(origin, indent=2) + "\n")
 
@@ -288,10 +289,8 @@ def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
     """A line on what of the text is not what the tokens were made of, where something is not."""
     if not (told := text_changed(corpus, folder, quickly=True)):
         return []
-    return [
-        f"note: the text is not what this run's tokens were made of ({listed(told)}); the run "
-        "goes on with its tokens"
-    ]
+    what = "the text is not what this run's tokens were made of"
+    return [Finding("other-text", what, listed(told), "the run goes on with its tokens").line()]
 
 
 def _where_from(corpus: Corpus, folder: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from maskwright.findings import Finding
 from maskwright.pretrain.prepare import is_prepared, take_tokens, text_changed, text_is_there
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.objective_rows import needs_sentences
@@ -57,10 +58,9 @@ def take(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], No
         return
     change = changed[0] + ", …" * (len(changed) > 1)
     if text_is_there(corpus):
-        say(
-            f"note: the text is not what {origin} learned from ({change}); this run reads it as it "
-            "is now"
-        )
+        what = f"the text is not what {origin} learned from"
+        say(Finding("other-text", what, change, "this run reads it as it is now").line())
         return
-    say(f"note: {change}; this run takes the tokens that {origin} made of it")
+    what = f"this run takes the tokens that {origin} made of its text"
+    say(Finding("tokens-of-another-run", what, change).line())
     take_tokens(origin, out)

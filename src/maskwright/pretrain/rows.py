@@ -14,6 +14,7 @@ from maskwright.data.rows import RowSource
 from maskwright.data.store import TokenStore
 from maskwright.data.stream import Stream, Windows
 from maskwright.errors import IncompatibleError
+from maskwright.findings import Finding
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.nn.config import Learned, TransformerConfig
 from maskwright.recipes.parts.objective_rows import require_rows, row_kind, streams
@@ -102,23 +103,25 @@ def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") ->
         )
 
 
-def untrained_positions(recipe: Recipe, network: TransformerConfig) -> str:
-    """A note where a table has vectors of positions that no row reaches: what reads longer texts
-    with such a model meets them as they were drawn. Empty where there are none, or the model comes
-    from a folder."""
+def untrained_positions(recipe: Recipe, network: TransformerConfig) -> Finding | None:
+    """That a table has vectors of positions that no row reaches: what reads longer texts with such
+    a model meets them as they were drawn. None where there are none, or the model comes from a
+    folder."""
     if isinstance(recipe.model, Folder):
-        return ""
+        return None
     longest = max(phase.length for phase in recipe.phases)
     for name, stack in network.stacks.items():
         table = stack.embeddings.positions
         read = _length_read(recipe, network, name, longest)
         if isinstance(table, Learned) and read < NEARLY * table.length:
-            return (
-                f"note: the {name} has vectors for {table.length:,} positions, of which rows of "
-                f"{longest:,} tokens train {read:,}; longer texts will meet what was drawn "
-                "(longer rows in training.phases, or a smaller table)"
+            return Finding(
+                "untrained-positions",
+                f"the {name} has vectors for {table.length:,} positions, of which rows of "
+                f"{longest:,} tokens train {read:,}",
+                "longer texts will meet what was drawn",
+                "longer rows in training.phases, or a smaller table",
             )
-    return ""
+    return None
 
 
 def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length: int) -> int:

@@ -33,6 +33,7 @@ from maskwright.errors import (
     ResourceError,
     UsageError,
 )
+from maskwright.findings import Finding
 from maskwright.models.folders import has_checkpoint
 from maskwright.pretrain import build, crash, journal, refused, repeat
 from maskwright.pretrain.hooks import Evaluate, Log, Save
@@ -216,10 +217,9 @@ def _run(
         say = printer(stream) if processes.first else quiet
         prepared = None
         if processes.first:
-            if processes.world == 1:
-                note = machine.crowded(recipe.training.threads, chosen.device.type)
-                if note:
-                    say(f"note: {note}")
+            busy = machine.busy(recipe.training.threads, chosen.device.type)
+            if busy and processes.world == 1:
+                say(busy.line())
             try:
                 prepared = prepare(recipe, out, say)
             except KeyboardInterrupt:
@@ -245,10 +245,9 @@ def _run(
         processes.wait()
         if processes.first:
             if lost := sum(line["kind"] == "skipped" for line in journal.read(out)):
-                say(
-                    f"note: {lost:,} of {session.state.step:,} steps were skipped, as their loss "
-                    "or gradient was no finite number"
-                )
+                what = f"{lost:,} of {session.state.step:,} steps were skipped"
+                why = "their loss or gradient was no finite number"
+                say(Finding("steps-skipped", what, why).line())
             say(f"report: {write_report(out)}")
             _say_misread(session.checkpoints.path(session.state.step), say)
     return session.checkpoints.path(session.state.step)
@@ -256,10 +255,8 @@ def _run(
 
 def _say_misread(checkpoint: Path, say: Callable[[str], None]) -> None:
     """Say where another library would read the model wrongly."""
-    if (checkpoint / CONFIG).is_file() and (
-        warning := opened.misread(read_json(checkpoint, CONFIG))
-    ):
-        say(f"note: {warning}")
+    if (checkpoint / CONFIG).is_file() and (found := opened.misread(read_json(checkpoint, CONFIG))):
+        say(found.line())
 
 
 def _quoted(folder: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,6 +18,7 @@ from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.shapes import num_parameters
 from maskwright.data.rows import RowSource
 from maskwright.errors import IncompatibleError, ResourceError
+from maskwright.findings import Finding
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.memory import free_bytes
 from maskwright.models.folders import has_checkpoint
@@ -118,11 +119,13 @@ def start_session(
     train_rows = [training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
     held_out = held_out_rows(recipe, prepared.held_out)
     if processes.first:
-        _say_pairs(recipe, train_rows[-1], say)
+        for found in _pairs(recipe, train_rows[-1]):
+            say(found.line())
     run: dict[str, Any] = {}
     if processes.first:
         run = _described(recipe, prepared, objective, train_rows[-1], held_out, about["machine"])
-        _say_few(run["references"]["targets"], say)
+        for found in _held_out_targets(run["references"]["targets"]):
+            say(found.line())
         document.write(out / RUN, json.dumps(run, indent=2) + "\n")
     return TrainingSession(
         recipe=recipe,
@@ -157,8 +160,8 @@ def _objective(
     objective = build.objective(recipe, network, prepared.tokenizer)
     family = build.family_name(original)
     layout.require(objective.product.config, prepared.tokenizer, family)  # before any step is done
-    if not saved and (note := untrained_positions(recipe, architecture)):
-        say(note)
+    if not saved and (found := untrained_positions(recipe, architecture)):
+        say(found.line())
     if not saved and isinstance(recipe.model, Folder):
         start.load_objective_state(objective, recipe.model, say)
         if "vocabulary_head" in recipe.model.new:
@@ -229,18 +232,19 @@ def _ask(recipe: Recipe, prepared: Prepared, objective: Objective) -> dict[str, 
     return {"verb": ask.verb, "prompt": ask.prompt, "prompt_of_samples": plain}
 
 
-def _say_few(targets: int, say: Callable[[str], None]) -> None:
-    """Say where too little is held out for figures."""
+def _held_out_targets(targets: int) -> Iterator[Finding]:
+    """Whether too little is held out for figures."""
     if targets < FEW_TARGETS:
-        say(
-            f"note: only {targets:,} targets are held out, so held-out figures say little; "
-            "give more text, hold out more of it (corpus.held_out), or look at more rows "
-            "(evaluation.rows)"
+        yield Finding(
+            "few-held-out-targets",
+            f"only {targets:,} targets are held out, so held-out figures say little",
+            remedy="give more text, hold out more of it (corpus.held_out), or look at more rows "
+            "(evaluation.rows)",
         )
 
 
-def _say_pairs(recipe: Recipe, rows: RowSource, say: Callable[[str], None]) -> None:
-    """Say how many pairs of sentences are negatives, and where nearly all are of one sort: nothing
+def _pairs(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
+    """How many pairs of sentences are negatives, and whether nearly all are of one sort: nothing
     is learned of them."""
     looked_at = np.arange(min(len(rows), LOOKED_AT))
     pair_label = rows.rows(looked_at, 0).pair_label if len(looked_at) else None
@@ -249,12 +253,14 @@ def _say_pairs(recipe: Recipe, rows: RowSource, say: Callable[[str], None]) -> N
     share = float((pair_label == 1).mean())
     swapped = row_kind(recipe) == "swapped-pairs"
     what = "in the wrong order" if swapped else "the second part is from another document"
-    say(f"pairs of sentences: {share:.1%} of the first {len(looked_at):,} are negatives ({what})")
+    negatives = f"{share:.1%} of the first {len(looked_at):,} are negatives ({what})"
+    yield Finding("pairs-of-sentences", f"pairs of sentences: {negatives}")
     if not UNEVEN <= share <= 1 - UNEVEN:
-        say(
-            f"note: {max(share, 1 - share):.0%} of the first {len(looked_at):,} pairs of sentences "
-            "have the same label, so the pair task has little to learn; documents need several "
-            "sentences"
+        yield Finding(
+            "pairs-of-one-kind",
+            f"{max(share, 1 - share):.0%} of the first {len(looked_at):,} pairs of sentences are "
+            "with the same label, so the pair task has little to learn",
+            remedy="documents need several sentences",
         )
 
 
@@ -269,7 +275,8 @@ def _restore(
 ) -> TrainState:
     restored = checkpoints.restore(optimizer, average)
     for reason in restored.skipped:
-        say(f"skipped a damaged checkpoint: {reason.where}: {reason.what}")
+        what = "skipped a damaged checkpoint"
+        say(Finding("damaged-checkpoint", what, f"{reason.where}: {reason.what}").line())
     for name, what in (
         ("recipe", "the recipe"),
         ("tokenizer", "the tokenizer"),
@@ -287,7 +294,8 @@ def _restore(
             )
     before = {**about["machine"], **restored.about["machine"]}  # an older release knew less of it
     for path, now, then in dotted.differences(about["machine"], before):
-        say(f"{path} was {then} and is {now}: the run continues, not bit-exactly")
+        what = f"{path} was {then} and is {now}: the run continues, not bit-exactly"
+        say(Finding("other-machine", what).line())
     if processes.first:
         journal.cut(out, restored.state.step)
     say(f"resuming after step {restored.state.step}")

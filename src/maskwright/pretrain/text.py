@@ -21,6 +21,7 @@ from maskwright.corpus.files import find, size_of
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.read import Reader
 from maskwright.errors import ConfigError, DataError
+from maskwright.findings import Finding
 from maskwright.pretrain.as_read import Passes
 from maskwright.recipes.parts.corpus import Corpus
 
@@ -107,10 +108,10 @@ class Text:
         yield f"read: {self._reader.counts.summary()}"
         yield from (found.line() for found in self._reader.counts.findings)
         if self._reader.cut:
-            limit = self.corpus.limit_bytes
-            yield f"note: stopped at corpus.limit_bytes={limit}; the files contain more text"
+            limit = f"stopped at corpus.limit_bytes={self.corpus.limit_bytes}"
+            yield Finding("text-limited", limit, "the files contain more text").line()
         if self._divided:
-            yield f"note: {self._divided}"
+            yield Finding("few-texts", self._divided).line()
 
     def _documents(self, paths: list[Path], prefix: str = "") -> Iterator[Document]:
         limit = self.corpus.limit_bytes

@@ -19,6 +19,7 @@ import torch
 
 from maskwright.data.loader import Loader
 from maskwright.errors import UsageError
+from maskwright.findings import Finding
 from maskwright.pretrain import build, run
 from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared
@@ -119,10 +120,9 @@ def _fit_steps(pace: float, seconds: float, used: float) -> int:
     steps = max(FEWEST_STEPS, fitting)
     print(f"{steps:,} steps, in all about {duration(used + steps * pace + OVERHEAD_SECONDS)}")
     if fitting < steps:
-        print(
-            f"note: longer than the {duration(seconds)} asked for: with fewer than {FEWEST_STEPS} "
-            "steps there is nothing to see"
-        )
+        what = f"longer than the {duration(seconds)} asked for"
+        why = f"with fewer than {FEWEST_STEPS} steps there is nothing to see"
+        print(Finding("longer-than-asked", what, why).line())
     return steps
 
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-OURS = "maskwright"
-NOT_READ = (
-    "Its config.json says model_type maskwright: no class of the transformers library is such a "
-    "model, so that library cannot load it, and Maskwright does."
+from maskwright.findings import Finding
+
+OURS, MISREAD = "maskwright", "misread-by-transformers"
+NOT_READ = Finding(
+    "not-read-by-transformers",
+    "its config.json says model_type maskwright: no class of the transformers library is such a "
+    "model, so that library cannot load it, and Maskwright does",
 )
 
 
-def misread(config: Mapping[str, Any]) -> str:
-    """A sentence about what transformers makes wrongly of a model with this config.json; empty
-    where it reads it rightly."""
+def misread(config: Mapping[str, Any]) -> Finding | None:
+    """What transformers makes wrongly of a model with this config.json; None where it reads it
+    rightly."""
     if config.get("model_type") == OURS:
         return NOT_READ
     own, name = config.get(OURS), architecture(config)
@@ -26,21 +29,30 @@ def misread(config: Mapping[str, Any]) -> str:
     conventions = found if isinstance(found, dict) else {}
     loads = f"{name} of the transformers library loads it without an error and"
     if conventions.get("prediction_offset"):
-        return (
-            f"{loads} answers wrongly: the scores for a token stand one place before it, where "
-            "that class does not look. Ask it with maskwright fill-mask."
+        return Finding(
+            MISREAD,
+            f"{loads} answers wrongly",
+            "the scores for a token stand one place before it, where that class does not look",
+            "ask it with maskwright fill-mask",
+            "warning",
         )
     if conventions.get("bidirectional_prefix"):
-        return (
-            f"{loads} writes other texts: it was taught to read a prompt in both directions, "
-            "which that class does not do. Ask it with maskwright generate."
+        return Finding(
+            MISREAD,
+            f"{loads} writes other texts",
+            "it was trained to read a prompt in both directions, which that class does not do",
+            "ask it with maskwright generate",
+            "warning",
         )
     if conventions.get("decoder_trained") is False:
-        return (
-            f"{loads} writes nonsense: only the encoder was trained. Ask it with maskwright "
-            "fill-mask."
+        return Finding(
+            MISREAD,
+            f"{loads} writes nonsense",
+            "only the encoder was trained",
+            "ask it with maskwright fill-mask",
+            "warning",
         )
-    return ""
+    return None
 
 
 def code(config: Mapping[str, Any], place: str) -> str:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+from maskwright.findings import Finding
 from maskwright.report import document, opened
 from maskwright.report.drawing.curves import draw
 from maskwright.report.progress import budget
@@ -55,7 +56,7 @@ def render(folder: RunFolder) -> str:
         about=run.get("note"),
         standing=standing(_held_out_loss(folder), folder.references, folder.share),
         unfinished=_unfinished(folder),
-        warnings=list(_warnings(folder)),
+        health=list(_health(folder)),
         tiles=_tiles(folder),
         main_chart=draw(main_chart(folder)),
         small_charts=[draw(chart) for chart in small_charts(folder)],
@@ -66,7 +67,7 @@ def render(folder: RunFolder) -> str:
         more_samples=len(samples) - PROMPTS,
         tables=folder.tables,
         next_steps=list(_next_steps(folder)),
-        misread=opened.misread(folder.saved) if folder.checkpoints and folder.saved else "",
+        misread=opened.misread(folder.saved) if folder.checkpoints and folder.saved else None,
         corpus=run.get("corpus"),
         machine=run.get("machine"),
         recipe=folder.recipe,
@@ -101,19 +102,21 @@ def _unfinished(folder: RunFolder) -> str:
     )
 
 
-def _warnings(folder: RunFolder) -> Iterator[str]:
+def _health(folder: RunFolder) -> Iterator[Finding]:
+    """What went wrong in training, or with its records."""
     bad = next((r for r in folder.train if not math.isfinite(number(r, "loss"))), None)
     if bad is not None:
-        yield f"The loss was not a number at step {number(bad, 'step'):.0f}."
+        what = f"the loss was not a number at step {number(bad, 'step'):.0f}"
+        yield Finding("loss-not-finite", what, severity="warning")
     if folder.skipped:
         of = len(folder.skipped) + len(folder.train)
-        yield (
-            f"{len(folder.skipped)} of {of} steps were skipped: their loss or gradient "
-            "was no finite number."
-        )
+        what = f"{len(folder.skipped)} of {of} steps were skipped"
+        why = "their loss or gradient was no finite number"
+        yield Finding("steps-skipped", what, why, severity="warning")
     if folder.unreadable:
         lines = "line" if folder.unreadable == 1 else "lines"
-        yield f"{folder.unreadable} {lines} of the run's records could not be read."
+        what = f"{folder.unreadable} {lines} of the run's records could not be read"
+        yield Finding("records-unreadable", what, severity="warning")
 
 
 def _tiles(folder: RunFolder) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from maskwright.data.batch import Batch
 from maskwright.errors import DataError, UsageError
+from maskwright.findings import Finding
 from maskwright.labelled.columns.contents import is_empty, value_of
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.examples.cell import text_in, text_of
@@ -176,22 +177,22 @@ class Classification(TaskType):
             segments=frame.segments,
             keep=keep,
         )
-        cut = f"{cuts.render()}, at {frame.length} tokens" if cuts.rows_cut else ""
-        return Encoded(rows, examples, cut)
+        return Encoded(rows, examples, cuts.findings(frame.length))
 
     def _pieces(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         """Every piece of a text has its label, or all together have it."""
         pieces, owners = divide([row.text for row in rows], frame.tokenizer, frame.length)
         counts = np.bincount(owners, minlength=len(rows))
         several = int((counts > 1).sum())
-        cut = ""
+        found: tuple[Finding, ...] = ()
         if several:
-            cut = f"{several:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
+            what = f"{several:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
+            found = (Finding("read-in-pieces", what),)
         labels, framed = self._targets(rows), (frame.tokenizer, frame.segments)
         how = frame.long.removeprefix("pieces-")
         if how == frame.long:
-            return Encoded(rows, examples_of(pieces, labels, *framed, counts), cut)
-        return Encoded(rows, examples_of(pieces, labels[owners], *framed), cut, (owners, how))
+            return Encoded(rows, examples_of(pieces, labels, *framed, counts), found)
+        return Encoded(rows, examples_of(pieces, labels[owners], *framed), found, (owners, how))
 
     def of_value(self, value: Any, where: str) -> Any:
         if self.settled.get(UNTOLD):
@@ -259,7 +260,7 @@ class Classification(TaskType):
             order = np.argsort(-row, kind="stable")[:top]
             yield [self._one(row, int(place)) for place in order]
 
-    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
         if self.problem == "regression":
             return alike(self._truth(rows), answers, "{:.4g}".format)
         multi = self.problem == "multi"

@@ -142,9 +142,9 @@ class Embeddings(TaskType):
         else:
             codes = _codes(rows)[1].reshape(-1, len(rows))  # equal ones are no rivals
             labels = np.stack([_anchors(rows), *codes], axis=1).astype(np.float32)
-        cut = f"{cuts.render('texts')}, at {frame.length} tokens" if cuts.rows_cut else ""
         choices = len(_texts(rows[0])) if rows else 2
-        return Encoded(rows, Examples(given.texts, labels, given.segments, choices), cut)
+        examples = Examples(given.texts, labels, given.segments, choices)
+        return Encoded(rows, examples, cuts.findings(frame.length, "texts"))
 
     def example(self, values: Sequence[Any], where: str) -> Pair | Match:
         first, second = (text(v, role, where) for v, role in zip(values, self.roles, strict=True))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import DataError
+from maskwright.findings import Finding
 from maskwright.inference.encoded import Examples
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.examples.choices import options_of, question_of
@@ -68,7 +69,7 @@ class MultipleChoice(TaskType):
         none = np.zeros(len(pairs), np.int64)
         given, cuts = encode(pairs, none, frame.tokenizer, frame.length, segments=frame.segments)
         right = np.array([row.label for row in rows], np.int64)
-        cut = f"{cuts.render('choices')}, at {frame.length} tokens" if cuts.rows_cut else ""
+        cut = cuts.findings(frame.length, "choices")
         if (sizes == sizes[:1]).all():
             size = int(sizes[0]) if len(sizes) else 2
             return Encoded(rows, Examples(given.texts, right, given.segments, size), cut)
@@ -107,7 +108,7 @@ class MultipleChoice(TaskType):
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         return estimates(self.task, _truth(rows), np.asarray(answers))
 
-    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
         return alike(_truth(rows), answers, lambda place: f"choice {place + 1}")
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:

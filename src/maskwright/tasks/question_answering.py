@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.counted import counted
+from maskwright.findings import Finding
 from maskwright.inference.encoded import Examples, framed
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.examples.examples import Answered
@@ -39,7 +40,15 @@ from maskwright.metrics.intervals import Estimate, OfSums, estimate_of_sums
 from maskwright.metrics.names import BALANCED_F1, METRICS_OF
 from maskwright.objectives.parts.sequences import Sequences
 from maskwright.tasks.parts.reading import Frame
-from maskwright.tasks.parts.task_type import Answers, Encoded, Mistake, Scores, TaskType, text
+from maskwright.tasks.parts.task_type import (
+    ONE_SIDED,
+    Answers,
+    Encoded,
+    Mistake,
+    Scores,
+    TaskType,
+    text,
+)
 
 TASKS = ("question-answering",)
 STRIDE, LONGEST_QUESTION = 128, 64
@@ -156,11 +165,11 @@ class QuestionAnswering(TaskType):
             or counts.blank
             or (known and (odd or len(windows) > len(questions)))
         )
-        cut = counts.render() if worth else ""
+        found = [Finding("windows-of-answers", counts.render())] if worth else []
         if self.within_words and (within := sum(map(_cuts_a_word, rows))):
-            said = f"{counted(within, 'row')} with an answer that begins or ends within a word, as "
-            cut = "; ".join(filter(None, [cut, f"{said}predicted answers may"]))
-        return Encoded(rows, examples, cut, windows)
+            what = f"{counted(within, 'row')} with an answer that begins or ends within a word"
+            found.append(Finding("answers-within-words", what, "as predicted answers may"))
+        return Encoded(rows, examples, tuple(found), windows)
 
     def example(self, values: Sequence[Any], where: str) -> Answered:
         question, context = (text(v, r, where) for v, r in zip(values, self.roles, strict=True))
@@ -221,22 +230,26 @@ class QuestionAnswering(TaskType):
         threshold, _ = squad_score.best_threshold(differences, said, none, has)
         return made.with_settled({"threshold": _finite(threshold, differences)})
 
-    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
         has, said = _has_answer(rows), np.array([bool(answer) for answer in answers])
         if not len(has):
-            return ""
+            return None
         if not said.any() and has.any():
-            return (
+            return Finding(
+                ONE_SIDED,
                 f'"no answer" is said to all {counted(len(has), "question")} (with an answer: '
-                f"{has.sum():,}): the model is of no use as it is; give it more questions with "
-                "an answer, or more epochs"
+                f"{has.sum():,}): the model is of no use as it is",
+                remedy="give it more questions with an answer, or more epochs",
+                severity="warning",
             )
         if said.all() and not has.all():
-            return (
+            return Finding(
+                ONE_SIDED,
                 f'"no answer" is said to none of {counted(len(has), "question")} (without '
-                f"an answer: {(~has).sum():,}): what the model says of those is wrong"
+                f"an answer: {(~has).sum():,}): what the model says of those is wrong",
+                severity="warning",
             )
-        return ""
+        return None
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         """The sentence of the context that has most of the question's words; and where some

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import DataError
+from maskwright.findings import Finding
 from maskwright.inference.encoded import Examples, framed
 from maskwright.labelled.columns.contents import value_of
 from maskwright.labelled.examples import examples as labelled
@@ -106,8 +107,10 @@ class Tagging(TaskType):
             np.concatenate([empty, *segments]) if frame.segments else None,
             places=Sequences(np.concatenate([empty, *places]), counts),
         )
-        cut = windows.counts.render() if windows.counts.dropped or windows.counts.divided else ""
-        return Encoded(rows, examples, cut, (windows, np.concatenate([empty, *words])))
+        counted = windows.counts
+        cut = (Finding("windows-of-words", counted.render()),)
+        found = cut if counted.dropped or counted.divided else ()
+        return Encoded(rows, examples, found, (windows, np.concatenate([empty, *words])))
 
     def example(self, values: Sequence[Any], where: str) -> Sentence:
         (value,) = values
@@ -209,7 +212,7 @@ class Tagging(TaskType):
     def wrongness(self) -> str:
         return "words wrong"
 
-    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
         told = np.array([tag for answer in answers for tag in answer])
         true = np.array([self.labels[n] for row in rows for n in row.tags])
         return alike(true, told, str, "word")

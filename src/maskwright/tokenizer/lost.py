@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from maskwright.findings import Finding
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 SIGNS = {
@@ -38,10 +39,14 @@ def lost_signs(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def lost_note(tokenizer: Tokenizer, texts: Sequence[str]) -> str:
-    """A sentence about what of `texts` could never be written; empty where all could."""
+def lost_finding(tokenizer: Tokenizer, texts: Sequence[str]) -> Finding | None:
+    """What of `texts` could never be written; None where all could."""
     found = lost_signs(tokenizer, texts)
     if not found:
-        return ""
-    said = ", ".join(f"{name} in {count:,} of {len(texts):,}" for name, count in found.items())
-    return f"texts written: the tokenizer does not keep {said}, so no answer has them; {REMEDY}"
+        return None
+    lost = ", ".join(f"{name} in {count:,} of {len(texts):,}" for name, count in found.items())
+    return Finding(
+        "signs-not-kept",
+        f"texts written: the tokenizer does not keep {lost}, so no answer has them",
+        remedy=REMEDY,
+    )

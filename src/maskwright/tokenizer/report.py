@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from maskwright.findings import Finding
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.training.sample import HasText, amount, text_of
 from maskwright.tokenizer.unknown import UnknownText
@@ -75,15 +76,15 @@ def _said(value: float, form: str) -> str:
 
 @dataclass(frozen=True)
 class TokenizerReport:
-    """Figures over all documents and by source; `note` says what is unknown and why, where it is
-    much."""
+    """Figures over all documents and by source; `finding` says what is unknown and why, where it
+    is much."""
 
     kind: str
     vocabulary_size: int
     used_ids: int
     all: Figures
     sources: dict[str, Figures]
-    note: str = ""
+    finding: Finding | None = None
 
     @property
     def fertility(self) -> float:
@@ -118,8 +119,8 @@ class TokenizerReport:
             )
         if len(rows) > MOST_ROWS:
             lines.insert(-1, f"… and {len(rows) - MOST_ROWS:,} more sources")
-        if self.note:
-            lines.append(f"note: {self.note}")
+        if self.finding is not None:
+            lines.append(self.finding.line())
         return "\n".join(lines)
 
 
@@ -137,7 +138,7 @@ def beside(reports: Mapping[str, TokenizerReport]) -> str:
             f" {_said(each.fertility, '.3f'):>9} {_said(each.unknown_rate, '.3%'):>8}"
             f" {_said(each.bytes_per_token, '.2f'):>11}"
         )
-    lines += [f"note: {name}: {each.note}" for name, each in reports.items() if each.note]
+    lines += [each.finding.of(name).line() for name, each in reports.items() if each.finding]
     return "\n".join(lines)
 
 
@@ -181,7 +182,7 @@ def report(
         len(used),
         sum(sources.values(), NOTHING),
         sources,
-        UnknownText.of_all(counts.values()).note(remedy),
+        UnknownText.of_all(counts.values()).finding(remedy),
     )
 
 

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from maskwright.findings import Finding
+
 MUCH = 0.01  # share of the characters from which it is worth a word
 NAMED = 8  # unknown characters that a note shows
 EXACTLY = 4_000_000  # characters of texts with something unknown that are looked at one by one
@@ -119,15 +121,17 @@ class UnknownText:
             found.append((others, f"{why} ({shown})" if shown else why))
         return [text for _, text in sorted(found, reverse=True)]
 
-    def note(self, remedy: str = "") -> str:
-        """A sentence with the share, the causes and `remedy`; empty where little is unknown."""
+    def finding(self, remedy: str = "") -> Finding | None:
+        """The share, the causes and `remedy`; None where little is unknown."""
         if self.share < MUCH:
-            return ""
-        said = (
+            return None
+        return Finding(
+            "unknown-characters",
             f"{self.share:.1%} of {self.letters:,} characters are unknown to the tokenizer, so a "
-            f"model cannot tell them apart: {'; '.join(self.causes())}"
+            "model cannot tell them apart",
+            "; ".join(self.causes()),
+            f"remedy: {remedy}" if remedy else "",
         )
-        return f"{said}. Remedy: {remedy}" if remedy else said
 
 
 def _letters(text: str) -> int:

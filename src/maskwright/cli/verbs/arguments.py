@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import UsageError, near
+from maskwright.findings import Finding
+from maskwright.terminal import harmless_lines
 
 
 def add_text(parser: argparse.ArgumentParser) -> None:
@@ -135,12 +137,17 @@ def add_out(
     )
 
 
-def note_crowded(threads: int | None) -> None:
-    """Tell on standard error where fewer threads are likely faster."""
+def note(found: Finding) -> None:
+    """A finding as a line of standard error, where answers go to standard output."""
+    print(harmless_lines(found.line()), file=sys.stderr)
+
+
+def note_busy(threads: int | None) -> None:
+    """Note where fewer threads are likely faster."""
     from maskwright.train.machine import machine
 
-    if note := machine.crowded(threads):
-        print(f"note: {note}", file=sys.stderr)
+    if found := machine.busy(threads):
+        note(found)
 
 
 def existing_texts(paths: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.verbs.arguments import add_out, add_text, existing, next_run, note_crowded
+from maskwright.cli.verbs.arguments import add_out, add_text, existing, next_run, note_busy
 
 SUMMARY = "show what the attention heads of a model look at"
 
@@ -35,7 +35,7 @@ def do(a: argparse.Namespace) -> None:
         existing(path, "text")
     from maskwright.analysis.attention import attention
 
-    note_crowded(a.threads)
+    note_busy(a.threads)
 
     attention(
         a.model,

@@ -15,7 +15,7 @@ from maskwright.cli.verbs.arguments import (
     existing_texts,
     named_columns,
     next_run,
-    note_crowded,
+    note_busy,
 )
 from maskwright.errors import UsageError, near
 from maskwright.evaluate.kind import answers_tasks
@@ -70,7 +70,7 @@ def do(a: argparse.Namespace) -> None:
     rows = a.data is not None and not a.text and answers_tasks(a.model)
     pairs = a.data is not None and not rows
     _refuse_idle(a, rows=rows, pairs=pairs)
-    note_crowded(a.threads)
+    note_busy(a.threads)
     if a.data is None or a.text:
         from maskwright.evaluate.text import evaluate_text
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from maskwright.cli.verbs.arguments import existing
-from maskwright.terminal import harmless, harmless_lines
+from maskwright.cli.verbs.arguments import existing, note
+from maskwright.terminal import harmless
 
 SUMMARY = "show the most likely tokens for each mask in a text"
 
@@ -24,15 +23,11 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.models.open import open_model
 
     model = open_model(a.model)
-    for note in model.notes:
-        _note(note)
-    (holes,) = fill_masks(model, [a.text], top=a.top, say=_note)
+    for found in model.findings:
+        note(found)
+    (holes,) = fill_masks(model, [a.text], top=a.top, note=note)
     for number, hole in enumerate(holes, start=1):
         if len(holes) > 1:
             print(f"mask {number}")
         for token in hole.candidates:
             print(harmless(f"  {token.probability:6.1%}  {token.token:<14} {token.text}"))
-
-
-def _note(text: str) -> None:
-    print(harmless_lines(f"note: {text}"), file=sys.stderr)

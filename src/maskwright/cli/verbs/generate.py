@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import get_args
 
-from maskwright.cli.verbs.arguments import existing
+from maskwright.cli.verbs.arguments import existing, note
 from maskwright.terminal import harmless_lines
 from maskwright.train.machine.choices import Precision
 
@@ -52,8 +51,8 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.predict.language_model import load
 
     model = load(a.model)
-    for note in model.model.notes:
-        print(harmless_lines(f"note: {note}"), file=sys.stderr)
+    for found in model.model.findings:
+        note(found)
     written = model.generate(
         a.prompt,
         tokens=a.tokens,

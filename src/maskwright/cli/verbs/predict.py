@@ -14,7 +14,7 @@ from maskwright.cli.verbs.arguments import (
     add_read,
     existing,
     named_columns,
-    note_crowded,
+    note_busy,
 )
 from maskwright.errors import UsageError
 from maskwright.labelled.formats.options import how_read
@@ -73,7 +73,7 @@ def do(a: argparse.Namespace) -> None:
         )
     columns, read = named_columns(a), how_read(a.read)
     read.require_only("reading", "header")
-    note_crowded(a.threads)
+    note_busy(a.threads)
     from maskwright.predict.file import predict_file
     from maskwright.predict.stdin import piped
     from maskwright.predict.write import write_predictions

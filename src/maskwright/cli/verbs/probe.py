@@ -13,7 +13,7 @@ from maskwright.cli.verbs.arguments import (
     existing,
     named_columns,
     next_run,
-    note_crowded,
+    note_busy,
 )
 from maskwright.labelled.formats.options import how_read
 
@@ -54,7 +54,7 @@ def do(a: argparse.Namespace) -> None:
         from maskwright.labelled.columns.infer import require_task
 
         require_task(a.task)
-    note_crowded(a.threads)
+    note_busy(a.threads)
     from maskwright.analysis.probe import probe
 
     probe(

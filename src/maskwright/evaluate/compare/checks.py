@@ -12,6 +12,7 @@ from maskwright import config, dotted
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.evaluate.compare.candidate import Candidate
 from maskwright.evaluate.compare.report import Measure
+from maskwright.findings import Finding
 from maskwright.recipes.parts.recipe import Recipe
 
 # What of the corpus decides the held-out text: files named for it, or a share of all.
@@ -49,12 +50,12 @@ def refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
             )
 
 
-def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], str]:
+def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], Finding | None]:
     """The recipes, asked alike where they read one text by characters and only hold out others of
-    them: on those of the first, if none is trained on them; and a sentence that says so."""
+    them: on those of the first, if none is trained on them; and a finding that says so."""
     first, *others = recipes
     if first.corpus.characters is None:
-        return list(recipes), ""
+        return list(recipes), None
     wanted, changed = first.corpus.characters.held_out, list[str]()
     alike = [first]
     for other in others:
@@ -65,15 +66,16 @@ def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], str]:
         try:
             ranges = replace(own, held_out=wanted)
         except ConfigError:  # they are trained on
-            return list(recipes), ""
+            return list(recipes), None
         alike.append(replace(other, corpus=replace(other.corpus, characters=ranges)))
         changed.append(
             f"{other.name} holds out {own.held_out[0]:,} to {own.held_out[1]:,} by itself"
         )
     if not changed:
-        return list(recipes), ""
+        return list(recipes), None
     asked = f"characters {wanted[0]:,} to {wanted[1]:,}, as {first.name} holds them out"
-    return alike, f"all are asked about {asked}; {'; '.join(changed)}"
+    what = f"all are asked about {asked}"
+    return alike, Finding("held-out-alike", what, "; ".join(changed))
 
 
 def refuse_other_text(recipes: Sequence[Recipe]) -> None:

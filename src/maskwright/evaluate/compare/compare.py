@@ -37,6 +37,7 @@ from maskwright.evaluate.compare.candidate import (
 )
 from maskwright.evaluate.compare.equal_budget import EqualBudget
 from maskwright.evaluate.compare.report import CandidateReport, Comparison, Measure
+from maskwright.findings import Finding
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.inference import hidden_token as hidden
 from maskwright.inference import minimal_pairs
@@ -90,7 +91,7 @@ def compare(
     comparable.refuse_names(recipes, seeds)
     recipes, asked = comparable.same_characters(recipes)
     if asked:
-        say(f"note: {asked}")
+        say(asked.line())
     comparable.refuse_other_text(recipes)
     recipes = [build.resolved(recipe) for recipe in recipes]
     commit.require_own(out, "prepared", "runs")
@@ -112,7 +113,7 @@ def _compared(
     paradigms = None if data is None else minimal_pairs.read(data)
     entrants = [enter(recipe, out, equal, say) for recipe in recipes]
     if len(entrants) > 1 and not _differences(entrants):
-        say("note: the recipes differ in nothing but their names")
+        say(Finding("equal-recipes", "the recipes differ in nothing but their names").line())
     comparable.refuse_other_documents(entrants)
     measures = comparable.measures(entrants, pairs=data is not None)
     planned = {
@@ -176,11 +177,11 @@ def _collect(
         contenders.append(
             CandidateReport(e.recipe.name, e.recipe.note, e.parameters, e.measure, runs)
         )
-    notes = [*_by_items(judged), *_unequal(contenders, equal), *_left_out(entrants, out)]
-    return Comparison(str(equal), contenders, measures, _differences(entrants), notes)
+    found = [*_by_items(judged), *_unequal(contenders, equal), *_left_out(entrants, out)]
+    return Comparison(str(equal), contenders, measures, _differences(entrants), found)
 
 
-def _unequal(contenders: Sequence[CandidateReport], equal: EqualBudget) -> list[str]:
+def _unequal(contenders: Sequence[CandidateReport], equal: EqualBudget) -> list[Finding]:
     """How far apart budgets came out, where that is more than a little: the last step passes
     them."""
     name = {"flops": "operations", "minutes": "seconds"}.get(equal.unit, equal.unit)
@@ -189,16 +190,18 @@ def _unequal(contenders: Sequence[CandidateReport], equal: EqualBudget) -> list[
     if spent[most] <= (1 + UNEQUAL) * spent[least]:
         return []
     far = f"{most} spent {count(spent[most])} {name} and {least} {count(spent[least])}"
-    return [f"Not equal: {far}, as a run ends with the first step past its budget."]
+    why = "a run ends with the first step past its budget"
+    return [Finding("unequal-budgets", f"not equal: {far}", why)]
 
 
-def _left_out(entrants: Sequence[Candidate], out: Path) -> list[str]:
+def _left_out(entrants: Sequence[Candidate], out: Path) -> list[Finding]:
     """Whose runs lie there and are not compared this time."""
     here = {e.recipe.name for e in entrants}
     others = sorted(p.name for p in (out / "runs").iterdir() if p.is_dir() and p.name not in here)
     if not others:
         return []
-    return [f"Not compared here, though their runs lie in the same folder: {', '.join(others)}."]
+    what = f"not compared here, though their runs lie in the same folder: {', '.join(others)}"
+    return [Finding("other-runs-in-folder", what)]
 
 
 def _figures(entrant: Candidate, folder: Path, seed: int) -> comparison.Run:
@@ -277,7 +280,7 @@ def _judged(
     return found
 
 
-def _by_items(judged: dict[str, list[Result]]) -> list[str]:
+def _by_items(judged: dict[str, list[Result]]) -> list[Finding]:
     """How sure the differences are over pairs (the verdicts speak of seeds)."""
     means = {
         name: Result(
@@ -286,16 +289,15 @@ def _by_items(judged: dict[str, list[Result]]) -> list[str]:
         for name, results in judged.items()
         if results
     }
-    notes, names = [], list(means)
+    findings, names = [], list(means)
     for name in names[1:]:
         gap, interval = minimal_pairs.difference(means[name], means[names[0]])
         said = "no interval: a single pair, or all came out alike"
         if interval is not None:
             said = f"95 % {interval[0]:.4f} to {interval[1]:.4f}"
-        notes.append(
-            f"Minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} ({said})."
-        )
-    return notes
+        what = f"minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} ({said})"
+        findings.append(Finding("pairs-resampled", what))
+    return findings
 
 
 def _differences(entrants: Sequence[Candidate]) -> list[list[str]]:

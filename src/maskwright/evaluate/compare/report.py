@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from maskwright.findings import Finding
 from maskwright.metrics import seeds as intervals
 from maskwright.metrics.seeds import LEVEL, Difference
 from maskwright.report import document, tables
@@ -80,7 +81,7 @@ class Comparison:
     contenders: Sequence[CandidateReport]
     measures: Sequence[Measure]
     differences: Sequence[Sequence[str]] = ()
-    notes: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
 
 
 # ------------------------------------------------------------------------------ tables and words
@@ -204,7 +205,8 @@ def for_terminal(made: Comparison) -> str:
     """The tables and the verdicts."""
     found = [result(made), cost(made), *([differing(made)] if made.differences else [])]
     said = [f"- {line}" for line in verdicts(made)]
-    return "\n\n".join([*map(tables.for_terminal, found), "\n".join([*said, *made.notes])])
+    said += [each.line() for each in made.findings]
+    return "\n\n".join([*map(tables.for_terminal, found), "\n".join(said)])
 
 
 # ------------------------------------------------------------------------------ curves and page
@@ -248,7 +250,7 @@ def render(made: Comparison) -> str:
         result=result(made),
         cost=cost(made),
         differing=differing(made),
-        notes=made.notes,
+        findings=made.findings,
         charts=[draw(chart) for chart in charts(made)],
     )
 
@@ -283,6 +285,7 @@ def to_json(made: Comparison) -> dict[str, Any]:
             for c in made.contenders
         },
         "verdicts": verdicts(made),
+        "findings": [found.to_json() for found in made.findings],
     }
 
 

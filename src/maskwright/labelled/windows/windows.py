@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import ConfigError, DataError, IncompatibleError, near
+from maskwright.findings import Finding
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 HEAD = 128  # tokens that head-and-tail keeps of the head
@@ -56,6 +57,12 @@ class Cuts:
             self.tokens + other.tokens,
             self.tokens_cut + other.tokens_cut,
         )
+
+    def findings(self, length: int, unit: str = "rows") -> tuple[Finding, ...]:
+        """That rows lost tokens to fit into `length`; nothing where none did."""
+        if not self.rows_cut:
+            return ()
+        return (Finding("truncated", f"{self.render(unit)}, at {length} tokens"),)
 
     def render(self, unit: str = "rows") -> str:
         """A sentence; `unit` is what was cut: a row may be of several texts, each for itself."""

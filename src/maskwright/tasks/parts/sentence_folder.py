@@ -27,6 +27,7 @@ from maskwright.checkpoint import safe_read as guarded
 from maskwright.checkpoint.matching import require_finite
 from maskwright.checkpoint.sentence_modules import Module, around, modules_of
 from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError
+from maskwright.findings import Finding
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.contrastive import POOLINGS, Contrast, Unit
 from maskwright.objectives.parts.objective import Vocabulary
@@ -182,21 +183,28 @@ class SentenceFolder:
             found.append(f"the pooling {' and '.join(self.poolings)}")
         return found + [each.name for each in self.after if each.name in ("Dense", "LayerNorm")]
 
-    def notes(self) -> list[str]:
-        """What is done with every text, and what is not, a sentence each."""
+    def findings(self) -> list[Finding]:
+        """What is done with every text, and what is not."""
         if self.prompt:
             left_out = "" if self.include_prompt else ", and left out of the pooling"
             return [
-                f"the folder's prompt {self.default_prompt!r}, {self.prompt!r}, stands before "
-                f"every text{left_out}"
+                Finding(
+                    "prompt-of-folder",
+                    f"the folder's prompt {self.default_prompt!r}, {self.prompt!r}, stands before "
+                    f"every text{left_out}",
+                )
             ]
         named = {name: text for name, text in self.prompts.items() if text}
         if not named:
             return []
         listed = ", ".join(f"{name} {text!r}" for name, text in named.items())
         return [
-            f"the folder has prompts ({listed}) and none by default, so none is put before the "
-            "texts; where one belongs there, write it into the texts"
+            Finding(
+                "prompts-not-used",
+                f"the folder has prompts ({listed}) and none by default, so none is put before the "
+                "texts",
+                remedy="where one belongs there, write it into the texts",
+            )
         ]
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
+from maskwright.findings import Finding
 from maskwright.inference.encoded import Collation, Examples
 from maskwright.inference.scores import Scored, scores
 from maskwright.labelled.columns.contents import is_empty
@@ -39,6 +40,7 @@ from maskwright.tokenizer.unknown import OTHER_MODEL
 # Of `settled`, where a folder has a head and says no task: there may be one text or two; and its
 # one score is a logit, not a number.
 UNTOLD, LOGIT = "untold", "logit"
+ONE_SIDED = "one-sided-answers"
 SECOND = "text_pair"
 PAIR = {"text", SECOND}  # two texts as `pipeline` is given them
 
@@ -53,14 +55,14 @@ class Encoded:
 
     Attributes:
         rows: as `tasks` gives them; prediction leaves their labels empty.
-        cut: a sentence about what did not fit, or the tokenizer does not know; empty where all
+        findings: what did not fit, or the tokenizer does not know; empty where all
             was well.
         way_back: whatever the kind needs to turn scores into answers.
     """
 
     rows: Sequence[Any]
     examples: Examples
-    cut: str = ""
+    findings: tuple[Finding, ...] = ()
     way_back: Any = None
 
 
@@ -194,8 +196,8 @@ class TaskType(ABC):
         """
         counting, unknown = frame.tokenizer.counting()
         encoded = self._encoded(rows, replace(frame, tokenizer=counting))
-        said = [encoded.cut, unknown.note(OTHER_MODEL)]
-        return replace(encoded, cut="; ".join(filter(None, said)))
+        strange = unknown.finding(OTHER_MODEL)
+        return replace(encoded, findings=(*encoded.findings, *([strange] if strange else [])))
 
     @abstractmethod
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
@@ -262,10 +264,10 @@ class TaskType(ABC):
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[Any]:
         """An answer for each row as `pipeline` of transformers gives it."""
 
-    def one_sided(self, rows: Sequence[Any], answers: Answers) -> str:
-        """A sentence where the answers to all `rows` are one and the same though not all of them
-        are right, which a good figure may hide; else empty."""
-        return ""
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
+        """That the answers to all `rows` are one and the same though not all of them are right,
+        which a good figure may hide; else None."""
+        return None
 
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
         """Precision, recall and F1 of each class, where there are classes."""
@@ -315,7 +317,7 @@ class TaskType(ABC):
 
 def alike(
     truth: NDArray[Any], answers: Answers, name: Callable[[Any], str], one: str = "row"
-) -> str:
+) -> Finding | None:
     """What `TaskType.one_sided` says of answers that can be compared with the `truth`, row by row.
 
     Args:
@@ -325,10 +327,12 @@ def alike(
     """
     given = np.asarray(answers)
     if len(given) < 2 or bool((given != given[0]).any()) or np.array_equal(given, truth):
-        return ""
-    return (
+        return None
+    return Finding(
+        ONE_SIDED,
         f"all {counted(len(given), one)} get the same answer, {name(given[0])}: the model "
-        "tells nothing apart, whatever its figures are"
+        "tells nothing apart, whatever its figures are",
+        severity="warning",
     )
 
 

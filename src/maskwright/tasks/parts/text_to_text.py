@@ -34,7 +34,7 @@ from maskwright.objectives.parts.spec import usual_for
 from maskwright.tasks.parts.choices import Long
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import Encoded, Outputs, TaskType
-from maskwright.tokenizer.lost import lost_note
+from maskwright.tokenizer.lost import lost_finding
 
 # A source that is continued leaves so much of the length to what is written behind it.
 SHARE = 4
@@ -99,16 +99,10 @@ class Writing(TaskType):
         answers = [self.wanted(row) for row in rows]
         targets, written = _framed(frame, answers, room, end)
         longest = max(map(len, targets), default=1)
-        cut = "; ".join(
-            f"{what}: {cuts.render()}, at {most} tokens"
-            for what, cuts, most in (
-                ("texts read", read, most),
-                ("texts written", written, room),
-            )
-            if cuts.rows_cut
-        )
-        if lost := lost_note(frame.tokenizer, answers):
-            cut = f"{cut}; {lost}" if cut else lost
+        found = [each.of("texts read") for each in read.findings(most)]
+        found += [each.of("texts written") for each in written.findings(room)]
+        if lost := lost_finding(frame.tokenizer, answers):
+            found.append(lost)
         if frame.continues:
             examples = _continued(sources, targets)
             way = Way(None, sources, end, longest, room, frame)
@@ -116,7 +110,7 @@ class Writing(TaskType):
             none = np.zeros(len(rows), np.int64)
             examples = Examples(framed(sources), none, targets=framed(targets))
             way = Way(sources, None, end, longest, room, frame)
-        return Encoded(rows, examples, cut, way)
+        return Encoded(rows, examples, tuple(found), way)
 
     def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
         way: Way = encoded.way_back

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from maskwright.errors import ResourceError
+from maskwright.findings import Finding
 from maskwright.train.machine.choices import Precision, require_device
 
 
@@ -118,21 +119,21 @@ def busy_cores(seconds: float = 0.1) -> int:
     return round(share * (os.cpu_count() or 1))
 
 
-def crowded(threads: int | None = None, device: str = "cpu") -> str:
-    """A sentence where other processes keep cores busy and PyTorch chose the number of threads:
+def busy(threads: int | None = None, device: str = "cpu") -> Finding | None:
+    """That other processes keep cores busy and PyTorch chose the number of threads:
     they wait for each other in every operation, and one that shares its core holds up all."""
     number = torch.get_num_threads()
     if (
         device.startswith("cuda")
         or threads is not None
         or number == 1
-        or not (busy := busy_cores())
+        or not (others := busy_cores())
     ):
-        return ""
-    free = max(1, number - busy)
-    return (
-        f"other processes keep {busy} of {os.cpu_count()} cores busy; with --threads {free} "
-        "this is likely faster"
+        return None
+    return Finding(
+        "busy-machine",
+        f"other processes keep {others} of {os.cpu_count()} cores busy",
+        remedy=f"with --threads {max(1, number - others)} this is likely faster",
     )
 
 
