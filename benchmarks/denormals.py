@@ -19,12 +19,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from maskwright.budget import Budget
 from maskwright.pretrain import run
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.override import override
 from maskwright.train import loop
 from maskwright.train.machine import denormals
-from maskwright.train.schedule import Budget
 
 WARM_UP = 2
 

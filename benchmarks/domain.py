@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from maskwright.budget import Budget
 from maskwright.evaluate.text import evaluate_text
 from maskwright.finetune.learner import Learner
 from maskwright.finetune.method import FULL, Method
@@ -35,7 +36,6 @@ from maskwright.recipes.parts.override import with_text
 from maskwright.recipes.parts.recipe import Checkpoints, Evaluation, Recipe
 from maskwright.tasks.parts.find import task_for
 from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.schedule import Budget
 
 NEWS = "ag_news_train"
 MODELS = ("before", "on news", "on the old text")

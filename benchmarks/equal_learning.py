@@ -26,6 +26,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import textbook
+from maskwright.budget import Budget
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.pretrain import build, journal, run
 from maskwright.pretrain.prepare import prepare
@@ -33,7 +34,6 @@ from maskwright.pretrain.rows import held_out_rows
 from maskwright.pretrain.text import resolve
 from maskwright.recipes import shakespeare_bert
 from maskwright.recipes.parts.recipe import Recipe
-from maskwright.train.schedule import Budget
 
 SIDES = ("ours", "ours-bf16", "trainer")
 

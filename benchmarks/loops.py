@@ -20,11 +20,12 @@ def ours(
     objective: Any, batches: Callable[[int, int], Any], chosen: Any, turn: Turn, a: Any
 ) -> None:
     """`a.steps` steps of our loop; `chosen` says where and in which type."""
+    from maskwright.budget import Budget
     from maskwright.train import loop
     from maskwright.train.machine import process_memory
     from maskwright.train.optimizers.settings import AdamW
     from maskwright.train.parameters import Parameters
-    from maskwright.train.schedule import Budget, Schedule
+    from maskwright.train.schedule import Schedule
     from maskwright.train.state import TrainState
 
     optimizer = AdamW(learning_rate=1e-4).start(Parameters(objective, chosen.compute))

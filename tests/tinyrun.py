@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from maskwright.budget import Budget
 from maskwright.errors import MaskwrightError
 from maskwright.recipes import tiny
 from maskwright.recipes.parts.corpus import Corpus
 from maskwright.recipes.parts.recipe import Checkpoints, Evaluation, FamilyModel, Recipe, RowChoice
-from maskwright.train.schedule import Budget
 
 SENTENCE = "the cat dog sat ran on mat rug and then saw one big red hat under a tall old tree"
 WORDS = SENTENCE.split()

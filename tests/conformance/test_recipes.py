@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from maskwright import catalogue, config
+from maskwright.budget import Budget
 from maskwright.checkpoint import pretrained
 from maskwright.families.parts.family import family
 from maskwright.nn.config import Learned
@@ -32,7 +33,6 @@ from maskwright.recipes.parts.recipe import (
 from maskwright.tokenizer.file.roles import roles_by_table
 from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.toml import to_toml
-from maskwright.train.schedule import Budget
 from tinyrun import text_file
 
 NAMES = catalogue.names("recipes")

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maskwright.budget import Budget, equal_budget
 from maskwright.cli import main as cli
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.evaluate.compare import compare as module
 from maskwright.evaluate.compare.candidate import Pace, finished, run_folder
 from maskwright.evaluate.compare.compare import compare
-from maskwright.evaluate.compare.equal_budget import EqualBudget
 from maskwright.evaluate.compare.report import Comparison
 from maskwright.evaluate.text import evaluate_text
 from maskwright.pretrain import run
@@ -30,7 +30,6 @@ from maskwright.recipes.parts.corpus import CharacterRanges
 from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.report.wording import duration
 from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.train.schedule import Budget
 from tinyrun import essence, forked, recipe, text_file, wait
 
 BUDGET = "tokens=2500"  # 20 steps of 8 rows of 16
@@ -321,7 +320,7 @@ def test_names_budgets_and_seeds_are_checked(
         compare([one], tmp_path / "out", budget=BUDGET, seeds=0)
     for wrong in ("steps=5", "tokens", "tokens=-1", "tokens=many", "flops=inf", "minutes=nan"):
         with pytest.raises(ConfigError, match="not a budget"):
-            EqualBudget.parse(wrong)
+            equal_budget(wrong)
     assert cli.main(["compare", "tiny"]) == 64
     assert "--budget" in capsys.readouterr().err
     assert cli.main(["compare", "tiny", "tny", "--budget", BUDGET]) == 64
@@ -329,9 +328,9 @@ def test_names_budgets_and_seeds_are_checked(
 
 
 def test_operations_become_tokens() -> None:
-    assert EqualBudget.parse("flops=1e9").budget(1e4).tokens == 100_000
-    assert EqualBudget.parse("tokens=5e6").budget(1e4).tokens == 5_000_000
-    assert EqualBudget.parse("minutes=0.5").budget(1e4).minutes == 0.5
+    assert equal_budget("flops=1e9").in_tokens(1e4).tokens == 100_000
+    assert equal_budget("tokens=5e6").in_tokens(1e4).tokens == 5_000_000
+    assert equal_budget("minutes=0.5").in_tokens(1e4).minutes == 0.5
 
 
 @pytest.mark.parametrize(

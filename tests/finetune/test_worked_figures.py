@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from maskwright.budget import Budget
 from maskwright.data.batch import Batch
 from maskwright.families.parts.family import family
 from maskwright.nn import initialise
@@ -18,7 +19,7 @@ from maskwright.objectives.supervised import Options
 from maskwright.train import loop
 from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.parameters import Parameters
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 from maskwright.train.state import TrainState
 from toys import bert
 

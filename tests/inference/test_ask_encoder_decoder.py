@@ -16,6 +16,7 @@ import torch
 
 from checkpoint.small import model_of, small
 from maskwright import api
+from maskwright.budget import Budget
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.conventions import Conventions
 from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
@@ -41,7 +42,6 @@ from maskwright.recipes.parts.recipe import (
 from maskwright.tokenizer.file.roles import Style
 from maskwright.tokenizer.training.train import TokenizerChoice, train
 from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.schedule import Budget
 from tinyrun import recipe
 
 TEXTS = [

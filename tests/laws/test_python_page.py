@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from maskwright import api
+from maskwright.budget import Budget
 from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.train.schedule import Budget
 
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
 CODE = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.S))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from maskwright.budget import Budget
 from maskwright.checkpoint import files, pretrained
 from maskwright.errors import IncompatibleError
 from maskwright.models import folders
@@ -20,7 +21,6 @@ from maskwright.objectives.modules.replaced_token import ReplacedToken
 from maskwright.pretrain import build, checkpoints, journal, run
 from maskwright.pretrain.prepare import prepare
 from maskwright.recipes.parts.recipe import FamilyModel, Folder, ObjectiveChoice, Point, Recipe
-from maskwright.train.schedule import Budget
 from tinyrun import essence, recipe, text_file
 from toys import bert
 

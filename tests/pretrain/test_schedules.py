@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from maskwright.budget import Budget
 from maskwright.checkpoint import files, pretrained
 from maskwright.data.loader import Loader
 from maskwright.data.rows import Rows
@@ -33,7 +34,7 @@ from maskwright.recipes.parts.recipe import FamilyModel, Recipe
 from maskwright.train import loop
 from maskwright.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon
 from maskwright.train.phases import Phase, Ramp
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 from maskwright.train.state import TrainState
 from tinyrun import essence, forked, recipe, text_file, wait
 from toys import VOCABULARY, FixedRows, bert

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from maskwright.budget import Budget
 from maskwright.checkpoint import files, pretrained
 from maskwright.errors import ConfigError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.models import folders
@@ -27,7 +28,6 @@ from maskwright.recipes.parts.recipe import (
     TokenizerFolder,
 )
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.schedule import Budget
 from tinyrun import essence, recipe, text_file
 
 TEXT = "The big cat sat under a tall old tree, and then [MASK] ran."

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from maskwright.budget import Budget
 from maskwright.memory import resident
 from maskwright.report.progress import BARS, History, Pace, budget
 
@@ -49,14 +50,14 @@ def test_a_resumed_run_is_judged_by_this_sitting() -> None:
 @pytest.mark.parametrize(
     ("run", "wanted"),
     [
-        ({"steps": 40}, ("steps", 40.0)),
-        ({"steps": None, "budget": {"steps": None, "minutes": 4.0}}, ("minutes", 4.0)),
-        ({"budget": {"tokens": 5000}}, ("tokens", 5000.0)),
-        ({}, ("", 0.0)),
-        ({"steps": 0, "budget": "long"}, ("", 0.0)),
+        ({"steps": 40}, Budget(steps=40)),
+        ({"steps": None, "budget": {"steps": None, "minutes": 4.0}}, Budget(minutes=4.0)),
+        ({"budget": {"tokens": 5000}}, Budget(tokens=5000)),
+        ({}, None),
+        ({"steps": 0, "budget": "long"}, None),
     ],
 )
-def test_the_end_of_a_run(run: dict[str, object], wanted: tuple[str, float]) -> None:
+def test_the_end_of_a_run(run: dict[str, object], wanted: Budget | None) -> None:
     assert budget(run) == wanted
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from maskwright.budget import Budget
 from maskwright.checkpoint import pretrained
 from maskwright.data.batch import Batch
 from maskwright.objectives import masked
@@ -18,7 +19,7 @@ from maskwright.train.distribute import Processes
 from maskwright.train.optimizers.adamw import AdamWState
 from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.parameters import Parameters
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 from maskwright.train.state import TrainState
 from toys import VOCABULARY, FixedRows, bert
 

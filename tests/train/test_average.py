@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from maskwright.budget import Budget
 from maskwright.errors import CheckpointError
 from maskwright.objectives import masked
 from maskwright.train import loop
@@ -13,7 +14,7 @@ from maskwright.train.average import Average
 from maskwright.train.distribute import Processes
 from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.parameters import Parameters
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 from maskwright.train.state import TrainState
 from toys import VOCABULARY, FixedRows, bert
 

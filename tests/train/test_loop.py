@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from maskwright.budget import Budget
 from maskwright.errors import DataError
 from maskwright.objectives import causal, hybrid, masked, sentence_pair
 from maskwright.objectives.modules.hybrid import Hybrid
@@ -20,7 +21,7 @@ from maskwright.train.distribute import Processes
 from maskwright.train.optimizers.adamw import AdamWState
 from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.parameters import Parameters
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 from maskwright.train.state import TrainState
 from toys import VOCABULARY, FixedRows, bert, gpt2
 

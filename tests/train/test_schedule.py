@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from maskwright.errors import ConfigError
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 
 
 def test_linear_by_hand() -> None:
@@ -94,15 +94,3 @@ def test_factors_stay_between_zero_and_one(kind: str, warmup: float, cooldown: f
     )
     for total in (1, 2, 7, 100):
         assert all(0.0 <= schedule.factor(s, total) <= 1.0 for s in range(total + 1))
-
-
-def test_a_budget_is_exactly_one_of_three() -> None:
-    assert Budget(steps=5).used(steps=3, tokens=9, seconds=60) == 3
-    assert Budget(tokens=5).used(steps=3, tokens=9, seconds=60) == 9
-    assert Budget(minutes=5.0).used(steps=3, tokens=9, seconds=60) == 1
-    with pytest.raises(ConfigError):
-        Budget()
-    with pytest.raises(ConfigError):
-        Budget(steps=1, tokens=1)
-    with pytest.raises(ConfigError):  # or the run would never end
-        Budget(minutes=math.nan)

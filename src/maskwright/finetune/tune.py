@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from maskwright.budget import Budget
 from maskwright.data.batch import Batch
 from maskwright.errors import ConfigError, DataError
 from maskwright.inference.encoded import Collation, Examples
@@ -29,7 +30,7 @@ from maskwright.train.machine.machine import Machine, choose
 from maskwright.train.optimizers.settings import AdamW, Optimizer
 from maskwright.train.parameter_rates import Pace, ParameterRates
 from maskwright.train.parameters import Parameters
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 from maskwright.train.state import TrainState
 
 

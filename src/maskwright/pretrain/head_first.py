@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from maskwright.budget import Budget
 from maskwright.checkpoint import files
 from maskwright.errors import CheckpointError
 from maskwright.nn.config import TransformerConfig
@@ -27,7 +28,6 @@ from maskwright.nn.transformer import Transformer
 from maskwright.recipes.parts.recipe import Folder
 from maskwright.storage import commit
 from maskwright.train.parameters import Parameters
-from maskwright.train.schedule import Budget
 from maskwright.train.state import TrainState
 
 FOLDER, WEIGHTS = "head-first", "head.safetensors"
@@ -72,9 +72,7 @@ class HeadFirst:
     @property
     def alone(self) -> bool:
         """Whether only the head learns now."""
-        used = self.budget.used(
-            steps=self.state.step, tokens=self.state.tokens, seconds=self.state.seconds
-        )
+        used = self.budget.used(**self.state.counted)
         return used < self.choice.head_first * self.budget.total
 
     def begin(self, state: TrainState) -> None:

@@ -38,6 +38,7 @@ from maskwright.models.folders import has_checkpoint
 from maskwright.pretrain import build, crash, journal, refused, repeat
 from maskwright.pretrain.hooks import Evaluate, Log, Save
 from maskwright.pretrain.microbatches import Microbatches
+from maskwright.pretrain.operations import with_counted_budget
 from maskwright.pretrain.prepare import Prepared, prepare, text_changed
 from maskwright.pretrain.session import TrainingSession, start_session
 from maskwright.recipes.parts.find import read
@@ -227,6 +228,11 @@ def _run(
                 raise
         processes.wait()
         prepared = prepared or prepare(recipe, out, quiet)
+        asked, recipe = recipe.training.budget, with_counted_budget(recipe, prepared)
+        if asked.flops is not None and processes.first:
+            say(f"budget: {asked} are {recipe.training.budget}")
+            document.write(out / RECIPE, to_toml(recipe))
+        processes.wait()
         flag = held.enter_context(listening())
         session = start_session(recipe, out, prepared, chosen, processes, say, stream)
         session.stop = flag

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 
+from maskwright.budget import Budget
 from maskwright.data.loader import Loader
 from maskwright.errors import UsageError
 from maskwright.findings import Finding
@@ -36,7 +37,6 @@ from maskwright.train import loop
 from maskwright.train.distribute import Processes
 from maskwright.train.machine import machine, process_memory
 from maskwright.train.parameters import Parameters
-from maskwright.train.schedule import Budget
 from maskwright.train.state import TrainState
 
 RESULTS = "results.json"

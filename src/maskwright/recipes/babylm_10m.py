@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from maskwright.budget import Budget
 from maskwright.recipes import bert_base
 from maskwright.recipes.parts.recipe import (
     FamilyModel,
@@ -26,7 +27,7 @@ from maskwright.recipes.parts.recipe import (
 from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.optimizers.settings import Lamb
 from maskwright.train.phases import Phase, Ramp
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 
 # The layers that see all are all of them: rows of the causal kind narrow what each may see.
 EVERY_LAYER_SEES_ALL = {"global_attn_every_n_layers": 1, "global_rope_theta": 10_000.0}

@@ -7,6 +7,7 @@ without bias correction (Devlin et al. 2018, A.2; google-research/bert, optimiza
 
 from __future__ import annotations
 
+from maskwright.budget import Budget
 from maskwright.recipes.parts.corpus import Corpus
 from maskwright.recipes.parts.recipe import (
     Checkpoints,
@@ -20,7 +21,7 @@ from maskwright.recipes.parts.recipe import (
 from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.phases import Phase
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 
 
 def recipe() -> Recipe:

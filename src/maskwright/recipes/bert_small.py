@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from maskwright.budget import Budget
 from maskwright.recipes import bert_mini
 from maskwright.recipes.parts.mini import WORDPIECE
 from maskwright.recipes.parts.recipe import FamilyModel, Recipe
 from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.schedule import Budget
 
 
 def recipe() -> Recipe:

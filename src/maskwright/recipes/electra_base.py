@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from maskwright.budget import Budget
 from maskwright.recipes import electra_small
 from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe, RowChoice
 from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 
 
 def recipe() -> Recipe:

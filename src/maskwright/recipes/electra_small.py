@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from maskwright.budget import Budget
 from maskwright.recipes import bert_base
 from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe, RowChoice
 from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 
 
 def recipe() -> Recipe:

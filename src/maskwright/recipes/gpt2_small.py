@@ -3,6 +3,7 @@ peak 6e-4 to 6e-5 by a cosine, 0.5 M tokens per step, decay 0.1, no dropout)."""
 
 from __future__ import annotations
 
+from maskwright.budget import Budget
 from maskwright.recipes.parts.corpus import Corpus
 from maskwright.recipes.parts.recipe import (
     Checkpoints,
@@ -16,7 +17,7 @@ from maskwright.recipes.parts.recipe import (
 )
 from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 
 
 def recipe() -> Recipe:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from maskwright.budget import Budget
 from maskwright.recipes import bert_base
 from maskwright.recipes.parts.recipe import (
     FamilyModel,
@@ -24,7 +25,7 @@ from maskwright.recipes.parts.recipe import (
 from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.phases import Ramp
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 
 
 def recipe() -> Recipe:

@@ -6,6 +6,7 @@ Only the mask and the places of the loss differ from `shakespeare-bert`.
 
 from __future__ import annotations
 
+from maskwright.budget import Budget
 from maskwright.nn.config import (
     Attention,
     Block,
@@ -32,7 +33,7 @@ from maskwright.recipes.parts.recipe import (
 )
 from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 
 BLOCK = 48
 DROPOUT = 0.1

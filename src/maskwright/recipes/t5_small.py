@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from maskwright.budget import Budget
 from maskwright.recipes import bert_base
 from maskwright.recipes.parts.recipe import (
     FamilyModel,
@@ -19,7 +20,7 @@ from maskwright.recipes.parts.recipe import (
 )
 from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.optimizers.settings import Adafactor
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 
 
 def recipe() -> Recipe:

@@ -94,7 +94,7 @@ def _summary(folder: RunFolder) -> str:
 
 def _unfinished(folder: RunFolder) -> str:
     """How far a run that has not used up its budget is, and when that was; else empty."""
-    if folder.written is None or folder.share >= 1.0 or not budget(folder.run)[0]:
+    if folder.written is None or folder.share >= 1.0 or budget(folder.run) is None:
         return ""
     return (
         f"Not finished: {percent(folder.share)} of the budget is used up. The newest record is of "

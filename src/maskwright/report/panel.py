@@ -183,9 +183,9 @@ class Panel:
         parts = [shorten(str(self.run.get("recipe") or "training"))]
         if self.run.get("parameters"):
             parts.append(f"{count(number(self.run, 'parameters'))} parameters")
-        unit, total = budget(self.run)
-        if unit:
-            parts.append(f"for {total:g} {unit}" if unit == "minutes" else f"{count(total)} {unit}")
+        if (lasts := budget(self.run)) is not None:
+            minutes = lasts.unit == "minutes"
+            parts.append(f"for {lasts}" if minutes else f"{count(lasts.total)} {lasts.unit}")
         return " · ".join(parts)
 
     def _lines_to_beat(self) -> str:
@@ -197,18 +197,15 @@ class Panel:
 
     def _share(self, now: float | None = None) -> float:
         """How much of the run is over, 0 to 1; 0 where it has no known end."""
-        unit, total = budget(self.run)
-        if unit == "minutes":
-            here = (time.monotonic() if now is None else now) - self._begun
-            done = (self._before + here) / 60
-        else:
-            done = number(self._last, unit.removesuffix("s") if unit == "steps" else unit)
-        return min(1.0, max(0.0, done / total)) if unit and done == done else 0.0
+        if (lasts := budget(self.run)) is None:
+            return 0.0
+        seconds = self._before + (time.monotonic() if now is None else now) - self._begun
+        steps, tokens = number(self._last, "step"), number(self._last, "tokens")
+        return lasts.share(steps=steps, tokens=tokens, seconds=seconds)
 
     def _where(self) -> str:
-        unit, total = budget(self.run)
-        step = _whole(self._last, "step")
-        return f"step {step}/{total:.0f}" if unit == "steps" else f"step {step}"
+        lasts, step = budget(self.run), _whole(self._last, "step")
+        return f"step {step}/{lasts.steps}" if lasts and lasts.steps else f"step {step}"
 
     def _progress_line(self) -> str:
         words = standing(self._loss, self.references, self._share())
@@ -247,7 +244,7 @@ class Panel:
             self._where() if self._last else "starting",
             f"{duration(remaining)} left" if remaining > 0 else "",
             self._rows(share),
-            share=share if budget(self.run)[0] else None,
+            share=share if budget(self.run) else None,
             width=width,
         )
 

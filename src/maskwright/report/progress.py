@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from maskwright.budget import UNITS, Budget
 from maskwright.report.wording import number
 
 Record = Mapping[str, Any]
@@ -86,12 +87,12 @@ class Pace:
         return (1 - share) * (self._now - begun) / (share - first_share)
 
 
-def budget(run: Record) -> tuple[str, float]:
-    """("steps" | "tokens" | "minutes", how many), or ("", 0) for a run without a known end."""
+def budget(run: Record) -> Budget | None:
+    """Of a run as its `run.json` says it; None of one without a known end."""
     given = run.get("budget")
-    for unit in ("steps", "tokens", "minutes"):
-        value = number(given, unit) if isinstance(given, Mapping) else math.nan
-        if value > 0:
-            return unit, value
-    steps = number(run, "steps")
-    return ("steps", steps) if steps > 0 else ("", 0.0)
+    table = given if isinstance(given, Mapping) else {}
+    for unit, value in [*((u, number(table, u)) for u in UNITS), ("steps", number(run, "steps"))]:
+        if unit != "flops" and 0 < value < math.inf:
+            whole: dict[str, Any] = {unit: value if unit == "minutes" else int(value)}
+            return Budget(**whole)
+    return None

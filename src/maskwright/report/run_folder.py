@@ -55,11 +55,11 @@ class RunFolder:
     @property
     def share(self) -> float:
         """How much of the budget is used up, 0 to 1."""
-        unit, total = budget(self.run)
-        last = self.train[-1] if self.train else {}
-        named = {"steps": "step", "tokens": "tokens"}
-        done = self.seconds / 60 if unit == "minutes" else number(last, named.get(unit, unit))
-        return min(1.0, done / total) if unit and math.isfinite(done) else 0.0
+        lasts, last = budget(self.run), self.train[-1] if self.train else {}
+        if lasts is None:
+            return 0.0
+        steps, tokens = number(last, "step"), number(last, "tokens")
+        return lasts.share(steps=steps, tokens=tokens, seconds=self.seconds)
 
 
 def read(folder: Path) -> RunFolder:

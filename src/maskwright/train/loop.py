@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 
+from maskwright.budget import Budget
 from maskwright.data.batch import Batch
 from maskwright.errors import DataError
 from maskwright.objectives.parts.objective import Objective
@@ -24,7 +25,7 @@ from maskwright.train.diverged import DivergedError as DivergedError
 from maskwright.train.diverged import Outcome, diverged
 from maskwright.train.machine import denormals, machine, process_memory
 from maskwright.train.optimizers.optimizer import OptimizerState
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 from maskwright.train.state import TrainState
 
 Record = dict[str, Any]
@@ -111,16 +112,12 @@ def train(
 
 def finished(budget: Budget, state: TrainState) -> bool:
     """Whether the budget is used up."""
-    return _used(budget, state) >= budget.total
+    return budget.spent(**state.counted)
 
 
 def progress(plan: Plan, state: TrainState) -> float:
     """How much of the budget is used, 0 to 1; the first step of a run has 0."""
-    return min(1.0, _used(plan.budget, state) / max(1e-9, plan.budget.total))
-
-
-def _used(budget: Budget, state: TrainState) -> float:
-    return budget.used(steps=state.step, tokens=state.tokens, seconds=state.seconds)
+    return plan.budget.share(**state.counted)
 
 
 def step(
@@ -183,7 +180,7 @@ def _update(
     clip = optimizer.settings.clip
     if clip and norm > clip:
         parameters.gradient.mul_(clip / norm)
-    factor = plan.schedule.factor(_used(plan.budget, state), plan.budget.total)
+    factor = plan.schedule.factor(plan.budget.used(**state.counted), plan.budget.total)
     rate = optimizer.settings.learning_rate * factor
     optimizer.step(rate)
     if average is not None:

@@ -106,35 +106,3 @@ class Schedule:
         if position < begin or left == 0:
             return 1.0
         return self.floor + (1 - self.floor) * (1 - math.sqrt(min(1.0, (position - begin) / left)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """How long a run lasts: exactly one of the three. Minutes are wall time and so not repeatable
-    to the bit; steps and tokens are."""
-
-    steps: int | None = None
-    tokens: int | None = None
-    minutes: float | None = None
-
-    def __post_init__(self) -> None:
-        given = [n for n in ("steps", "tokens", "minutes") if getattr(self, n) is not None]
-        if len(given) != 1 or not 0 <= getattr(self, given[0]) < math.inf:
-            raise ConfigError(
-                "a run lasts for steps, tokens or minutes, exactly one of them",
-                where="training.budget",
-                found=", ".join(f"{n}={getattr(self, n)}" for n in given) or "none",
-                wanted="one of steps, tokens, minutes, not negative",
-                do="for example --set training.budget.steps=1000",
-            )
-
-    @property
-    def total(self) -> float:
-        """The budget in its own unit."""
-        return next(float(v) for v in (self.steps, self.tokens, self.minutes) if v is not None)
-
-    def used(self, *, steps: int, tokens: int, seconds: float) -> float:
-        """How much of it is used, in the same unit."""
-        if self.steps is not None:
-            return float(steps)
-        return float(tokens) if self.tokens is not None else seconds / 60

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from maskwright.budget import Counted
 from maskwright.errors import CheckpointError
 
 
@@ -22,6 +23,11 @@ class TrainState:
     targets: int = 0
     skipped: int = 0
     seconds: float = 0.0
+
+    @property
+    def counted(self) -> Counted:
+        """What a `Budget` counts."""
+        return {"steps": self.step, "tokens": self.tokens, "seconds": self.seconds}
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; the one float as a hexadecimal string, so that it returns exactly."""

@@ -105,6 +105,7 @@ def add_short_settings(parser: argparse.ArgumentParser, *, without: Sequence[str
         ("--rate", "training.optimizer.learning_rate", "learning rate at its peak"),
         ("--batch", "training.batch", "rows per step"),
         ("--length", "rows.length", "tokens per row"),
+        ("--budget", "training.budget", "how long: 10min, 5e6tokens, 1e15flops or 1000steps"),
         ("--steps", "training.budget.steps", "number of steps"),
         ("--minutes", "training.budget.minutes", "time in minutes"),
         ("--seed", "training.seed", "random seed"),

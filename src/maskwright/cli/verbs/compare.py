@@ -32,12 +32,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.evaluate.compare.equal_budget import EqualBudget
+    from maskwright.budget import equal_budget
     from maskwright.recipes.parts.check import require_settings
     from maskwright.recipes.parts.find import find
     from maskwright.recipes.parts.override import override, with_text
 
-    EqualBudget.parse(a.budget)
+    equal_budget(a.budget)
     found = [find(name) for name in a.recipes]
     recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in found]
     for recipe in recipes:

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import TextIO
 
 from maskwright import config, dotted
+from maskwright.budget import Budget
 from maskwright.errors import IncompatibleError
-from maskwright.evaluate.compare.equal_budget import EqualBudget
-from maskwright.inference import held_out_loss as likelihood
 from maskwright.inference.hidden_token import Reads
 from maskwright.inference.texts import scoring_method
 from maskwright.models import folders
 from maskwright.models.run_folder import is_run
 from maskwright.pretrain import build, checkpoints, run
 from maskwright.pretrain.card import conventions_of
+from maskwright.pretrain.operations import operations_per_token
 from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
-from maskwright.pretrain.rows import check_length, held_out_rows
+from maskwright.pretrain.rows import check_length
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.objective_rows import needs_sentences
 from maskwright.recipes.parts.recipe import Recipe, frozen_part
@@ -35,10 +35,8 @@ from maskwright.storage import commit
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.toml import to_toml
 from maskwright.train import loop
-from maskwright.train.machine.step_cost import training_operations
 
 EVALUATIONS = 10
-TRIAL_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class Candidate:
         return config.fingerprint([config.to_plain(each) for each in about] + stores)
 
 
-def enter(recipe: Recipe, out: Path, equal: EqualBudget, say: Say) -> Candidate:
+def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> Candidate:
     """Prepare the text of `recipe` and count what its training costs."""
     choices = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer)]
     about = [*choices, needs_sentences(recipe)]
@@ -77,14 +75,8 @@ def enter(recipe: Recipe, out: Path, equal: EqualBudget, say: Say) -> Candidate:
     check_length(recipe, point)
     network = build.model(recipe, point)
     objective = build.objective(recipe, network, prepared.tokenizer)
-    operations, begun = 0.0, 0.0
-    for phase in recipe.phases:
-        rows = held_out_rows(recipe, prepared.held_out, phase.length)
-        middle = (begun + phase.until) / 2  # where rates of masks that change are at their mean
-        trial = next(likelihood.evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
-        share, begun = phase.until - begun, phase.until
-        operations += share * training_operations(objective, trial) / trial.tokens.numel()
-    budget, training, every = equal.budget(operations), recipe.training, recipe.evaluation.every
+    operations = operations_per_token(recipe, prepared, objective)
+    budget, training, every = equal.in_tokens(operations), recipe.training, recipe.evaluation.every
     if budget.tokens is not None:
         every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)
     how = scoring_method(network, conventions_of(recipe, len(network.config.stacks)))

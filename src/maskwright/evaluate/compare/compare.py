@@ -22,6 +22,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from maskwright import dotted
+from maskwright.budget import Budget, equal_budget
 from maskwright.data.pack import PackedDocuments
 from maskwright.errors import shorten
 from maskwright.evaluate import minimal_pairs as grammar
@@ -35,7 +36,6 @@ from maskwright.evaluate.compare.candidate import (
     run_folder,
     train,
 )
-from maskwright.evaluate.compare.equal_budget import EqualBudget
 from maskwright.evaluate.compare.report import CandidateReport, Comparison, Measure
 from maskwright.findings import Finding
 from maskwright.inference import held_out_loss as likelihood
@@ -86,7 +86,7 @@ def compare(
         StoppedError: another process writes it.
         SystemExit: a signal stopped the run that was going on; the same call continues.
     """
-    equal, say, out = EqualBudget.parse(budget), printer(stream), Path(out)
+    equal, say, out = equal_budget(budget), printer(stream), Path(out)
     data = None if data is None else Path(data)
     comparable.refuse_names(recipes, seeds)
     recipes, asked = comparable.same_characters(recipes)
@@ -103,7 +103,7 @@ def compare(
 def _compared(
     recipes: Sequence[Recipe],
     out: Path,
-    equal: EqualBudget,
+    equal: Budget,
     seeds: int,
     data: Path | None,
     stream: TextIO | None,
@@ -149,7 +149,7 @@ def _collect(
     entrants: Sequence[Candidate],
     seeds: int,
     out: Path,
-    equal: EqualBudget,
+    equal: Budget,
     measures: Sequence[Measure],
     data: Path | None,
     paradigms: Sequence[Paradigm] | None,
@@ -181,7 +181,7 @@ def _collect(
     return Comparison(str(equal), contenders, measures, _differences(entrants), found)
 
 
-def _unequal(contenders: Sequence[CandidateReport], equal: EqualBudget) -> list[Finding]:
+def _unequal(contenders: Sequence[CandidateReport], equal: Budget) -> list[Finding]:
     """How far apart budgets came out, where that is more than a little: the last step passes
     them."""
     name = {"flops": "operations", "minutes": "seconds"}.get(equal.unit, equal.unit)

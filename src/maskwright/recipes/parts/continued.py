@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from maskwright.budget import Budget
 from maskwright.models.run_folder import RECIPE, is_run
 from maskwright.objectives.parts.spec import usual_for
 from maskwright.recipes.parts import check
@@ -23,7 +24,7 @@ from maskwright.recipes.parts.recipe import (
 )
 from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.phases import Ramp
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 
 # What is known is easily overwritten: of a run's own rate a part; of others a rate for a width of
 # 768, and in proportion more for narrower models.

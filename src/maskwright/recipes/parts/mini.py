@@ -7,6 +7,7 @@ beside that stands in its recipe: its tokenizer, its input, its objective.
 
 from __future__ import annotations
 
+from maskwright.budget import Budget
 from maskwright.recipes.parts.recipe import (
     Evaluation,
     FamilyModel,
@@ -18,7 +19,7 @@ from maskwright.recipes.parts.recipe import (
 )
 from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 
 VOCABULARY = 8_192
 # Of rows, and of tables of positions: what is beyond would stay untrained.

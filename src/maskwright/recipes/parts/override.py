@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from maskwright import config, dotted
+from maskwright.budget import Budget
 from maskwright.corpus.files import Paths, listed
 from maskwright.errors import ConfigError, shorten
 from maskwright.recipes.parts.recipe import (
@@ -40,10 +41,10 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
 
     A setting inside `model.settings` or `objective.options` may be new, to any depth; whether there
     is one of that name is asked when they are read. All others must exist. A budget given in
-    another unit takes the place of the one that is there, and an optimizer of another kind brings
-    its own settings, all but the learning rate. `model.folder=PATH` and `tokenizer.folder=PATH` put
-    what lies there in the place of what the recipe would make; of a family's model the architecture
-    stays.
+    another unit, or whole (`training.budget=10min`), takes the place of the one that is there, and
+    an optimizer of another kind brings its own settings, all but the learning rate.
+    `model.folder=PATH` and `tokenizer.folder=PATH` put what lies there in the place of what the
+    recipe would make; of a family's model the architecture stays.
     """
     values: dict[str, Any] = {}
     given = dotted.assignments(settings, "for example --set training.batch=32")
@@ -57,6 +58,8 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
         elif path.startswith(BUDGET):
             budget = values.setdefault(BUDGET[:-1], {})  # of two, the budget itself refuses one
             budget[path.removeprefix(BUDGET)] = dotted.parse_value(text)
+        elif path == BUDGET[:-1] and not text.startswith("{"):
+            values[path] = config.to_plain(Budget.parse(text, where=path))
         elif path in FOLDERS:
             values |= _from_folder(recipe, path.split(".")[0], text)
         else:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from maskwright import config
+from maskwright.budget import Budget
 from maskwright.errors import ConfigError
 from maskwright.nn.config import TransformerConfig
 from maskwright.objectives.parts.spec import Member, Spec, member_of
@@ -22,7 +23,7 @@ from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.machine.choices import Precision, require_device
 from maskwright.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon
 from maskwright.train.phases import Phase, Ramp
-from maskwright.train.schedule import Budget, Schedule
+from maskwright.train.schedule import Schedule
 
 # Settings that may differ when a run is resumed: they do not change what is computed.
 FREE = (
@@ -291,4 +292,6 @@ def frozen_part(recipe: Recipe) -> dict[str, Any]:
             plain[table].pop(rest[0])
         else:
             plain.pop(table)
+    if plain["training"]["budget"]["flops"] is None:  # releases that did not know it made the same
+        plain["training"]["budget"].pop("flops")
     return plain
