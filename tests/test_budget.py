@@ -8,6 +8,9 @@ import pytest
 
 from maskwright.budget import Budget, equal_budget
 from maskwright.errors import ConfigError
+from maskwright.recipes.parts.find import find
+from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.recipe import frozen_part
 
 
 def test_a_budget_is_exactly_one_of_four() -> None:
@@ -68,3 +71,18 @@ def test_operations_are_counted_in_tokens() -> None:
         assert other.in_tokens(1e4) is other
     with pytest.raises(ValueError, match="in_tokens"):
         Budget(flops=1e9).spent(steps=1, tokens=1, seconds=1)
+
+
+def test_a_recipe_takes_it_whole_in_every_unit() -> None:
+    made = override(find("tiny"), ["training.budget=10min"])
+    assert made.training.budget == Budget(minutes=10.0)
+    with pytest.raises(ConfigError, match="not a budget"):
+        override(find("tiny"), ["training.budget=soon"])
+
+
+def test_runs_of_releases_without_operations_are_the_same_runs() -> None:
+    """Their checkpoints know the recipe by a hash of its settings."""
+    plain = frozen_part(find("tiny"))["training"]["budget"]
+    assert set(plain) == {"steps", "tokens", "minutes"}
+    asked = override(find("tiny"), ["training.budget=1e9flops"])
+    assert frozen_part(asked)["training"]["budget"]["flops"] == 1e9, "the control"

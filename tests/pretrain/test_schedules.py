@@ -28,9 +28,11 @@ from maskwright.objectives import masked
 from maskwright.objectives.modules.masked import Masked
 from maskwright.pretrain import build, checkpoints, journal, run
 from maskwright.pretrain.microbatches import Microbatches
+from maskwright.pretrain.operations import operations_per_token
 from maskwright.pretrain.prepare import prepare
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.parts.recipe import FamilyModel, Recipe
+from maskwright.report.say import quiet
 from maskwright.train import loop
 from maskwright.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon
 from maskwright.train.phases import Phase, Ramp
@@ -105,6 +107,24 @@ def test_each_step_reads_what_its_phase_and_the_ramp_say() -> None:
     assert shapes == [(4, 8), (8, 8), (10, 8), (12, 8), *4 * [(8, 16)]]
     # Rows follow each other in the loader's order: none is left out, none comes twice.
     assert np.concatenate([rows.ids for rows in objective.seen]).tolist() == wanted
+
+
+def test_operations_are_counted_in_tokens_once(text: Path, tmp_path: Path) -> None:
+    """As a comparison counts them; the recipe that is kept says how many tokens they are, and is
+    one that the same run would have had."""
+    asked = recipe(text)
+    asked = replace(asked, training=replace(asked.training, budget=Budget(flops=3e8)))
+    run.pretrain(asked, tmp_path / "run", stream=(log := io.StringIO()))
+    made = run.read(tmp_path / "run" / "recipe.toml")
+    prepared = prepare(made, tmp_path / "run", quiet)
+    network = build.model(made, build.transformer_config(made, prepared.tokenizer))
+    each = operations_per_token(made, prepared, build.objective(made, network, prepared.tokenizer))
+    assert made.training.budget == Budget(tokens=int(3e8 / each))
+    assert f"budget: 3e+08 flops are {made.training.budget}" in log.getvalue()
+    state, _ = checkpoints.read_state(folders.newest(tmp_path / "run"))
+    assert made.training.budget.spent(**state.counted) and state.step > 1
+    run.pretrain(made, tmp_path / "same", stream=io.StringIO())
+    assert essence(tmp_path / "same") == essence(tmp_path / "run")
 
 
 def test_the_journal_counts_what_was_read(text: Path, tmp_path: Path) -> None:
