@@ -114,7 +114,7 @@ def _score(twin: textbook.Twin, folder: Path) -> float:
     to_theirs[0] = 61
     total, count = 0.0, 0
     source = held_out_rows(recipe, prepared.held_out)
-    for batch in likelihood.questions(objective, source, 4_000, 256):
+    for batch in likelihood.evaluation_batches(objective, source, 4_000, 256):
         assert batch.index is not None and batch.targets is not None
         scores = twin(to_theirs[batch.tokens]).flatten(0, 1)[batch.index]
         total += float(F.cross_entropy(scores, to_theirs[batch.targets], reduction="sum"))

@@ -11,6 +11,7 @@ import torch
 from maskwright.errors import DataError
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.objectives import causal, masked, sentence_pair
+from maskwright.objectives.modules.masked import Masked
 from toys import SEP, VOCABULARY, FixedRows, bert, gpt2
 
 
@@ -24,7 +25,7 @@ def test_ties_count_their_fair_share() -> None:
     assert shares == pytest.approx([0.0, 0.5, 1.0])
 
 
-def objective() -> masked.Masked:
+def objective() -> Masked:
     return masked.build(bert(), masked.Options(), VOCABULARY)
 
 

@@ -17,7 +17,7 @@ from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.formats.options import how_read
 from maskwright.nn.config import Learned, Tokens, TransformerConfig
-from maskwright.pretrain import build, journal, lengths, run
+from maskwright.pretrain import build, journal, rows, run
 from maskwright.pretrain.prepare import Prepared, prepare
 from maskwright.pretrain.rows import check_length, training_rows, untrained_positions
 from maskwright.recipes.parts.corpus import Corpus
@@ -285,7 +285,7 @@ def test_no_stack_reads_more_than_is_said(
         ("decoder", batch.decoder_tokens, batch.decoder_positions),
     ):
         last = tokens.shape[1] - 1 if positions is None else int(positions.max())
-        said = lengths._length_read(made, point, side, 24)
+        said = rows._length_read(made, point, side, 24)
         assert last < said
         if kind in ("blocks", "windows"):
             assert last == said - 1 or side == "encoder"

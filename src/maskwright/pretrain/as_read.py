@@ -1,8 +1,8 @@
 """Whether a text is still what an earlier pass over it read.
 
-A run reads its text several times: to divide it, for the tokenizer, for each store. A file that was
-changed, added or removed between two of them would make a held-out part of another text, and a
-tokenizer that never saw what it cuts.
+A run reads its text several times: to divide it, for the tokenizer, for each store. If a file
+changed between two passes, a held-out part could be of another text than the training part, and the
+tokenizer would cut text that it was not trained on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Passes:
         self._paths: dict[str, Path] = {}
 
     def begin(self, sources: Iterable[Source]) -> None:
-        """A pass begins that finds these files.
+        """Start a pass that finds these files.
 
         Raises:
             IncompatibleError: they are not those of the first pass.
@@ -43,7 +43,7 @@ class Passes:
         self._met = met
 
     def end(self, hashes: Mapping[str, str]) -> None:
-        """The pass has read files of these hashes.
+        """End a pass that read files with these hashes.
 
         Raises:
             IncompatibleError: an earlier pass read another of that name.
@@ -52,7 +52,7 @@ class Passes:
         self.hashes |= hashes
 
     def complete(self) -> dict[str, str]:
-        """The hashes of all files, also of those that no pass came to the end of.
+        """The hashes of all files, including those that no pass read to the end.
 
         Raises:
             IncompatibleError: one has changed since it was met.
@@ -94,7 +94,7 @@ def changed_meanwhile(names: list[str], do: str) -> IncompatibleError:
 def differences(
     corpus: Corpus, paths: Iterable[Path], read: Mapping[str, str], *, quickly: bool = False
 ) -> list[str]:
-    """What of the text is no longer what was `read` (SHA-256 by file), a few words each.
+    """How the text differs from what was `read` (SHA-256 by file), a few words for each file.
 
     Args:
         paths: the files and folders of the text.

@@ -1,7 +1,7 @@
-"""From a recipe's choices to the objects that train: model and objective; the rows are in `rows`.
+"""From a recipe's choices to the objects that train: the model and the objective (rows: `rows`).
 
-The only place where the names in a recipe become things. What they are the names of is pinned, and
-refused where it is not there, before any work is done (`resolved`).
+This is the only place where the names in a recipe become objects. Folders that a recipe names are
+pinned by their hashes, and refused before any work is done if they are missing (`resolved`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from maskwright.toml import to_toml
 
 
 def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfig:
-    """The point of the recipe's model; its vocabulary is the tokenizer's unless the recipe or its
+    """The config of the recipe's model. Its vocabulary is the tokenizer's unless the recipe or its
     folder sets one.
 
     Raises:
@@ -58,7 +58,8 @@ def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfi
 
 
 def family_name(recipe: Recipe) -> str | None:
-    """The family under whose names the recipe's model is saved; None: the first it lies in."""
+    """The family whose names the recipe's model is saved under; None: the first family it belongs
+    to."""
     if isinstance(recipe.model, Folder):
         member = start.layout(recipe.model).family
         return None if member is None else member.name
@@ -70,10 +71,10 @@ def model(
     network: TransformerConfig,
     say: Callable[[str], None] = lambda text: None,
 ) -> Transformer:
-    """A fresh model, whose weights are a function of the recipe's seed, or that of its folder.
+    """A new model, whose weights are a function of the recipe's seed, or the model of its folder.
 
     Args:
-        say: is told what was taken from a folder, and what was not there.
+        say: takes a line on which weights were taken from a folder and which were missing.
     """
     generator = torch.Generator().manual_seed(torch_seed(key("init", recipe.training.seed)))
     choice = recipe.initialisation
@@ -92,8 +93,8 @@ def model(
 
 
 def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Objective:
-    """The recipe's objective around `network`; weights of its own are a function of the recipe's
-    seed, too."""
+    """The recipe's objective around `network`. The objective's own weights are a function of the
+    recipe's seed, too."""
     member, options = recipe.objective.member, recipe.objective.checked
     others = {}
     for name, (folder, sha256) in _networks(recipe).items():
@@ -111,7 +112,8 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Obj
 
 
 def _remedied(error: IncompatibleError, recipe: Recipe) -> IncompatibleError:
-    """What an objective says that lacks a part of a folder's model: the part can be drawn."""
+    """The refusal of an objective that misses a head of a folder's model, with the remedy: draw
+    that head."""
     if not isinstance(recipe.model, Folder) or not str(error.where).startswith("model"):
         return error
     member = start.layout(recipe.model).family
@@ -125,7 +127,7 @@ def _remedied(error: IncompatibleError, recipe: Recipe) -> IncompatibleError:
 
 
 def resolved(recipe: Recipe) -> Recipe:
-    """`recipe` with the folders it reads pinned; what can be refused before any work is.
+    """`recipe` with the hashes of the folders it reads, after all checks that need no text.
 
     Raises:
         ConfigError: a setting that the family, or an option that the objective, does not know; or a

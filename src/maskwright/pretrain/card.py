@@ -1,4 +1,4 @@
-"""The card of a pretrained model: README.md beside its weights, filled from the recipe alone."""
+"""The card of a pretrained model: the README.md next to its weights, made from the recipe alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HERE = "."  # the folder of the card
 
 
 def about(recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer, known: About) -> About:
-    """What is `known` of the recipe's model, with how it is asked and its card."""
+    """`known` with the model's conventions and its card."""
     conventions = conventions_of(recipe, len(config.stacks))
     known = replace(known, conventions=conventions)
     written = layout.documents(layout.of_config(config, known.family), tokenizer, known, {})
@@ -33,7 +33,7 @@ def about(recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer, known
 
 
 def conventions_of(recipe: Recipe, stacks: int) -> Conventions:
-    """How the recipe's model, of one stack or two, is asked."""
+    """The conventions of the recipe's model, which has one stack or two."""
     member, options = recipe.objective.member, recipe.objective.options
     rows, corpus = to_plain(recipe.rows), to_plain(recipe.corpus)
     return of_recipe.conventions_of(member, to_plain(options), rows, corpus, stacks)
@@ -46,7 +46,7 @@ def _card(
     tokenizer: Tokenizer,
     conventions: Conventions,
 ) -> str:
-    """The card as text; `saved` is the config.json beside it."""
+    """The text of the card; `saved` is the config.json next to it."""
     ask, warning = (
         ask_of(recipe.objective.spec, config, tokenizer, conventions),
         opened.misread(saved),
@@ -93,7 +93,7 @@ class Ask:
 def ask_of(
     spec: Spec, config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions
 ) -> Ask | None:
-    """How the model is asked; None where it scores no tokens, or was not trained to write."""
+    """How a user asks the model; None where it scores no tokens, or was not trained to write."""
     if config.vocabulary_head is None:
         return None
     text, writes = _known(tokenizer), config.decoder is not None and conventions.decoder_trained

@@ -47,7 +47,7 @@ OWN = "product."
 
 @dataclass(frozen=True)
 class Restored:
-    """What a checkpoint gives back, and why newer ones were passed over."""
+    """What a checkpoint restored, and why newer ones were skipped."""
 
     path: Path
     state: TrainState
@@ -56,11 +56,11 @@ class Restored:
 
 
 class Checkpoints:
-    """The folder `run/checkpoints`, kept to the newest `keep`.
+    """The folder `run/checkpoints`, which holds the newest `keep` checkpoints.
 
     Args:
         about: facts for every manifest (recipe, tokenizer, data and machine).
-        model: what saved models say of themselves.
+        model: what is written into each saved model's folder.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class Checkpoints:
         state: TrainState,
         average: Average | None = None,
     ) -> Path:
-        """Commit the checkpoint of `state.step`; older ones go only after it is on disk and
-        verified.
+        """Commit the checkpoint of `state.step`. Older ones are removed only after it is on disk
+        and verified.
 
         Raises:
             StoppedError: the disk is full.  StorageError, OutputError: it cannot be written.
@@ -116,8 +116,9 @@ class Checkpoints:
         return target
 
     def retain(self, newest: Path) -> None:
-        """Remove all before `newest` but the last `keep`, it among them, after it has been read
-        back and verified. Those of later steps are damaged ones that a resumed run passed over."""
+        """Remove all checkpoints before `newest` except the last `keep`, which include it, once
+        `newest` has been read back and verified. Those of later steps are damaged ones that a
+        resumed run skipped."""
         steps = commit.numbered(self.folder)
         steps = steps[: steps.index(newest) + 1]
         complete = [p for p in steps if _is_complete(p)]
@@ -151,8 +152,8 @@ class Checkpoints:
 
 @torch.no_grad()
 def take_others(objective: nn.Module, checkpoint: Path) -> list[str]:
-    """Give `objective` the weights beside its product's that were trained with it, if there are
-    any and it has the same; returns their names."""
+    """Load into `objective` the weights that were trained next to its product, if the checkpoint
+    has any and the objective has the same; returns their names."""
     if not (checkpoint / OTHERS).exists():
         return []
     require_as_saved(checkpoint / OTHERS)
@@ -167,7 +168,7 @@ def take_others(objective: nn.Module, checkpoint: Path) -> list[str]:
 
 
 def read_state(checkpoint: Path) -> tuple[TrainState, int]:
-    """The state of training in a checkpoint's folder, and the steps its optimizer has made.
+    """The training state in a checkpoint's folder, and the number of steps of its optimizer.
 
     Raises:
         CheckpointError: not a training state.
@@ -194,7 +195,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _is_complete(folder: Path, *, full: bool = False) -> bool:
-    """Whether a checkpoint is there with all its files in their sizes, and with `full` intact."""
+    """Whether a checkpoint has all its files in their sizes and, with `full`, their hashes."""
     try:
         commit.verify(folder, full=full)
     except CheckpointError:

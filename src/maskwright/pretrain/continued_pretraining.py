@@ -1,9 +1,8 @@
-"""A recipe for training a model further on text of another kind (Gururangan et al. 2020,
-arXiv:2004.10964).
+"""Continued pretraining of a model on other text (Gururangan et al. 2020, arXiv:2004.10964).
 
-A run goes on with the objective and the rows it was trained with. Of any other folder these follow
-from what the model is: an encoder fills masks, a decoder reads on, and a model of both writes what
-was cut out of its text.
+A run continues with its own objective and rows. For any other folder these follow from the model:
+an encoder fills masks, a decoder predicts the next token, and an encoder-decoder writes what was
+cut out of its text.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ HEAD_FIRST, HEAD_RATE, BODY_RATE = 0.3, 1e-3, 1e-5
 
 
 def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
-    """The recipe that trains the model in `folder` further, on the embedded text until another is
-    named.
+    """The recipe that continues the pretraining of the model in `folder`, on the embedded text
+    until another text is named.
 
     Raises:
         UsageError: no such folder.
@@ -108,9 +107,9 @@ def adapt(
     settings: Sequence[str] = (),
     stream: TextIO | None = None,
 ) -> Path:
-    """Train the model in `folder` further on `texts` in the new folder `out`, and say what was won
-    there and what was lost on other text; the last checkpoint is returned. Stopped, it is gone on
-    with as any run, and that table is made then.
+    """Continue the pretraining of the model in `folder` on `texts` in the new folder `out`, and
+    report the change of the loss on that text and on other text; returns the last checkpoint. An
+    interrupted run is resumed like any other, and reports then.
 
     Raises:
         MaskwrightError: as `recipe_of` and `run.pretrain`.
@@ -126,7 +125,7 @@ def adapt(
 
 
 def _findings(folder: Path, recipe: Recipe) -> Iterator[Finding]:
-    """What to know before a model is trained further."""
+    """Findings for the user before the pretraining of a model is continued."""
     model = recipe.model
     assert isinstance(model, Folder)
     if (folder / SENTENCE_MODEL).is_file():
@@ -148,10 +147,11 @@ def _findings(folder: Path, recipe: Recipe) -> Iterator[Finding]:
 
 
 def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> None:
-    """Say and write down what training further was worth, where the complete run `out` did so.
+    """Report how continued pretraining changed the losses of the complete run `out`, if it is such
+    a run.
 
     Args:
-        again: also where that is written already.
+        again: report even if the run's folder has the table already.
     """
     recipe = read(out / run.RECIPE)
     if not isinstance(recipe.model, Folder) or not distribute.join().first:
@@ -187,8 +187,8 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
 
 
 def worth(out: Path) -> list[tables.Table]:
-    """What the run `out` won on its own held-out text and lost on other text; and how far it moved
-    the vectors of texts, where a model that only reads was not pretrained here."""
+    """The change of the loss of the run `out` on its own held-out text and on other text; and, for
+    an encoder that was not pretrained here, how far the vectors of texts moved."""
     recipe = read(out / run.RECIPE)
     assert isinstance(recipe.model, Folder)
     path = Path(recipe.model.path)
@@ -241,7 +241,7 @@ def worth(out: Path) -> list[tables.Table]:
 
 
 def _moved(before: Transformer, after: Transformer, store: TokenStore, length: int) -> tables.Table:
-    """How alike the two find the same held-out texts."""
+    """How similarly two models order the similarities of held-out texts."""
     rows = PackedDocuments(store, length)
     numbers = np.arange(min(len(rows), SEEN_ROWS))
     taken = rows.rows(numbers, 0)
@@ -270,7 +270,7 @@ def _losses(
     tokenizer: Tokenizer,
     store: TokenStore,
 ) -> list[float]:
-    """The loss on `store` of each model, whose folder may hold what was trained beside it."""
+    """The loss of each model on `store`; its folder may hold further weights of the objective."""
     found = []
     device = machine.choose(recipe.training.precision, recipe.training.device).device
     for model, path in models:
@@ -312,7 +312,8 @@ def _objective(path: Path, form: Layout) -> str:
 
 
 def _architecture(form: Layout) -> str | None:
-    """The class with scores over the vocabulary and nothing else, where the folder's has none."""
+    """The class with a vocabulary head and no other head, if the folder's model has no vocabulary
+    head."""
     if form.family is None or form.config.vocabulary_head is not None:
         return None
     for name, kit in form.family.architectures.items():

@@ -1,9 +1,10 @@
-"""What is left behind when a loss is no number: `crash/step-N.json` in the run's folder.
+"""The report on a step whose loss was not finite: `crash/step-N.json` in the run's folder.
 
-step, loss, parts, gradient_norm, microbatches     as the loop met them
+step, loss, parts, gradient_norm, microbatches     as the loop computed them
 gradients_not_finite, weights_not_finite           names of parameters
-rows, texts                                        by microbatch: numbers in the store; of those
-                                                   with an odd loss, what they begin with
+rows, texts                                        by microbatch: row numbers in the store; for
+                                                   microbatches with such a loss, their first
+                                                   tokens
 before                                             the steps before, as in metrics.jsonl
 """
 

@@ -1,13 +1,13 @@
-"""A new head above a body that was pretrained: it learns alone at first, then everything does.
+"""A new head on a pretrained body: the head is trained alone at first, then all weights are.
 
-A head that was just drawn sends a body gradients that mean nothing yet. So for the first share of
-a run (`Folder.head_first`) the body stands still; from there on it learns `body_rate` times as
-fast as the head (Kumar et al. 2022, arXiv:2202.10054, for heads of tasks). What the head is at the
-change is kept:
+A new head sends gradients into the body that mean nothing yet. So for the first share of a run
+(`Folder.head_first`) the body is frozen; from there on it is trained `body_rate` times as fast as
+the head (Kumar et al. 2022, arXiv:2202.10054, for heads of tasks). The head is saved when the body
+is released:
 
     out/head-first/head.safetensors, MANIFEST.json
 
-With it the body can be asked as it was before it learned anything.
+With it the body's loss before continued pretraining can be measured.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PRODUCT = "product."
 
 
 def new_parts(there: TransformerConfig, wanted: TransformerConfig) -> tuple[str, ...]:
-    """The parts of a model of the config `wanted` that one of the config `there` has not."""
+    """The heads of a model of the config `wanted` that a model of the config `there` lacks."""
     known = {head.name: head for head in there.heads}
     parts = ["vocabulary_head"] * (there.vocabulary_head != wanted.vocabulary_head)
     parts += ["pooler"] * (wanted.pooler and not there.pooler)
@@ -44,8 +44,8 @@ def new_parts(there: TransformerConfig, wanted: TransformerConfig) -> tuple[str,
 
 
 class HeadFirst:
-    """The two stages of a run: which parameters learn, and how fast. A hook of the loop, which
-    frees the body when it is time, and a `Pace`."""
+    """The two stages of a run: which parameters are trained, and how fast. A hook of the loop,
+    which releases the body at the right step, and the rates of `ParameterRates`."""
 
     def __init__(
         self, choice: Folder, budget: Budget, parameters: Parameters, out: Path | None
@@ -58,7 +58,8 @@ class HeadFirst:
     def of(
         cls, choice: Any, budget: Budget, parameters: Parameters, out: Path | None
     ) -> HeadFirst | None:
-        """Of a run that begins with the folder `choice` of a recipe and draws a head; else None."""
+        """The stages of a run that starts from the folder `choice` and draws a head; None for other
+        runs."""
         if not isinstance(choice, Folder) or not choice.new:
             return None
         if choice.head_first == 0.0 and choice.body_rate == 1.0:
@@ -71,12 +72,12 @@ class HeadFirst:
 
     @property
     def alone(self) -> bool:
-        """Whether only the head learns now."""
+        """Whether only the head is trained now."""
         used = self.budget.used(**self.state.counted)
         return used < self.choice.head_first * self.budget.total
 
     def begin(self, state: TrainState) -> None:
-        """Follow the run's `state` from here on."""
+        """Follow the run's `state` from now on."""
         self.state = state
         self._let(not self.alone)
 
@@ -101,7 +102,7 @@ class HeadFirst:
         pass
 
     def _let(self, learn: bool) -> None:
-        """Let the body learn, or hold it: without its gradients a step is much cheaper."""
+        """Train the body, or freeze it: a step without its gradients is much cheaper."""
         self._held = not learn
         for name, parameter in self.parameters.named.items():
             if self._is_body(name):
@@ -109,7 +110,7 @@ class HeadFirst:
 
 
 def save(out: Path, weights: dict[str, torch.Tensor]) -> None:
-    """Keep what the head of the run `out` is now."""
+    """Save the current head of the run `out`."""
     content = {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
 
     def write(staging: commit.Staging) -> None:
@@ -126,8 +127,8 @@ def save(out: Path, weights: dict[str, torch.Tensor]) -> None:
 
 @torch.no_grad()
 def expect_frequencies(model: Transformer, counts: NDArray[np.float64]) -> None:
-    """Let a new vocabulary head begin with the frequencies of the tokens, `counts` by id, where it
-    has a bias that can hold them: it need not learn these first."""
+    """Initialise the bias of a new vocabulary head, if it has one, with the log frequencies of the
+    tokens (`counts` by id), so that the head need not learn these first."""
     bias = None if model.vocabulary_head is None else model.vocabulary_head.bias
     if bias is None:
         return
@@ -138,7 +139,7 @@ def expect_frequencies(model: Transformer, counts: NDArray[np.float64]) -> None:
 
 @torch.no_grad()
 def take(out: Path, model: Transformer, new: Sequence[str]) -> bool:
-    """Give `model` the head that the run `out` kept; whether there is one.
+    """Load the head that the run `out` saved into `model`; returns whether there is one.
 
     Raises:
         CheckpointError: it is damaged, or is none of such a model.

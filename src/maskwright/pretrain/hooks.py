@@ -21,7 +21,7 @@ PATIENCE = 3
 
 
 class Log:
-    """Every step to the journal and the panel."""
+    """Writes every step to the journal and the panel."""
 
     def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
         self.journal, self.panel = journal, panel
@@ -53,7 +53,8 @@ class Log:
 
 
 class Evaluate:
-    """Held-out figures and a sample, every so many steps and when the run is complete."""
+    """Measures held-out text and makes a sample, every so many steps and when the run is
+    complete."""
 
     def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
         self.session, self.journal, self.panel = session, journal, panel
@@ -97,10 +98,10 @@ class Evaluate:
 
 
 class Save:
-    """A checkpoint every so many steps, at the end, and when the run is asked to stop.
+    """Saves a checkpoint every so many steps, at the end, and when the run is stopped.
 
-    A full disk is waited out a few times: the older checkpoint stays, training goes on, and the
-    user is told; then the run stops.
+    If the disk is full, the older checkpoint stays and training continues with a note; after a few
+    attempts the run stops.
     """
 
     def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:

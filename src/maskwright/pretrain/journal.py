@@ -1,9 +1,9 @@
-"""What a run writes down as it goes, in two files.
+"""The records of a run, in two files.
 
-`metrics.jsonl` holds only what a repeated run would write again, byte for byte: losses, rates,
-evaluations, samples. `timings.jsonl` holds the rest: seconds, tokens per second, memory. A
-checkpoint never gets ahead of the journal (it is flushed first), and resuming cuts the journal back
-to the checkpoint. Where the disk is full, lines wait in memory for the next flush.
+`metrics.jsonl` holds only what an identical run writes again, byte for byte: losses, rates,
+evaluations, samples. `timings.jsonl` holds the rest: seconds, tokens per second, memory. The
+journal is flushed before a checkpoint is saved, and resuming cuts it back to the checkpoint. If the
+disk is full, lines wait in memory for the next flush.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Write what waits; that this fails is told where nothing else has failed."""
+        """Write the waiting lines; an error here is raised only if the block raised none."""
         try:
             self.flush()
         except MaskwrightError:
@@ -99,9 +99,9 @@ class Journal:
 
 
 def cut(folder: Path, step: int) -> int:
-    """Remove the lines after `step` from both files; returns how many went.
+    """Remove the lines after `step` from both files; returns the number of removed lines.
 
-    A last line torn by a crash counts as after. The file is replaced as a whole.
+    A last line that a crash cut short counts as after. Each file is replaced as a whole.
     """
     removed = 0
     for name in (METRICS, TIMINGS):
@@ -119,7 +119,7 @@ def cut(folder: Path, step: int) -> int:
 
 
 def read(folder: Path, name: str = METRICS) -> list[dict[str, Any]]:
-    """All whole lines of one of the two files."""
+    """All complete lines of one of the two files."""
     path = folder / name
     if not path.is_file():
         return []
@@ -129,12 +129,12 @@ def read(folder: Path, name: str = METRICS) -> list[dict[str, Any]]:
 
 
 def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> list[dict[str, Any]]:
-    """The lines of `metrics.jsonl`, to be compared with those of other runs.
+    """The lines of `metrics.jsonl`, checked before they are compared with those of other runs.
 
     Args:
-        saved: what `stamp` said when the newest checkpoint was saved; None: an earlier release's,
-            of which only the fields are looked at.
-        bits: whether evaluations say bits per byte.
+        saved: the `stamp` in the newest checkpoint; None: an earlier release's checkpoint, of which
+            only the fields of the lines are checked.
+        bits: whether evaluations have bits per byte.
 
     Raises:
         DataError: the lines are not those that were saved, or lack a number.
@@ -165,7 +165,7 @@ def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> lis
 
 
 def times(folder: Path) -> list[dict[str, Any]]:
-    """The lines of `timings.jsonl` that say how long it took."""
+    """The lines of `timings.jsonl` that have a time."""
     return [
         line
         for line in read(folder, TIMINGS)
@@ -174,8 +174,8 @@ def times(folder: Path) -> list[dict[str, Any]]:
 
 
 def stamp(folder: Path, size: Any = None) -> dict[str, Any] | None:
-    """The bytes of `metrics.jsonl` and their hash, or those of its first `size` bytes; None where
-    there is no such file, or it is shorter."""
+    """The size of `metrics.jsonl` and its hash, or those of its first `size` bytes; None if there
+    is no such file, or it is shorter."""
     path = folder / METRICS
     if not path.is_file():
         return None

@@ -17,14 +17,14 @@ from maskwright.train.state import TrainState
 
 
 class Microbatches:
-    """The microbatches of the step that `state` is about to make: a function of how many rows it
-    has taken so far and of how much of the budget it has used.
+    """The microbatches of the next step, a function of the number of rows taken so far and of the
+    share of the budget that is used.
 
-    A step's microbatches have equally many rows. Where the rows' length changes, the count of rows
-    taken goes on in the order of the new rows.
+    All microbatches of a step have equally many rows. Where the row length changes, the count of
+    rows continues in the order of the new rows.
 
     Args:
-        phases: which loader is used until which share of the budget is; the last one to the end.
+        phases: (share of the budget, loader): each loader is used until that share is reached.
     """
 
     def __init__(

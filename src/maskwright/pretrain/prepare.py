@@ -1,12 +1,12 @@
-"""From the recipe's text to a tokenizer and two token stores, one to train on and one held out.
+"""From the recipe's text to a tokenizer and two token stores, one for training and one held out.
 
-Every step commits a folder and is skipped when it is there already, so an interrupted preparation
-goes on where it stopped; a text that has changed meanwhile is refused.
+Every step commits a folder and is skipped if that folder exists, so an interrupted preparation
+continues where it stopped; a text that has changed meanwhile is refused.
 
     text --tokenizer/train--> tokenizer/        text --data/tokenize--> data/train/, data/held-out/
 
-Texts with weights have a store each, `data/train-0/` and so on, and what is held out of them is one
-store, in which each has its natural share.
+Texts with weights have a store each, `data/train-0/` and so on; their held-out parts are one store,
+in which each text has its natural share.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SAMPLED_DOCUMENTS = 32  # documents, for whether a tokenizer keeps text as it is
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training needs of the text.
+    """The tokenizer and stores of a run.
 
     Attributes:
         train: one store, or one for each text that has a weight.
@@ -71,7 +71,7 @@ class Prepared:
 
     @property
     def train_fingerprint(self) -> str:
-        """Of all that is trained on; the weights are the recipe's."""
+        """The fingerprint of all training stores, without the weights, which are the recipe's."""
         prints = [store.fingerprint for store in self.train]
         return prints[0] if len(prints) == 1 else config.fingerprint(prints)
 
@@ -286,7 +286,7 @@ def _parts(corpus: Corpus) -> list[str]:
 
 
 def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
-    """A line on what of the text is not what the tokens were made of, where something is not."""
+    """A note on how the text differs from what the tokens were made of; empty if it does not."""
     if not (told := text_changed(corpus, folder, quickly=True)):
         return []
     what = "the text is not what this run's tokens were made of"
@@ -294,7 +294,7 @@ def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
 
 
 def _where_from(corpus: Corpus, folder: Path) -> dict[str, Any]:
-    """Where the text came from; by the names in the recipe where these lead nowhere now."""
+    """Where the text came from; by the recipe's names if these lead nowhere now."""
     try:
         return Text(corpus, folder).provenance()
     except ConfigError:
@@ -302,7 +302,7 @@ def _where_from(corpus: Corpus, folder: Path) -> dict[str, Any]:
 
 
 def _keep_read(folder: Path, texts: Sequence[Text]) -> None:
-    """Write down which files the tokenizer's texts are, before it is there."""
+    """Record the files of the tokenizer's text, before the tokenizer is saved."""
     if files := {name: digest for text in texts for name, digest in text.hashes().items()}:
         (folder / "data").mkdir(parents=True, exist_ok=True)
         document.write(
@@ -332,7 +332,7 @@ def _files_of(folder: Path, part: str) -> dict[str, str]:
 
 
 def _require_tokenizers_text(folder: Path, parts: Sequence[str], corpus: Corpus) -> None:
-    """Refuse tokens of another text than the tokenizer was trained on.
+    """Refuse to make tokens of another text than the tokenizer was trained on.
 
     Raises:
         IncompatibleError: a file has changed, gone or been added meanwhile.
@@ -349,7 +349,8 @@ def _require_tokenizers_text(folder: Path, parts: Sequence[str], corpus: Corpus)
 
 
 def _require_same_text(folder: Path, parts: Sequence[str]) -> None:
-    """Refuse parts of two texts: what is held out of one may be trained on in the other.
+    """Refuse a held-out part of another text than the training part: it could contain training
+    text.
 
     Raises:
         IncompatibleError: a file has changed between the two readings.
@@ -364,7 +365,7 @@ def _require_same_text(folder: Path, parts: Sequence[str]) -> None:
 
 
 def _require_no_copies(folder: Path, parts: Sequence[str]) -> None:
-    """Refuse held-out files of which a copy is trained on.
+    """Refuse held-out files of which a copy is among the training files.
 
     Raises:
         DataError: naming both.
@@ -382,8 +383,7 @@ def _require_no_copies(folder: Path, parts: Sequence[str]) -> None:
 
 
 def _shares(corpus: Corpus, train: Sequence[TokenStore]) -> str:
-    """How much of what is read comes from each text, and how often that text is read until all
-    tokens there are have gone by once."""
+    """The share of each text among the training rows, and how often it is read in an epoch."""
     shares = np.array(corpus.weights) / sum(corpus.weights)
     sizes = np.array([store.num_tokens for store in train])
     times = shares * sizes.sum() / np.maximum(1, sizes)

@@ -1,7 +1,7 @@
-"""What a refused command leaves in its new folder: nothing that stops the corrected command.
+"""What a refused command leaves in its new folder: nothing that would stop the corrected command.
 
-Text that was prepared whole stays, as it may have taken hours, under a recipe of another name: the
-next command there goes on with it, or removes it where it reads another text.
+Text that was prepared completely stays, as that may have taken hours, under a recipe of another
+name: the next command there uses it, or removes it if it reads another text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PASSING = (LOCK, TEMPORARY, DOOMED, REJECTS)
 
 
 class Before:
-    """What was there of the folder `out` before a command began."""
+    """The content of the folder `out` before a command started."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -35,8 +35,8 @@ class Before:
 
     @contextlib.contextmanager
     def leaving_nothing(self) -> Iterator[None]:
-        """Take away what the block began in a fresh folder, where it is refused before a step was
-        trained. Enter it under the folder's lock."""
+        """A block that removes what it made in a new folder if it is refused before the first step.
+        Enter it under the folder's lock."""
         try:
             yield
         except StoppedError:  # the same command goes on
@@ -63,12 +63,13 @@ class Before:
 
 
 def inside(out: Path) -> list[Path]:
-    """What lies in `out` but locks, what a stopped process left, and a list of rejected rows."""
+    """The content of `out` except locks, remains of a stopped process and a list of
+    rejected rows."""
     return [path for path in out.iterdir() if not path.name.startswith(PASSING)]
 
 
 def clear(out: Path) -> None:
-    """Remove what lies `inside` it."""
+    """Remove what is `inside` the folder."""
     for path in inside(out):
         if path.is_dir() and not path.is_symlink():
             commit.remove_folder(path)

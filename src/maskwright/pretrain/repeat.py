@@ -1,8 +1,8 @@
-"""A run folder alone can be repeated: it holds all tokens, and the tokenizer that made them.
+"""Repeating a run from its folder, which holds all tokens and the tokenizer that made them.
 
-the text is there, as it was      it is read again
-it is there, and another          it is read as it is now, and that is said
-it is not there                   the tokens of the run are taken, and that is said
+the text exists and is the same     it is read again
+the text exists and has changed     it is read as it is now, with a note
+the text does not exist             the tokens of the run are used, with a note
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RECIPE = "recipe.toml"
 
 
 def same_tokens(one: Recipe, other: Recipe) -> bool:
-    """Whether two recipes make the same tokens of one text."""
+    """Whether two recipes make the same tokens from one text."""
 
     def tokenizer(recipe: Recipe) -> object:
         chosen = recipe.tokenizer
@@ -33,8 +33,8 @@ def same_tokens(one: Recipe, other: Recipe) -> bool:
 
 
 def with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
-    """`recipe` with the tokenizer that the run `origin` keeps, where the folder it names is
-    gone."""
+    """`recipe` with the tokenizer in the run `origin`, if the tokenizer folder it names does not
+    exist."""
     named = recipe.tokenizer
     if origin is None or not isinstance(named, TokenizerFolder) or Path(named.path).is_dir():
         return recipe
@@ -43,8 +43,8 @@ def with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
 
 
 def take(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], None]) -> None:
-    """Put the tokens of the run `origin` into the run `out`, where the text they were made of is
-    gone; where it is another now, that is said.
+    """Copy the tokens of the run `origin` into the run `out` if the text they were made of does not
+    exist; if it has changed, note that.
 
     Raises:
         OutputError, StorageError, StoppedError: they cannot be written.

@@ -1,5 +1,5 @@
 """From stored tokens to the rows that the recipe's objective learns from, or is measured on; and
-whether these fit the positions of a model: none too long, few never reached."""
+whether these rows fit the positions of a model."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NEARLY = 0.9
 
 
 def held_out_rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:
-    """`rows` to evaluate on: the same for every seed of the recipe."""
+    """The `rows` of held-out text: the same for every seed of the recipe."""
     return rows(recipe, store, length, seed=likelihood.SEED)
 
 
 def training_rows(
     recipe: Recipe, stores: Sequence[TokenStore], length: int | None = None
 ) -> RowSource:
-    """`rows` of one store, or of several mixed by the weights of the recipe's texts."""
+    """The `rows` of one store, or of several stores mixed by the weights of the recipe's texts."""
     sources = [rows(recipe, store, length) for store in stores]
     return mixed(sources, recipe.corpus.weights, seed=recipe.training.seed)
 
@@ -40,10 +40,10 @@ def training_rows(
 def rows(
     recipe: Recipe, store: TokenStore, length: int | None = None, *, seed: int | None = None
 ) -> RowSource:
-    """The store's tokens as rows of `length`, the recipe's own if none is given; so is the seed.
+    """The store's tokens as rows; `length` and `seed` are the recipe's if none are given.
 
-    Objectives that predict the next token get one token more per row, and those that shorten a
-    block of text get blocks of which so many are left.
+    An objective that predicts the next token gets one token more per row, and one that shortens
+    blocks of text gets blocks of which `length` tokens are left.
 
     Raises:
         IncompatibleError: the objective does not learn from such rows.
@@ -72,13 +72,10 @@ def rows(
 
 
 def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") -> None:
-    """Refuse rows of which a stack would read more than its table of positions has.
+    """Refuse rows that are longer than the table of positions of a stack that reads them.
 
     Args:
-        whose: the setting that names the model, where it is not the recipe's own.
-
-    Raises:
-        IncompatibleError: with both lengths.
+        whose: the setting that names the model, if it is not the recipe's own model.
     """
     lengths = [phase.length for phase in recipe.phases]
     longest = max(lengths)
@@ -104,9 +101,8 @@ def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") ->
 
 
 def untrained_positions(recipe: Recipe, network: TransformerConfig) -> Finding | None:
-    """That a table has vectors of positions that no row reaches: what reads longer texts with such
-    a model meets them as they were drawn. None where there are none, or the model comes from a
-    folder."""
+    """The finding that no row trains some position vectors: longer texts meet them as they were
+    initialised. None if there are none, or if the model comes from a folder."""
     if isinstance(recipe.model, Folder):
         return None
     longest = max(phase.length for phase in recipe.phases)
@@ -125,7 +121,7 @@ def untrained_positions(recipe: Recipe, network: TransformerConfig) -> Finding |
 
 
 def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length: int) -> int:
-    """How many tokens a stack reads at most where rows have `length`."""
+    """The largest number of tokens that a stack reads of rows of `length`."""
     spec, kind = recipe.objective.spec, row_kind(recipe)
     if len(network.stacks) == 2 and spec.lengths is not None:
         options = recipe.objective.checked

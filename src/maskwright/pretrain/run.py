@@ -2,17 +2,17 @@
 
     out/
       recipe.toml         the resolved recipe, runnable as it stands
-      run.json            what is trained, on what, where; the reference lines
+      run.json            what is trained, on what, where; the reference losses
       metrics.jsonl       one line per step, evaluation and sample; equal for equal runs
       timings.jsonl       seconds, tokens per second, memory
       tokenizer/  data/   made from the recipe's text
-      checkpoints/        Hugging Face folders with the training state beside them
+      checkpoints/        Hugging Face folders, each with the training state
       report.html         written at the end
-      crash/              what is known of a step whose loss was no number
+      crash/              reports on steps whose loss was not finite
 
-Both entrances are one path: `pretrain` writes the recipe and `resume` reads it, and what follows
-is the same. A run is bit-exact when it continues on the same build of torch, thread count and
-precision; when one of these changed it says so and goes on.
+`pretrain` writes the recipe and `resume` reads it; after that both are the same code. A resumed run
+is bit-exact with the same build of torch, thread count and precision; if one of these changed, the
+run says so and continues.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ AdjustRecipe = Callable[[Recipe, Prepared], Recipe]
 
 
 class Stopped(SystemExit):
-    """A signal ended the run after a committed checkpoint; the code is 128 + the signal."""
+    """A signal ended the run after a committed checkpoint; the exit code is 128 + the signal."""
 
 
 def pretrain(
@@ -74,14 +74,13 @@ def pretrain(
     """Train `recipe` in the new folder `out`; returns the last checkpoint's folder.
 
     Args:
-        origin: the run that the recipe comes from. Where its text is gone, its tokens are taken.
-        adjust: may change the recipe once its text is prepared and before anything is trained (the
-            quickstart sizes its budget this way); what it returns is what is saved and run.
+        origin: the run that the recipe comes from. If its text does not exist, its tokens are used.
+        adjust: may change the recipe after its text is prepared and before anything is trained (the
+            quickstart sets its budget so); the changed recipe is saved and run.
 
     Raises:
-        OutputError: `out` holds something already that this recipe did not begin, or cannot be
-            written.
-        MaskwrightError: whatever the recipe's text, sizes or machine make impossible.
+        OutputError: `out` holds something that this recipe did not make, or cannot be written.
+        MaskwrightError: the recipe's text, sizes or machine make the run impossible.
     """
     recipe, out = build.resolved(repeat.with_its_tokenizer(recipe, origin)), Path(out)
     processes = distribute.join()
@@ -102,14 +101,14 @@ def pretrain(
 def resume(
     out: Path | str, *, stream: TextIO | None = None, settings: Recipe | None = None
 ) -> Path:
-    """Go on with the run in `out` from its newest valid checkpoint.
+    """Continue the run in `out` from its newest valid checkpoint.
 
     Args:
-        settings: the recipe with changed free settings (how often to evaluate, say).
+        settings: the recipe with changed free settings (how often to evaluate, for example).
 
     Raises:
-        UsageError: `out` is no run.  IncompatibleError: a setting changed that changes the result.
-        CheckpointError: checkpoints are there, and none of them is valid.
+        UsageError: `out` is not a run.  IncompatibleError: a changed setting changes the result.
+        CheckpointError: there are checkpoints, and none is valid.
     """
     out = Path(out)
     if not (out / RECIPE).is_file():
@@ -131,8 +130,8 @@ def resume(
 
 
 def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
-    """Put the recipe into its folder: a new one, or one in which nothing is trained yet and what is
-    made is what this recipe would make. From here on `held` has the lock of the folder."""
+    """Put the recipe into its folder: a new one, or one without a checkpoint whose content this
+    recipe would make. From then on `held` has the lock of the folder."""
     if out.exists() and not out.is_dir():
         raise OutputError("the output folder is a file", where=out, do="choose another --out")
     commit.probe_writable(out)
@@ -158,7 +157,7 @@ def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
 
 
 def _other_run(recipe: Recipe, out: Path) -> str | None:
-    """In which settings the run in `out` differs from `recipe`; None where none is there."""
+    """How the settings of the run in `out` differ from `recipe`; None if there is no run."""
     try:
         existing = read(out / RECIPE) if (out / RECIPE).is_file() else None
     except ConfigError:
@@ -171,8 +170,8 @@ def _other_run(recipe: Recipe, out: Path) -> str | None:
 
 
 def _same_start(recipe: Recipe, out: Path, name: str = RECIPE) -> bool:
-    """Whether `out` is a run that has not come to a checkpoint, and its text and tokenizer, if they
-    are made, are those of `recipe`; its own recipe is in the file `name`."""
+    """Whether `out` is a run without a checkpoint, and its text and tokenizer, if they exist, are
+    those of `recipe`; the run's own recipe is in the file `name`."""
     if not (out / name).is_file() or has_checkpoint(out):
         return False
     if not (out / "tokenizer").exists() and not (out / "data").exists():
@@ -207,7 +206,7 @@ def _run(
     *,
     stream: TextIO | None,
 ) -> Path:
-    """Train in `out`, of which `locked` holds the lock."""
+    """Train in `out`, whose lock is in `locked`."""
     machine.use_threads(recipe.training.threads)
     chosen = machine.choose(recipe.training.precision, recipe.training.device)
     with locked.pop_all() as held:
@@ -260,13 +259,13 @@ def _run(
 
 
 def _say_misread(checkpoint: Path, say: Callable[[str], None]) -> None:
-    """Say where another library would read the model wrongly."""
+    """Print a note if another library would read the model wrongly."""
     if (checkpoint / CONFIG).is_file() and (found := opened.misread(read_json(checkpoint, CONFIG))):
         say(found.line())
 
 
 def _quoted(folder: Path) -> str:
-    """As it is typed in a shell."""
+    """The folder as it is typed in a shell."""
     return shell_word(folder)
 
 

@@ -1,6 +1,6 @@
-"""What a model says during training: a filled hole, how a text goes on, how a damaged one was.
+"""Samples during training: a filled mask, a continued text, or a restored text.
 
-The prompt comes from the held-out text and never changes in a run, so the samples show learning.
+The prompt comes from the held-out text and never changes in a run, so the samples show progress.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROMPT_TOKENS, SHOWN_TOKENS = 12, 40
 def sample(
     objective: Objective, prepared: Prepared, rows: RowSource, step: int
 ) -> dict[str, Any] | None:
-    """A `sample` line for the journal; None where the model neither fills nor writes on.
+    """A `sample` line for the journal; None if the model neither fills masks nor writes.
 
     Args:
         rows: of the held-out text, for objectives over two stacks.
@@ -66,7 +66,7 @@ def sample(
 
 
 def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource) -> dict[str, str]:
-    """The beginning of the first row as the encoder gets it, and what the decoder writes."""
+    """The beginning of the first row as the encoder reads it, and what the decoder writes."""
     rows = source.rows(np.array([0]), 0)
     length = min(2 * PROMPT_TOKENS, int((rows.documents == 1).sum()))
     batch = objective.corrupt(rows.cut(0, length), np.zeros(1, dtype=np.int64), SEED)
@@ -88,22 +88,22 @@ def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource)
 
 
 def _decoder_prefix(decoded: list[int], first: list[int]) -> list[int]:
-    """What a decoder has before the first word: its start and, where its texts are framed, their
-    opening."""
+    """The decoder's tokens before the first word: the start token and, where texts are framed, the
+    opening tokens."""
     count = 1 + len(first)
     return decoded[:count] if decoded[1:count] == first else decoded[:1]
 
 
 def _sampling(prepared: Prepared, model: Transformer, temperature: float) -> Sampling:
-    """Padding is never wanted, and the model's table may have rows for which there is no text."""
+    """Sampling without padding and without ids beyond the tokenizer's vocabulary."""
     known, rows = prepared.tokenizer.vocabulary_size, model.config.tokens.vocabulary
     padding = [] if prepared.tokenizer.pad is None else [prepared.tokenizer.pad]
     return Sampling(temperature=temperature, forbidden=(*padding, *range(known, rows)))
 
 
 def _word(ids: list[int], starts_word: np.ndarray) -> tuple[int, int]:
-    """First position of the word nearest to the prompt's middle that is one token, and the position
-    after it; some word where none is."""
+    """The first position of the one-token word nearest to the prompt's middle, and the position
+    after it; of any word if no word is one token."""
     starts = [i for i in range(len(ids)) if starts_word[ids[i]]] or [0]
     ends = [*starts[1:], len(ids)]
     whole = [(a, b) for a, b in zip(starts, ends, strict=True) if b - a == 1]

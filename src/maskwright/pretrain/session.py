@@ -1,4 +1,4 @@
-"""One sitting of a run: everything that is at hand while it trains, made or restored."""
+"""One training session of a run, from its start or from a checkpoint: all objects that it uses."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ LOOKED_AT, UNEVEN = 512, 0.05  # pairs of sentences; a share that leaves little 
 
 @dataclass
 class TrainingSession:
-    """One sitting of a run: what the hooks and the loop share. Training rows are those of each
-    phase."""
+    """One training session of a run: what the hooks and the loop share. `train_rows` has the rows
+    of each phase."""
 
     recipe: Recipe
     out: Path
@@ -85,7 +85,7 @@ def start_session(
     say: Any,
     stream: TextIO | None,
 ) -> TrainingSession:
-    """Everything a sitting of the run holds, restored from the newest checkpoint if there is one.
+    """A new session, restored from the newest checkpoint if there is one.
 
     Raises:
         IncompatibleError: model, objective, tokenizer or checkpoint do not belong together.
@@ -149,8 +149,8 @@ def start_session(
 def _objective(
     recipe: Recipe, out: Path, prepared: Prepared, chosen: Machine, saved: bool, say: Any
 ) -> tuple[Objective, str | None]:
-    """The objective around the model as the run began, and the family that names its weights. What
-    was `saved` begins nothing: its checkpoint is read over it."""
+    """The objective around the model as the run started, and the family that names its weights. If
+    there is a checkpoint (`saved`), its weights are loaded later."""
     original = start.resumed(recipe, out) if saved else recipe
     architecture = build.transformer_config(original, prepared.tokenizer)
     check_length(recipe, architecture)
@@ -173,7 +173,7 @@ def _objective(
 
 
 def _about(recipe: Recipe, out: Path, prepared: Prepared, chosen: Machine) -> dict[str, Any]:
-    """What a checkpoint says of where it comes from, so that nothing else goes on with it."""
+    """The facts in a checkpoint's manifest that a resumed run must match."""
     original = find(str(out))  # what changed since is free to change
     return {
         "recipe": original.fingerprint,
@@ -195,7 +195,8 @@ def _described(
     held_out: RowSource,
     machine_: Any,
 ) -> dict[str, Any]:
-    """What the panel and the page want to know of a run, the reference lines among it."""
+    """The content of run.json, which the panel and the page show, including the reference
+    losses."""
     lines = likelihood.reference_lines(
         objective,
         likelihood.token_counts(prepared.train, recipe.corpus.weights),
@@ -221,7 +222,7 @@ def _described(
 
 
 def _ask(recipe: Recipe, prepared: Prepared, objective: Objective) -> dict[str, Any] | None:
-    """How a page shows that the model is asked; None where it cannot be."""
+    """How the page shows that the model is asked; None if it cannot be asked."""
     product = objective.product.config
     conventions = card.conventions_of(recipe, len(product.stacks))
     ask = card.ask_of(recipe.objective.spec, product, prepared.tokenizer, conventions)
@@ -233,7 +234,7 @@ def _ask(recipe: Recipe, prepared: Prepared, objective: Objective) -> dict[str, 
 
 
 def _held_out_targets(targets: int) -> Iterator[Finding]:
-    """Whether too little is held out for figures."""
+    """The finding that too little text is held out for reliable figures."""
     if targets < FEW_TARGETS:
         yield Finding(
             "few-held-out-targets",
@@ -244,8 +245,8 @@ def _held_out_targets(targets: int) -> Iterator[Finding]:
 
 
 def _pairs(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
-    """How many pairs of sentences are negatives, and whether nearly all are of one sort: nothing
-    is learned of them."""
+    """The share of negatives among the pairs of sentences, and the finding that nearly all pairs
+    have the same label: nothing can be learned from those."""
     looked_at = np.arange(min(len(rows), LOOKED_AT))
     pair_label = rows.rows(looked_at, 0).pair_label if len(looked_at) else None
     if pair_label is None:
@@ -303,7 +304,7 @@ def _restore(
 
 
 def _other_settings(before: Any, now: Any, out: Path) -> IncompatibleError:
-    """What a recipe.toml that was changed by hand is refused with."""
+    """The refusal of a recipe.toml that was edited by hand."""
     changes = list(dotted.differences(before, now))
     return IncompatibleError(
         "the recipe is not the one this checkpoint was trained with",
@@ -316,8 +317,8 @@ def _other_settings(before: Any, now: Any, out: Path) -> IncompatibleError:
 
 
 def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
-    """Bytes of the checkpoints that lie in `out` at one time, at the least, without those that lie
-    there now: a new one is whole before an old one goes."""
+    """The least number of bytes that further checkpoints in `out` will need: a new one is complete
+    before an old one is removed."""
     training, every = recipe.training, recipe.checkpoints.every
     bytes_each = 4 + training.optimizer.bytes_per_parameter + 4 * (training.ema > 0.0)
     steps = training.budget.steps
@@ -328,8 +329,8 @@ def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
 
 
 def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Recipe) -> None:
-    """Refuse a model whose weights, gradients and moments cannot fit, or not beside what a
-    microbatch needs at the least, before anything is allocated.
+    """Refuse a model whose weights, gradients and moments, with the activations of a microbatch,
+    cannot fit into memory, before anything is allocated.
 
     Raises:
         ResourceError: with the bytes needed and the bytes there are.

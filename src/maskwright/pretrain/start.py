@@ -1,10 +1,10 @@
-"""What a run starts from where it is not nothing: a model folder, or a tokenizer.
+"""What a run starts from besides its text: a model folder, or a tokenizer.
 
-    recipe --pinned--> the same, with full paths and hashes of what lies there
-    model.folder --begin--> its weights in a fresh model, and a word on what of it is new
+    recipe --pinned--> the same, with full paths and the hashes of what lies there
+    model.folder --init_from_folder--> its weights in a new model, and a line on what is new
 
-The tokenizer of a model folder is the run's as it stands; none is learned. A resumed run needs the
-folder no more: it goes on from its own checkpoint.
+The tokenizer of a model folder is the run's tokenizer; none is trained. A resumed run does not need
+the folder: it continues from its own checkpoint.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 
 def pinned(recipe: Recipe) -> Recipe:
-    """`recipe` with the folders it starts from by full paths and hashes; a run stands for its
-    newest checkpoint, and a model folder brings its tokenizer.
+    """`recipe` with the full paths and hashes of the folders that it starts from. A run stands for
+    its newest checkpoint, and a model folder brings its tokenizer.
 
     Raises:
         UsageError: there is no such folder.
@@ -60,19 +60,20 @@ def pinned(recipe: Recipe) -> Recipe:
 
 
 def resumed(recipe: Recipe, out: Path) -> Recipe:
-    """`recipe` for the run `out`: what began with a folder goes on from its newest checkpoint."""
+    """`recipe` for the run `out`: a run that started from a folder continues from its own newest
+    checkpoint."""
     if not isinstance(recipe.model, Folder):
         return recipe
     return replace(recipe, model=Folder(path=str(folders.newest(out))))
 
 
 def layout(model: Folder) -> Layout:
-    """The config of the folder's model with the heads that are wanted, and its family."""
+    """The family of the folder's model, and its config with the wanted heads."""
     return pretrained.described(model.path, model.architecture)
 
 
 def init_from_folder(model: Folder, fresh: Transformer, say: Callable[[str], None]) -> Transformer:
-    """`fresh` with the folder's weights; says what was taken, drawn and left behind.
+    """`fresh` with the folder's weights; says which weights were taken, drawn and left out.
 
     Raises:
         IncompatibleError: the folder is not the one that the recipe was pinned to.
@@ -85,15 +86,15 @@ def init_from_folder(model: Folder, fresh: Transformer, say: Callable[[str], Non
 
 
 def load_objective_state(objective: nn.Module, model: Folder, say: Callable[[str], None]) -> None:
-    """Give `objective` what was trained beside the folder's model and is no part of it, such as the
-    generator of replaced tokens, where it has the same."""
+    """Load into `objective` what was trained next to the folder's model, such as the generator of
+    replaced tokens, if the objective has the same parts."""
     if names := checkpoints.take_others(objective, Path(model.path)):
         parts = sorted({name.partition(".")[0] for name in names})
         say(f"also loaded from the folder: {', '.join(parts)}")
 
 
 def pinned_folder(path: str, wanted: str | None = None) -> tuple[str, str]:
-    """The full path of a model folder, or of a run's newest, and the hash of what lies there.
+    """The full path of a model folder, or of a run's newest checkpoint, and its hash.
 
     Raises:
         IncompatibleError: that is not the hash that is `wanted`.
@@ -103,7 +104,7 @@ def pinned_folder(path: str, wanted: str | None = None) -> tuple[str, str]:
 
 
 def require_same(folder: Path, wanted: str | None) -> None:
-    """Refuse a model folder whose hash is not the one that is `wanted`, if there is one."""
+    """Refuse a model folder whose hash is not `wanted`, if there is one."""
     if wanted is not None:
         _same(folder, fingerprint(folder), wanted)
 

@@ -1,8 +1,8 @@
-"""The recipe's text, readable as often as needed: what is trained on, and what is held out of it.
+"""The recipe's text, readable as often as needed: the training part and the held-out part.
 
-A document is held out by a hash of its text, never by chance: documents that are added move no
-other, and copies of one lie on one side. Of few texts those with the least hashes are, until they
-are the share of the whole, and of a single text its end.
+A document is held out by a hash of its text, not by chance: adding documents moves no other
+document, and copies of one are on the same side. Of few texts, those with the smallest hashes are
+held out until they reach the share; of a single text, its end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ PAIR_CORPUS = 10  # texts, of which at least two are held out: pairs of sentence
 
 
 def texts_of(corpus: Corpus, folder: Path) -> list[Text]:
-    """A text for each weight, or the whole as one where there are none; `folder` is the run's."""
+    """One text for each weight, or the whole corpus as one text if there are none; `folder` is the
+    run's."""
     if not corpus.weights:
         return [Text(corpus, folder)]
     return [
@@ -43,8 +44,7 @@ class Text:
     """A corpus, readable as often as needed, in parts.
 
     Args:
-        folder: where rows that were passed over are listed, in files whose names begin with
-            `prefix`.
+        folder: where skipped rows are listed, in files whose names begin with `prefix`.
     """
 
     def __init__(self, corpus: Corpus, folder: Path, prefix: str = "") -> None:
@@ -59,7 +59,7 @@ class Text:
         self._passes: dict[str, Passes] = {}
 
     def for_tokenizer(self) -> Iterator[Document]:
-        """What the tokenizer may learn from: everything that is not held out."""
+        """The tokenizer's training text: everything that is not held out."""
         ranges = self.corpus.characters
         return self._characters(ranges.tokenizer) if ranges else self.training()
 
@@ -84,8 +84,8 @@ class Text:
         return {"source": "files", "files": [str(p) for p in [*self.paths, *self.held_out_paths]]}
 
     def hashes(self) -> dict[str, str]:
-        """SHA-256 of each file of what is not held out in files of its own, also where the last
-        pass took only some of it; with a limit, of what was read to its end.
+        """The SHA-256 of each file of the training text, even if the last pass used only some of
+        them; with a limit, of the files that were read to the end.
 
         Raises:
             IncompatibleError: a file has changed since it was met.
@@ -97,12 +97,11 @@ class Text:
 
     @property
     def counts(self) -> Counts | None:
-        """What the last reading of files met."""
+        """The counts of the last reading of files."""
         return None if self._reader is None else self._reader.counts
 
     def report_lines(self, *, held_out: bool = False) -> Iterator[str]:
-        """What there is to say of the last reading, a line each; both parts of one text are read
-        alike."""
+        """Lines for the user on the last reading; both parts of one text are read alike."""
         if self._reader is None or (held_out and not self.held_out_paths):
             return
         yield f"read: {self._reader.counts.summary()}"
@@ -141,9 +140,8 @@ class Text:
 
     @cached_property
     def _chosen(self) -> set[float] | None:
-        """The hashes of what is held out of few texts, or of those of which the share holds out
-        none or all; none at all where there is a single text. None where the share alone says it.
-        """
+        """The hashes of the held-out documents of a small corpus, or of one whose share would hold
+        out none or all; empty for a single text. None where the share alone decides."""
         sizes: dict[float, int] = {}  # bytes of each text with all its copies
         count, sides = 0, set()
         for count, document in enumerate(self._documents(self.paths), start=1):
@@ -176,14 +174,14 @@ class Text:
 
 
 def _hash(text: str) -> float:
-    """A number in [0, 1) without meaning, the same for the same text everywhere."""
+    """A number in [0, 1) that depends on the text alone."""
     digest = hashlib.blake2b(text.encode(), digest_size=8, key=b"held out").digest()
     return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
 
 
 def _least(sizes: dict[float, int], share: float) -> set[float]:
-    """Those with the least hashes that are together a `share` of the text; never all, and none that
-    is most of it by itself if there is another."""
+    """The smallest hashes that together make up a `share` of the text; never all of them, and none
+    that is most of the text unless it is alone."""
     out: set[float] = set()
     whole, taken, least = sum(sizes.values()), 0, 2 if len(sizes) >= PAIR_CORPUS else 1
     for number in sorted(sizes, key=lambda n: (2 * sizes[n] > whole, n))[:-1]:
@@ -195,7 +193,7 @@ def _least(sizes: dict[float, int], share: float) -> set[float]:
 
 
 def _halves(whole: Document, share: float) -> tuple[Document, Document]:
-    """A document in two at a blank, the second about a `share` of it."""
+    """A document cut in two at a blank, the second part about a `share` of it."""
     text = whole.text
     place = min(len(text) - 1, int(len(text) * (1 - share)))
     blank = next((n for n in range(place, 0, -1) if text[n].isspace()), place)
@@ -204,13 +202,13 @@ def _halves(whole: Document, share: float) -> tuple[Document, Document]:
 
 
 def text_bytes(corpus: Corpus) -> int:
-    """Bytes of the user's own files, as far as they are read."""
+    """The size of the user's files in bytes, as far as they are read."""
     total = size_of([resolve(name) for name in corpus.text]) if corpus.text else 0
     return total if corpus.limit_bytes is None else min(total, corpus.limit_bytes)
 
 
 def require_other_files(corpus: Corpus) -> None:
-    """Refuse a file that would be read twice, or trained on and held out, by whatever names.
+    """Refuse a file that is named twice, or as both training and held-out text, by whatever names.
 
     Raises:
         ConfigError: naming the file both times.

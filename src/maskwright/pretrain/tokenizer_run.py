@@ -1,4 +1,4 @@
-"""`maskwright tokenizer`: train one on the user's text, save it, report on it."""
+"""`maskwright tokenizer`: train a tokenizer on the user's text, save it, report on it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ def train_and_report(
     min_frequency: int | None = None,
     reading: Reading = DEFAULT,
 ) -> Tokenizer:
-    """Train on what is not held out, report on the rest, save to the new folder `out`.
+    """Train on the training part of the text, report on the held-out part, save to the new folder
+    `out`.
 
-    Where nothing is held out of a very short text, the report is on what the tokenizer learned
-    from, and says so. Rows that `reading` skips are listed in a folder beside `out`.
+    If a text is too short to hold anything out, the report is on the training text, and says so.
+    Rows that `reading` skips are listed in a folder next to `out`.
 
     Args:
         min_frequency: pairs met less often are not merged. None: 2; for WordPiece a floor that
