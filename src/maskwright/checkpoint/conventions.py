@@ -1,11 +1,10 @@
-"""How a model is asked, as its folder says it: the table `maskwright` of config.json.
+"""The conventions of a model: how it is asked, in the table `maskwright` of its config.json.
 
     "maskwright": {"conventions": {"prediction_offset": 1, "writes": true, …}}
 
-Other libraries ignore the table and keep it when they save the folder again. Folders that have
-none are asked by the usual conventions of their class (`Conventions()`), which is what the
-libraries they come from do. Releases before the table wrote `maskwright_taught` where a model was
-to be asked otherwise; that is read, too.
+Other libraries ignore the table and keep it when they save the folder again. A folder without it
+has the usual conventions of its class (`Conventions()`), as in the library that it comes from.
+Earlier releases wrote `maskwright_taught` for models that are asked otherwise; that is read, too.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ EARLIER_NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """How the loss of a model on a text is measured: as its pretraining did, on its held-out text.
+    """How the loss of a model on a text is measured: as its pretraining measured held-out text.
 
     Attributes:
         objective: the name of the objective, and `options` of it.
-        rows: how tokens become rows, in the words of a recipe.
-        reading: how files of text were read, in the words of a recipe.
+        rows: the table `rows` of a recipe.
+        reading: the settings by which files of text are read.
     """
 
     objective: str
@@ -47,7 +46,7 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Conventions:
-    """How a model is asked, where its class alone does not say it.
+    """How a model is asked, where its class alone does not determine it.
 
     Attributes:
         prediction_offset: how many positions before a masked token its scores stand (1 for models
@@ -55,9 +54,8 @@ class Conventions:
         bidirectional_prefix: the tokens of a prompt see each other (prefix language models).
         decoder_trained: of an encoder with a decoder, the decoder was trained, too.
         writes: an encoder was also trained to continue a text, token by token.
-        framed_prompt: a text that is continued begins as a framed one does, such as with [CLS].
-        framed_target: what a decoder of two stacks writes begins with the special tokens of its
-            frame.
+        framed_prompt: a prompt begins with the opening special tokens, such as [CLS].
+        framed_target: the output of a decoder of two stacks begins with them.
         measure: how its loss on a text is measured; None: by the usual objective of its class.
     """
 
@@ -74,12 +72,12 @@ class Conventions:
 
 
 def table(conventions: Conventions) -> dict[str, Any]:
-    """The conventions as they stand in config.json."""
+    """The conventions as a table of config.json."""
     return {"conventions": dict(to_plain(conventions))}
 
 
 def read(config: Mapping[str, Any]) -> Conventions | None:
-    """The conventions that a config.json states; None where it states none.
+    """The conventions in a config.json; None if it has none.
 
     Raises:
         ConfigError: the table is not one of conventions; the message names the field.

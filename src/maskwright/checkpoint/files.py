@@ -1,4 +1,4 @@
-"""Tensors on disk in the safetensors form, one file or several with an index; no pickle, ever.
+"""Tensors on disk in the safetensors format, one file or several with an index; no pickle, ever.
 
     8 bytes      length of the header, little-endian
     header       JSON: {"__metadata__": {...}, name: {"dtype", "shape", "data_offsets"}, ...}
@@ -6,8 +6,8 @@
 
 The header is checked here, more strictly than the format's own library does (a key twice, holes,
 bytes that no tensor owns, counts that would overflow), before a byte of data is read; shapes can be
-compared with a config's before anything is allocated (reliability F87, F89). Writing streams one
-tensor at a time, so that saving needs no second copy of the model.
+compared with a config's before anything is allocated. Writing streams one tensor at a time, so that
+saving needs no second copy of the model.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Content = bytes | Callable[[], Chunks]
 
 @dataclass(frozen=True)
 class Entry:
-    """Where one tensor lies: `file`, first byte and number of bytes."""
+    """The place of one tensor: its file, first byte and number of bytes."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -233,7 +233,7 @@ def _damaged(path: Path, what: str, found: str) -> CheckpointError:
 
 # ------------------------------------------------------------------------------ writing
 def chunks(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> Chunks:
-    """A safetensors file piece by piece. Wide types come first, then names in order, so that data
+    """A safetensors file piece by piece. Wide dtypes come first, then names in order, so that data
     is aligned and equal tensors give equal bytes."""
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     header: dict[str, Any] = {"__metadata__": dict(metadata or {"format": "pt"})}

@@ -1,14 +1,14 @@
-"""The folder that a fine-tuning leaves: what it says of itself, and whether it is finished.
+"""The folder of a fine-tuning: the record of its task, and whether it is finished.
 
-out/
-  adapter/  model/   each committed by itself; of a head that was trained alone the adapter only
-  task.json          what is read of a row, and what the answers are called; in model/, too
-  MANIFEST.json      last: the hashes of the files above, and of the manifests of the two folders
+    out/
+      adapter/  model/   each committed by itself; of a head trained alone the adapter only
+      task.json          the columns that are read, and the names of the answers; in model/, too
+      MANIFEST.json      last: the hashes of the files above and of the manifests of both folders
 
-Several commits only together mean something: a model without its adapter answers as if it had
-learned nothing. So no part of a folder without the last manifest is answered from. Folders of
-releases that wrote none (`format` 1) are taken for finished where nothing is left of a training
-that was stopped, and are checked as far as they say anything twice.
+The commits are valid only together: a model without its adapter would answer as if it had not been
+trained. So a folder without the last manifest is not opened. A folder of an earlier release that
+wrote none (`format` 1) counts as finished unless it holds remains of a stopped training, and its
+copies of the record are compared.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class TaskRecord:
 
 
 def read_task(folder: Path) -> TaskRecord | None:
-    """What the `task.json` in `folder` says; None where there is none.
+    """The record in the `task.json` of `folder`; None if there is none.
 
     Raises:
         CheckpointError: not JSON, a field that is missing, unknown or of another type, or not the
@@ -137,8 +137,8 @@ def read_task(folder: Path) -> TaskRecord | None:
 
 
 def result_around(folder: Path) -> Path | None:
-    """The folder of a fine-tuning that `folder` is, or whose `model` it is, or whose head, which
-    needs none; None: it is none of these."""
+    """The folder of the fine-tuning that `folder` is, or whose `model` it is, or whose head, which
+    needs no `model`; None if it is none of these."""
     if _is_result(folder):
         return folder
     full = Path(folder).resolve()
@@ -187,7 +187,7 @@ def require_finished(folder: Path) -> Path | None:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a fine-tuning has ended in `folder`."""
+    """Whether the fine-tuning in `folder` is finished."""
     model = (folder / MODEL).exists() and not (folder / UNFINISHED).is_dir()
     return model or (folder / MANIFEST).is_file()
 
@@ -207,7 +207,7 @@ def finish(folder: Path, names: list[str]) -> None:
 def require_agreement(
     record: TaskRecord, labels: tuple[str, ...], head: str, outputs: int, where: Path
 ) -> None:
-    """Refuse a task whose classes are not those that the model's config.json names.
+    """Refuse a task whose classes differ from those in the model's config.json.
 
     Args:
         labels: of the config's `id2label`; empty where it names none.

@@ -1,8 +1,8 @@
 """How a model is laid out in its folder: under a family's names, or under our own.
 
 A `Layout` joins a config with the rules for its tensors and the keys of its config.json. Files are
-written so that both generations of transformers read them: `dtype` beside `torch_dtype`,
-labels spelled out, ids explicit even where they are null.
+written for both generations of transformers: `dtype` and `torch_dtype`, labels spelled out, ids
+explicit even where they are null.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRITTEN_FOR = "4.57.6"
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a saved model says of itself besides its config and weights."""
+    """What is saved with a model besides its config and weights."""
 
     family: str | None = None
     """Whose names the model is saved under, where its config lies in several families; None: those
@@ -84,14 +84,14 @@ class Layout:
         return [Rename(name, name) for name in shapes.parameters(self.config)]
 
     def carriers(self) -> list[Carrier]:
-        """The rules that carry a tensor of ours."""
+        """The rules that name a tensor of ours."""
         return carriers(self.rules())
 
     def known_names(self) -> set[str]:
         return set() if self.family is None else self.family.known_names(self.config)
 
     def switched(self, hf: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        """`hf` with the parts off that the family makes optional and the file `names` has not."""
+        """`hf` without the optional parts of the family whose tensors are not among `names`."""
         switches = {} if self.family is None else self.family.switches
         names = list(names)
         absent = [key for key, part in switches.items() if not any(part in n for n in names)]
@@ -116,7 +116,8 @@ def of_config(config: TransformerConfig, name: str | None = None) -> Layout:
 
 
 def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> Layout:
-    """What a config.json means, read as `architecture` of its family where one is asked for.
+    """The layout that a config.json describes, read as `architecture` of its family if one is
+    given.
 
     Raises:
         ConfigError: an unknown model type, or a key that is wrong.
@@ -139,7 +140,7 @@ def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> Layout:
 
 
 def _family_of(hf: Mapping[str, Any]) -> Family | None:
-    """The family of a config.json; None where it is our own."""
+    """The family of a config.json; None if it is our own."""
     model_type = hf.get("model_type")
     known = catalogue.names("families")
     if model_type == OURS:
@@ -155,7 +156,7 @@ def _family_of(hf: Mapping[str, Any]) -> Family | None:
 
 
 def about_of(hf: Mapping[str, Any], form: Layout) -> About:
-    """Family, names of labels and kind of problem, as a config.json has them."""
+    """The family, label names and problem type in a config.json."""
     names, problem = hf.get("id2label"), hf.get("problem_type")
     labels: tuple[str, ...] = ()
     if isinstance(names, dict) and _classes(form.config) == len(names):
@@ -179,7 +180,7 @@ def about_of(hf: Mapping[str, Any], form: Layout) -> About:
 
 
 def rest_of(hf: Mapping[str, Any], form: Layout) -> dict[str, Any]:
-    """The keys of a config.json that the config does not decide."""
+    """The keys of a config.json that do not follow from the config."""
     ours = {"model_type", OURS} if form.family is None else {*form.family.hf_config(form.config)}
     return {key: value for key, value in hf.items() if key not in ours}
 
@@ -187,7 +188,7 @@ def rest_of(hf: Mapping[str, Any], form: Layout) -> dict[str, Any]:
 def documents(
     form: Layout, tokenizer: Tokenizer | None, about: About, tensors: Mapping[str, Tensor]
 ) -> dict[str, Content]:
-    """config.json, and where they apply generation_config.json and README.md."""
+    """The texts of config.json and, where they apply, generation_config.json and README.md."""
     ids = _ids(form, tokenizer, about)
     if tokenizer is not None:
         _require_ids(form, ids)
@@ -204,7 +205,7 @@ def documents(
 
 
 def require(config: TransformerConfig, tokenizer: Tokenizer | None, name: str | None) -> None:
-    """Refuse what could not be saved as a model of the family `name`.
+    """Refuse a model that could not be saved under the family `name`.
 
     Raises:
         IncompatibleError: the config departs from the family, or the tokenizer from the config.
@@ -249,16 +250,16 @@ def _hf(
 
 
 def _classes(config: TransformerConfig) -> int:
-    """The labels of the head that the config's labels name; 0 without one."""
+    """The number of labels of the head that the config's labels name; 0 without one."""
     return next((head.labels for head in config.heads if head.name == "classifier"), 0)
 
 
 def _ids(form: Layout, tokenizer: Tokenizer | None, about: About) -> dict[str, int | None]:
     """Ids by the keys of config.json, explicit even where the vocabulary has no such token.
 
-    What writes is trained with the separator where there is no end, and two stacks with the token
-    that opens a frame where there is no begin; their folders say so, or nobody could write with
-    them.
+    A model that writes ends a text with the separator if there is no end token, and a decoder of
+    two stacks starts with the opening token if there is no begin token; the folder records that, so
+    that other libraries can write with the model.
     """
     roles = {"pad_token_id": "pad", "bos_token_id": "begin", "eos_token_id": "end"}
     roles |= {} if form.family is None else form.family.token_ids
@@ -274,8 +275,8 @@ def _ids(form: Layout, tokenizer: Tokenizer | None, about: About) -> dict[str, i
 
 
 def _require_ids(form: Layout, ids: Mapping[str, int | None]) -> None:
-    """Refuse a tokenizer whose special tokens are not those the model is built around (RoBERTa
-    counts positions from the padding token's id)."""
+    """Refuse a tokenizer whose special tokens differ from the model's (RoBERTa counts positions
+    from the padding token's id)."""
     decided = {} if form.family is None else form.family.hf_config(form.config)
     for key in decided.keys() & ids.keys():
         if decided[key] != ids[key]:

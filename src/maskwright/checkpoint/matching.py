@@ -1,9 +1,9 @@
-"""Where a file's tensors and a config's parameters meet.
+"""A file's tensors against a config's parameters.
 
-`match` compares names, shapes and types, on headers alone; `fill` makes the model, reads one tensor
-at a time into it, and looks at each for values that are no numbers. A tensor of the file that
-another architecture of the family would use is allowed and reported; any other stranger is refused,
-and so is anything missing: no head is ever left random in silence (reliability F28, F29, F89).
+`match` compares names, shapes and dtypes, on headers alone; `fill` makes the model, reads one
+tensor at a time into it, and checks that its values are finite. A tensor that another architecture
+of the family would use is allowed and reported; any other unknown tensor is refused, and so is a
+missing one: no head is ever left random in silence.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ OF_ADAPTERS = (".base_layer.", ".lora_", ".ia3_", ".modules_to_save.")
 
 
 def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Canonical name -> name in the file for what is read, and the names of what is not.
+    """Canonical name -> name in the file for the tensors that are read, and the names of the
+    others.
 
     Raises:
         CheckpointError: a tensor is missing, unknown, or of another shape or type.

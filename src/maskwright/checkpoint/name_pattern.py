@@ -22,7 +22,7 @@ Fits = Callable[[str], bool]
 
 
 class PatternError(ValueError):
-    """Not one of the forms that are read."""
+    """The pattern is not of a form that is read."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _character(text: str, place: int) -> tuple[_Character, int]:
 
 
 def _through(part: _Part, name: str, places: set[int]) -> set[int]:
-    """Where in `name` one can be behind `part`, from any of these places."""
+    """The positions in `name` after `part`, from any of these positions."""
     if isinstance(part, _Group):
         reached_after: set[int] = set()
         for alternative in part.alternatives:

@@ -3,10 +3,10 @@
     load    config.json -> config -> bytes needed -> header against shapes -> tensors -> tokenizer
     save    config.json, model.safetensors, tokenizer files, MANIFEST.json last
 
-Everything is compared before anything is allocated: the sizes the config asks for with the memory
-there is, the names and shapes of the file with those of the config. A model that lies in a family
-is saved under that family's names and loads in transformers; any other is saved with
-`model_type: maskwright` and our own config, and says so. No code in a folder is ever run.
+Everything is compared before anything is allocated: the config's sizes with the free memory, the
+names and shapes of the file with those of the config. A model that belongs to a family is saved
+under that family's names and loads in transformers; any other is saved with `model_type:
+maskwright` and our own config. No code in a folder is ever run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SPARE_MEMORY = 0.9  # share of the free memory that a model may take
 
 @dataclass(frozen=True)
 class Pretrained:
-    """What a model folder holds.
+    """The content of a model folder.
 
     Attributes:
         model: on the CPU, in evaluation mode.
@@ -56,7 +56,7 @@ class Pretrained:
         config: the config of the model.
         model_type: the family's name, or `maskwright`.
         about: names of labels and the like, ready to be saved again.
-        extra: the keys of config.json that the config does not decide.
+        extra: the keys of config.json that do not follow from the config.
         unused: tensors of the file that belong to another architecture of the family.
         tokenizer_fingerprint: of the tokenizer the weights were saved with, where that is recorded.
         hashes: SHA-256 of the files that were compared with the folder's manifest, by name.
@@ -136,7 +136,7 @@ def load(
 
 
 def described(folder: Path | str, architecture: str | None = None) -> Layout:
-    """What the config in `folder` means, read as `architecture` of its family if given.
+    """The layout of the model in `folder`, read as `architecture` of its family if given.
 
     Raises:
         UsageError: no such folder.  ConfigError, CheckpointError: a file in it is wrong.
@@ -148,7 +148,7 @@ def described(folder: Path | str, architecture: str | None = None) -> Layout:
 
 
 def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layout]:
-    """The config.json in `folder`, and what it means."""
+    """The config.json in `folder`, and its layout."""
     require_finished(folder)
     if not (folder / CONFIG).exists():
         if (folder / ADAPTER).is_file():
@@ -201,7 +201,7 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
 
 
 def require_tokenizer(fingerprint: str, tokenizer: Tokenizer) -> None:
-    """Refuse a tokenizer that is not the one the weights were trained with (reliability F30).
+    """Refuse a tokenizer that is not the one the weights were trained with.
 
     Raises:
         IncompatibleError: with both fingerprints.
@@ -217,7 +217,7 @@ def require_tokenizer(fingerprint: str, tokenizer: Tokenizer) -> None:
 
 
 def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
-    """Refuse a tokenizer with ids beyond the model's table (reliability F31).
+    """Refuse a tokenizer with ids beyond the model's embedding table.
 
     Raises:
         IncompatibleError: with the largest id and the number of rows.
@@ -233,7 +233,7 @@ def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
 
 
 def _located(path: Path, act: Callable[[], Layout]) -> Layout:
-    """What `act` returns; a refusal also names the file."""
+    """The result of `act`; a refusal also names the file."""
     try:
         return act()
     except MaskwrightError as error:
@@ -260,8 +260,8 @@ def _bearable(folder: Path, needed: int, largest: int | None) -> None:
 
 
 def _verified(folder: Path, names: list[str], hashes: dict[str, str]) -> commit.Manifest | None:
-    """The folder's manifest, once the weights agree with it; None without one. Their `hashes` are
-    filled in."""
+    """The folder's manifest, after the weights were compared with it; None without one. `hashes`
+    receives their hashes."""
     if not (folder / commit.MANIFEST).exists():
         return None
     manifest = commit.read_manifest(folder)
@@ -279,7 +279,8 @@ def save_files(
     *,
     state: Mapping[str, Tensor] | None = None,
 ) -> dict[str, files.Content]:
-    """The files of a model folder: each its bytes, or a function that gives them piece by piece.
+    """The files of a model folder: for each its bytes, or a function that gives them piece by
+    piece.
 
     Args:
         about: the family, labels, the model card and the like.

@@ -1,8 +1,8 @@
-"""The door through which a model folder is read: plain names, regular files, strict JSON.
+"""Safe reading of a model folder: plain names, regular files, strict JSON.
 
-A folder may come from anywhere. A name that arrives from a file or a user is a plain base name or
-is refused; what stands there must be a regular file of a bearable size, and a link may lead only to
-where a download cache keeps its blobs. JSON is read by `strict_json`.
+A folder may come from anywhere. A name from a file or a user must be a plain base name; the file
+must be a regular file of bounded size, and a link may lead only to where a download cache keeps its
+blobs. JSON is read by `strict_json`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def model_folder(folder: Path | str) -> Path:
 
 
 def plain(name: str, where: object) -> str:
-    """`name`, if it is a plain base name (reliability F92).
+    """`name`, if it is a plain base name.
 
     Raises:
         CheckpointError: it has a path, an odd character, or leads upwards.
@@ -90,7 +90,7 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """The operating system's errors on reading `path`, raised as a refusal that names it."""
+    """Raises the operating system's errors on reading `path` as a refusal that names it."""
     try:
         yield
     except OSError as error:
@@ -123,7 +123,8 @@ def write_json(value: dict[str, Any]) -> bytes:
 
 
 def _within(target: Path, folder: Path) -> bool:
-    """Inside the folder, or in the blobs of the cache whose `snapshots/<revision>` it is."""
+    """Whether a path lies inside the folder, or in the blobs of the cache of which the folder is a
+    snapshot."""
     home = folder.resolve()
     places = [home]
     if home.parent.name == "snapshots":

@@ -30,7 +30,7 @@ class Module:
 
 
 def modules_of(folder: Path) -> tuple[Module, ...]:
-    """The modules in their order; none where the folder is of another library.
+    """The modules in their order; empty if the folder is of another library.
 
     Raises:
         CheckpointError: `modules.json` is no list of modules, or names a folder elsewhere.
@@ -62,7 +62,7 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
 
 
 def transformer_folder(folder: Path) -> Path:
-    """Where the model of a sentence-transformers folder lies; `folder` itself if it is none.
+    """The folder with the model of a sentence-transformers folder; `folder` itself if it is none.
 
     Raises:
         CheckpointError: as `modules_of`.
@@ -74,7 +74,8 @@ def transformer_folder(folder: Path) -> Path:
 
 
 def around(path: Path) -> Path:
-    """The folder whose modules the model in `path` belongs to: itself, or the one around it."""
+    """The sentence-transformers folder that the model in `path` belongs to: itself, or its
+    parent."""
     if (path / MODULES).is_file() or not (path.parent / MODULES).is_file():
         return path
     listed = [module.path for module in modules_of(path.parent) if module.name == "Transformer"]

@@ -1,7 +1,7 @@
 """Every parameter of a config with its shape, by arithmetic alone.
 
-This is what lets a hostile or mistyped `config.json` be refused by the bytes it would need before a
-single tensor exists (reliability F87), and what a file's header is compared with before it is read.
+So a hostile or mistyped `config.json` can be refused by the bytes that it would need, before a
+single tensor exists, and a file's header can be compared before its data is read.
 """
 
 from __future__ import annotations

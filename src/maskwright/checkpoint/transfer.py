@@ -1,8 +1,7 @@
-"""Weights of one model carried into another that has other heads, with a report of what is new.
+"""Transfer of weights into a model with other heads, with a report of what is new.
 
-Only what stands on top of the body (heads, pooler, vocabulary head) may be new or left behind; a
-body whose tensors have other names or shapes is refused, and what was drawn afresh is always named
-(reliability F28).
+Only heads, pooler and vocabulary head may be new or left out; a body whose tensors have other names
+or shapes is refused, and newly drawn weights are always named.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ TOPS = ("pooler.", "vocabulary_head.", "heads.")
 
 @dataclass(frozen=True)
 class Transfer:
-    """What came of it: names of parameters taken over, drawn afresh, and left behind."""
+    """The model, and the names of the parameters that were taken, drawn and left out."""
 
     model: Transformer
     taken: tuple[str, ...]
@@ -45,8 +44,8 @@ def transfer(
     *,
     heads: bool = True,
 ) -> Transfer:
-    """A model of `config` with the weights of `source`; what `source` lacks is drawn. An encoder
-    may be taken from beside its decoder.
+    """A model of `config` with the weights of `source`; weights that `source` lacks are drawn. An
+    encoder may be taken out of an encoder-decoder.
 
     Args:
         heads: whether a head that fits is taken over; else it is drawn.
@@ -63,7 +62,7 @@ def transfer(
 def load_matching(
     source: Transformer, model: Transformer, heads: bool = True, anew: Collection[str] = ()
 ) -> Transfer:
-    """`model` with the weights of `source` in the place of its own, where they fit.
+    """`model` with the weights of `source` where these fit.
 
     Args:
         heads: whether a head that fits is taken over.
@@ -101,7 +100,7 @@ def load_matching(
 
 
 def _groups(names: tuple[str, ...], prefix: str) -> str:
-    """What the parameters called `names` are of: a module, a layer, or the stack `prefix`."""
+    """The modules, layers or stack (`prefix`) that the parameters `names` belong to."""
     found = set()
     for name in names:
         parts = name.split(".")

@@ -1,12 +1,11 @@
-"""Names of tensors that a wrapper put something before: parallel training, compiling, a trainer.
+"""Names of tensors with a prefix from a wrapper: parallel training, compiling, a trainer.
 
     module.bert.encoder…                DataParallel and its like
     _orig_mod.module.bert.encoder…      compiled as well
     model.bert.encoder…                 a module of a trainer around the model
     bert.encoder.layer.0._fsdp_wrapped_module.attention…     sharded by layers
 
-What stands before all of a model's names is found by trying: it is what leaves the names that the
-config asks for.
+The common prefix is found by trying: without it, the names are those that the config asks for.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def _two(short: str, first: str, second: str, where: object) -> CheckpointError:
 
 
 def _prefixes(names: Iterable[str]) -> set[str]:
-    """What may stand before the names: their first parts, up to `DEEPEST` of them."""
+    """The possible prefixes of the names: their first parts, up to `DEEPEST` of them."""
     found = set()
     for name in names:
         parts = name.split(".")

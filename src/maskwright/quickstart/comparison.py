@@ -69,7 +69,7 @@ SEEDS = (0, 1, 2)
 
 
 def compare(out: Path, say: Say) -> list[Table]:
-    """The three tables of the run in `out`, each told to `say` as soon as it is there."""
+    """The three tables of the run in `out`; each is passed to `say` as soon as it is made."""
     recipe = read(out / run.RECIPE)
     prepared = prepare(recipe, out, lambda text: None)
     model = open_weights(out).network

@@ -47,11 +47,11 @@ TRIAL_STEPS, FEWEST_STEPS = 6, 200
 
 
 def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
-    """The whole first run in the new folder `out`; returns what `results.json` holds.
+    """The whole first run in the new folder `out`; returns the content of `results.json`.
 
     Args:
-        minutes: how long it may take on this machine, everything included; longer where that is
-            too little for the fewest steps, and then it is said.
+        minutes: how long it may take on this machine, everything included; longer, with a note, if
+            that is too little for the fewest steps.
 
     Raises:
         UsageError: less than what surrounds the training takes.
@@ -90,7 +90,8 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
 
 
 def close(out: Path, *, stream: TextIO | None = None) -> None:
-    """The labelled task of the quickstart's complete run `out`, where it was stopped before."""
+    """Add the labelled task to the quickstart's complete run `out`, if the quickstart was stopped
+    before."""
     if tables.read(out):
         return
     say = printer(stream)
@@ -103,7 +104,7 @@ def _write(out: Path, results: dict[str, Any]) -> None:
 
 
 def sized(recipe: Recipe, steps: int) -> Recipe:
-    """`recipe` for so many steps, with six evaluations and three checkpoints on the way."""
+    """`recipe` for `steps` steps, with six evaluations and three checkpoints on the way."""
     every = max(1, steps // 6)
     return replace(
         recipe,
@@ -114,8 +115,8 @@ def sized(recipe: Recipe, steps: int) -> Recipe:
 
 
 def _fit_steps(pace: float, seconds: float, used: float) -> int:
-    """How many steps of `pace` seconds fit into `seconds`, of which some are `used`; says how long
-    it will take, and if that is longer."""
+    """The number of steps of `pace` seconds that fit into `seconds`, of which some are `used`;
+    prints the expected time, and a note if that is longer."""
     fitting = int((seconds - used - OVERHEAD_SECONDS) / pace)
     steps = max(FEWEST_STEPS, fitting)
     print(f"{steps:,} steps, in all about {duration(used + steps * pace + OVERHEAD_SECONDS)}")
@@ -127,7 +128,7 @@ def _fit_steps(pace: float, seconds: float, used: float) -> int:
 
 
 def _pace(recipe: Recipe, prepared: Prepared) -> float:
-    """Seconds that a step of `recipe` takes, by a short trial that is thrown away."""
+    """The seconds of a step of `recipe`, from a short trial run."""
     training = recipe.training
     chosen = machine.choose(training.precision, training.device)
     architecture = build.transformer_config(recipe, prepared.tokenizer)

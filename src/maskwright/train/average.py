@@ -1,4 +1,4 @@
-"""The exponential moving average of all weights: what is evaluated and saved where it is on.
+"""The exponential moving average of all weights; if it is on, it is evaluated and saved.
 
 After each step `average = decay * average + (1 - decay) * masters`, from the weights at the start
 and without a correction, as GPT-BERT does (Charpentier & Samuel 2024).
@@ -15,14 +15,14 @@ from maskwright.train.parameters import Parameters
 
 
 class Average:
-    """One more float32 vector beside the masters of `parameters`."""
+    """A float32 vector with the average of the masters of `parameters`."""
 
     def __init__(self, parameters: Parameters, decay: float) -> None:
         self.parameters, self.decay = parameters, decay
         self.vector = parameters.masters.clone()
 
     def update(self) -> None:
-        """Once after each step of the optimizer."""
+        """Update the average; called once after each step of the optimizer."""
         self.vector.lerp_(self.parameters.masters, 1.0 - self.decay)
 
     def state(self) -> dict[str, Tensor]:
@@ -30,7 +30,7 @@ class Average:
         return {n: self.parameters.view(self.vector, n) for n in self.parameters.named}
 
     def load(self, state: dict[str, Tensor]) -> None:
-        """Take over an average by name.
+        """Load an average by parameter name.
 
         Raises:
             CheckpointError: a tensor is missing or of another shape.
@@ -39,8 +39,8 @@ class Average:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """While the block runs, the module computes with the average; then with its own weights,
-        bit for bit."""
+        """A block in which the module computes with the average; after it the module has its own
+        weights, bit for bit."""
         p = self.parameters
         own = p.masters.clone()
         p.masters.copy_(self.vector)

@@ -1,8 +1,8 @@
 """The only file that knows ranks.
 
 Data-parallel training is one all-reduce of the flat gradient per optimizer step, on PyTorch's own
-process groups, started by `torchrun`. Counts, losses and flags travel the same way, so every
-process decides alike. One process is the ordinary case of the same functions.
+process groups, started by `torchrun`. Counts, losses and flags are reduced the same way, so every
+process decides alike. A single process uses the same functions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONGEST_WAIT = 30  # days
 
 @dataclass(frozen=True)
 class Processes:
-    """Who this process is among how many."""
+    """The rank of this process, and the number of processes."""
 
     rank: int = 0
     world: int = 1
@@ -68,7 +68,7 @@ class Processes:
 
 
 def join() -> Processes:
-    """Take part in what `torchrun` has started; alone if nothing was started."""
+    """Join the processes that `torchrun` started; a single process if it started none."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         return Processes()

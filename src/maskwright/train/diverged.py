@@ -1,4 +1,4 @@
-"""A step whose loss or gradient is no finite number, and what there is to know about it."""
+"""A step whose loss or gradient is not finite, and the report on it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NAMED = 20  # parameters, at most
 
 
 class DivergedError(MaskwrightError):
-    """Loss or gradient stopped being a number; the weights were not touched.
+    """Loss or gradient became infinite or NaN; the weights were not changed.
 
     Attributes:
         step: counted from 0.
-        report: what there is to know, in plain JSON.
+        report: what is known of the step, in plain JSON.
     """
 
     kind = "E-DIVERGED"
@@ -31,7 +31,7 @@ class DivergedError(MaskwrightError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step came to before its update: the loss, its parts by name, the length of the
+    """The result of a step before its update: the loss, its parts by name, the length of the
     gradient, and the loss of each microbatch of this process by number."""
 
     loss: float
@@ -68,7 +68,7 @@ def diverged(step: int, outcome: Outcome, parameters: Parameters, skipped: int) 
 
 
 def _nonfinite_names(parameters: Parameters, vector: torch.Tensor) -> list[str]:
-    """The first parameters whose part of `vector` holds what is no finite number."""
+    """The first parameters whose part of `vector` has values that are not finite."""
     names = (n for n in parameters.named if not parameters.view(vector, n).isfinite().all())
     return [name for name, _ in zip(names, range(NAMED), strict=False)]
 

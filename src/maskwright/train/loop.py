@@ -1,8 +1,9 @@
-"""The loop. There is one.
+"""The training loop. There is one.
 
-For each step: make the microbatches and count their targets; forward and backward each; add up over
-processes; refuse what is not finite; clip; step; tell the hooks; stop when the budget is used up or
-somebody asks. Every number a resumed run needs is in `TrainState`; every draw comes from a key.
+For each step: make the microbatches and count their targets; forward and backward for each; add up
+over processes; refuse values that are not finite; clip; update; call the hooks; stop when the
+budget is used up or a stop is requested. Every number that a resumed run needs is in `TrainState`;
+all random draws come from keys.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ SKIPS = 20
 
 
 class Hook(Protocol):
-    """What wants to know. Hooks may stop the run by setting `StopFlag`; they change nothing
+    """Called after each step. Hooks may stop the run by setting `StopFlag`; they change nothing
     else."""
 
     def after_step(self, state: TrainState, record: Record) -> None: ...
@@ -53,9 +54,9 @@ class StopFlag:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to step: settings that the loop reads and nobody changes. `on_nonfinite`: what becomes of
-    a step whose loss or gradient is no finite number; `skip` leaves the weights as they are and
-    goes on, but not more than `SKIPS` times in a row."""
+    """The settings of the loop. `on_nonfinite` decides about a step whose loss or gradient is not
+    finite; `skip` leaves the weights as they are and continues, but not more than `SKIPS` times in
+    a row."""
 
     seed: int
     microbatches: int
@@ -129,7 +130,7 @@ def step(
     processes: Processes,
     average: Average | None = None,
 ) -> Record:
-    """One optimizer step; moves `state` on and returns what there is to log."""
+    """One optimizer step; updates `state` and returns the record of the step."""
     every = ((n, batches(state.step, n)) for n in processes.share(plan.microbatches))
     mine = [(number, batch) for number, batch in every if batch is not None]
     any_batch = (batches(state.step, n) for n in range(plan.microbatches))
@@ -194,8 +195,8 @@ def _counts(
     any_batch: Iterable[Batch | None],
     processes: Processes,
 ) -> dict[str, int]:
-    """Targets of the whole step, per part of the loss. A process without a microbatch learns from
-    those of the others which parts there are."""
+    """The targets of the whole step, per part of the loss. A process without a microbatch learns
+    the names of the parts from the others."""
     totals: dict[str, int] = {}
     for batch in mine:
         for name, count in objective.counts(batch).items():
@@ -225,10 +226,10 @@ def _means(
 def _shown(
     means: dict[str, float], weights: dict[str, float], counts: dict[str, int]
 ) -> dict[str, Any]:
-    """The parts that had targets in this step, and the loss as it would be with all of them.
+    """The parts that had targets in this step, and the loss as it would be with all parts.
 
-    A part without targets has no mean, and adds nothing to what is trained; in what is shown, the
-    others stand for it by their weights, or the loss would seem to fall wherever it is missing.
+    A part without targets has no mean, and adds nothing to the loss that is trained. In the record
+    its weight is given to the others, or the loss would seem to fall wherever it is missing.
     """
     present = {name: mean for name, mean in means.items() if counts[name]}
     total, total_weight = sum(means[n] * weights[n] for n in means), sum(weights.values())

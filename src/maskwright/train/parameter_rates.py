@@ -1,11 +1,11 @@
-"""Learning rates that differ from parameter to parameter, or change while others do not, for any
-optimizer: its step is taken whole and then shortened or lengthened, parameter by parameter.
+"""Learning rates that differ by parameter, or change for some parameters only, for any optimizer:
+its step is taken in full and then scaled, parameter by parameter.
 
     w  <-  w + factor * (step(w) - w)
 
-For a step that is proportional to its learning rate, weight decay among it, that is a learning rate
-`factor` times as large. A factor of 0 holds a parameter; what the optimizer remembers of it goes on
-meanwhile, so that it is ready when it is let go.
+For a step that is proportional to its learning rate, weight decay included, that is a learning rate
+`factor` times as large. A factor of 0 freezes a parameter; the optimizer's moments of it are
+updated meanwhile, so that they are ready when it is released.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pace = Callable[[int], Mapping[str, float]]
 
 
 class ParameterRates(OptimizerState):
-    """`inner` with the steps of each parameter multiplied by `pace`."""
+    """`inner` with the steps of each parameter scaled by `pace`."""
 
     def __init__(self, inner: OptimizerState, pace: Pace) -> None:
         super().__init__(inner.parameters, inner.settings)
@@ -43,7 +43,7 @@ class ParameterRates(OptimizerState):
             masters[span] = old.lerp(masters[span], factor)
 
     def norm(self) -> Tensor:
-        """Without what is held; what is not finite there still shows."""
+        """The norm without frozen parameters; values of theirs that are not finite still show."""
         gradient = self.parameters.gradient
         held = [span for span, factor in self._changed(self.steps) if factor == 0.0]
         if not held:
@@ -55,8 +55,8 @@ class ParameterRates(OptimizerState):
         return torch.linalg.vector_norm(torch.stack(lengths)) + 0.0 * sum(still)
 
     def _changed(self, before: int) -> list[tuple[slice, float]]:
-        """Parts of the masters whose factor is not 1 after so many steps; neighbours of one factor
-        are one part."""
+        """The parts of the masters whose factor is not 1 after `steps` steps; neighbours with one
+        factor are one part."""
         factors = self.pace(before)
         found: list[tuple[slice, float]] = []
         for name, span in self.parameters.spans.items():

@@ -103,12 +103,12 @@ class Parameters:
         return hook
 
     def clear(self) -> None:
-        """Forget the gradients of the last step; a parameter that gets none this time counts as
-        0."""
+        """Reset the gradients of the last step; a parameter that gets none this time
+        counts as 0."""
         self._fresh.clear()
 
     def settle(self) -> None:
-        """After the last backward of a step: zero what no microbatch has touched."""
+        """After the last backward of a step: zero the gradients that no microbatch has set."""
         for name in self.named:
             if name not in self._fresh:
                 self.view(self.gradient, name).zero_()
@@ -127,7 +127,7 @@ class Parameters:
         return {n: self.view(self.masters, n) for n in self.named}
 
     def load(self, state: dict[str, Tensor]) -> None:
-        """Take over masters by name.
+        """Load masters by name.
 
         Raises:
             CheckpointError: see `fill`.

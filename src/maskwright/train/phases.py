@@ -1,12 +1,12 @@
-"""How long the rows of a batch are and how many it has, as functions of progress.
+"""The number and length of rows of a batch, as functions of progress.
 
 GPT-BERT (Charpentier & Samuel 2024) reads 128 tokens until 0.7 of its budget, 256 until 0.9, then
 512, always as many tokens at once, and its batches grow from a quarter to their full size:
 
     phases = [{until = 0.7, length = 128, batch = 256}, {until = 0.9, length = 256, batch = 128}]
-    ramp = {start = 0.25}                    with rows.length = 512 and batch = 64 for what is left
+    ramp = {start = 0.25}                    with rows.length = 512 and batch = 64 for the rest
 
-Nothing is remembered: how much of the budget is used decides.
+There is no state: the used share of the budget decides.
 """
 
 from __future__ import annotations
@@ -55,6 +55,6 @@ class Ramp:
                 )
 
     def rows(self, full: int, progress: float) -> int:
-        """How many of `full` rows there are, at least one."""
+        """The number of rows, of `full` rows, at least one."""
         share = self.start + (1.0 - self.start) * min(1.0, progress / self.until)
         return max(1, round(share * full))

@@ -82,7 +82,7 @@ class Schedule:
             )
 
     def factor(self, position: float, total: float) -> float:
-        """What to multiply the peak rate with at `position` of `total` (same unit, any unit)."""
+        """The factor of the peak rate at `position` of `total` (same unit, any unit)."""
         warm, end = self.warmup * total, (1.0 - self.cooldown) * total
         if position <= end or not self.cooldown:
             return self._shape(position, warm, end, self.decay * total)
@@ -90,7 +90,7 @@ class Schedule:
         return left * self._shape(end, warm, end, self.decay * total)
 
     def _shape(self, position: float, warm: float, total: float, left: float) -> float:
-        """The factor of the kind; `left` is what a last decay takes of `total`."""
+        """The factor without cool-down; `left` is what the last decay takes of `total`."""
         if position < warm:
             return 1.0 if self.kind == "held-inverse-sqrt" else position / warm
         if self.kind == "constant" or total <= warm:

@@ -1,4 +1,4 @@
-"""Everything a resumed run needs besides weights and moments: a few numbers.
+"""The numbers that a resumed run needs besides weights and moments.
 
 Order, masks and dropout are functions of keys, so no generator and no loader state is kept.
 """
@@ -14,8 +14,9 @@ from maskwright.errors import CheckpointError
 
 @dataclass
 class TrainState:
-    """`seconds` is training time over all sittings; `samples` rows taken from the loader; `skipped`
-    how many of the last steps in a row changed nothing, as their loss was no finite number."""
+    """`seconds` is training time over all sessions of the run; `samples` counts rows taken from the
+    loader; `skipped` counts the last steps in a row that changed nothing, as their loss was not
+    finite."""
 
     step: int = 0
     samples: int = 0

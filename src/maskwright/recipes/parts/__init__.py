@@ -1,1 +1,1 @@
-"""What recipes are made of: the Recipe itself, finding one by name, changing a field of it."""
+"""The parts of recipes: the Recipe itself, finding one by name, changing its fields."""

@@ -1,5 +1,5 @@
-"""What of a recipe can be refused before torch is loaded and any text is read: names of objectives
-and families, options of the objective, its rows, and settings of the family."""
+"""Checks of a recipe before torch is loaded and any text is read: names of objectives and families,
+options of the objective, its rows, and settings of the family."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from maskwright.recipes.parts.recipe import FamilyModel, Recipe
 
 
 def require_settings(recipe: Recipe) -> None:
-    """Refuse what no run of the recipe could use, whatever its text is.
+    """Refuse settings that no run of the recipe could use, whatever its text is.
 
     Raises:
         UsageError: no such objective or family.

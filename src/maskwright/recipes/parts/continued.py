@@ -1,5 +1,5 @@
-"""The recipe that trains a finished model further. No torch: what a model needs of it that only its
-weights' folder tells (its head, its objective) is given."""
+"""The recipe of continued pretraining. No torch: the parts that follow from the model's folder (its
+head, its objective) are arguments."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ SCHEDULE = Schedule(kind="linear", warmup=0.1)
 
 
 def of_run(folder: Path, minutes: float) -> Recipe:
-    """The recipe that trains the model of a run further, on the embedded text until another is
-    named."""
+    """The recipe that continues the pretraining of a run's model, on the embedded text until
+    another text is named."""
     own = read(folder / RECIPE)
     rate = SHARE * own.training.optimizer.learning_rate
     training = replace(
@@ -66,7 +66,7 @@ def of_model(
     rate: float = RATE,
     length: int = LENGTH,
 ) -> Recipe:
-    """The same of a model that no run here has made."""
+    """The same for a model that no run here has made."""
     return Recipe(
         name=name,
         note=note,

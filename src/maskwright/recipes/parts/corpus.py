@@ -11,7 +11,7 @@ from maskwright.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class CharacterRanges:
-    """Parts of one text by character, [start, stop): for small studies that say it this way."""
+    """Parts of one text by character, [start, stop), as some small studies define them."""
 
     train: tuple[int, int]
     held_out: tuple[int, int]

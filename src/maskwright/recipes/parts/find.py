@@ -1,4 +1,4 @@
-"""A recipe by what a user calls it: a built-in name, a TOML file, the folder of a run."""
+"""A recipe by the name that a user gives: a built-in name, a TOML file, the folder of a run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def find(name: str) -> Recipe:
 
 
 def run_of(name: str) -> Path | None:
-    """The folder of the run whose recipe `find(name)` gives; None where it is that of none."""
+    """The folder of the run whose recipe `find(name)` gives; None if it is not the recipe
+    of a run."""
     path = Path(name)
     if is_run(path):
         return path

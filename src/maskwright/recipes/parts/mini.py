@@ -1,8 +1,8 @@
-"""What the `-mini` recipes share: a shape and a schedule for some minutes of training on a CPU.
+"""What the `-mini` recipes share: sizes and a schedule for some minutes of training on a CPU.
 
 4 layers of width 256 with 4 heads (4 and 4 in families of two stacks), a vocabulary of 8,192, rows
-of 128 tokens, 8,192 tokens a step, 1,500 steps, no dropout, the embedded corpus. What a family is
-beside that stands in its recipe: its tokenizer, its input, its objective.
+of 128 tokens, 8,192 tokens a step, 1,500 steps, no dropout, the embedded corpus. Each recipe adds
+its family's tokenizer, input and objective.
 """
 
 from __future__ import annotations

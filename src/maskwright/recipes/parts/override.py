@@ -1,4 +1,4 @@
-"""A recipe with settings replaced: by `--set path=value`, and by files of the user's own."""
+"""A recipe with settings replaced: by `--set path=value`, and by the user's own files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOLDERS = ("model.folder", "tokenizer.folder")
 
 
 def with_text(recipe: Recipe, paths: Paths) -> Recipe:
-    """`recipe` on the user's own files; a bound on the embedded corpus is none on them.
+    """`recipe` on the user's own files; a limit on the embedded corpus does not apply to them.
 
     Raises:
         ConfigError: the recipe weighs another number of texts.
@@ -86,7 +86,7 @@ def _require_under_options(chosen: ObjectiveChoice, path: str, text: str) -> Non
 
 
 def _from_folder(recipe: Recipe, table: str, path: str) -> dict[str, Any]:
-    """The plain value of `table` that takes what lies at `path`."""
+    """The plain value of `table` that takes the model or tokenizer at `path`."""
     choice: Folder | TokenizerFolder = TokenizerFolder(path=path)
     if table == "model":
         model = recipe.model

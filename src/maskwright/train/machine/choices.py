@@ -1,5 +1,5 @@
-"""Which device and precision can be asked for. No torch: whether they are there, `machine` finds
-out."""
+"""The names of devices and precisions. No torch: whether this machine has them, `machine`
+checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEVICE = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
 
 
 def require_device(name: str, where: str = "device") -> None:
-    """Refuse what names no device of a known kind.
+    """Refuse a name that is no device.
 
     Raises:
         ConfigError: naming the setting.

@@ -1,9 +1,9 @@
-"""Numbers too small for a whole mantissa, below 1.2e-38 in float32, taken for zero.
+"""Flushing denormals, numbers below 1.2e-38 in float32, to zero.
 
-Trained attention is full of them: weights of e^-90, and what gradients make of those. CPUs compute
-them in microcode, and a step takes twice its time (docs/log.md). Processors have a switch, but each
-thread its own, which it inherits from the thread that made it. GNU's OpenMP keeps its threads for
-the next product, so here they are let go, to be made anew with the switch as it now is.
+Trained attention is full of them: weights of e^-90, and their gradients. CPUs compute them in
+microcode, and a step takes twice its time (docs/log.md). Processors have a switch for each thread,
+which a thread inherits from the thread that made it. GNU's OpenMP keeps its threads for the next
+product, so here they are released, to be made again with the switch as it now is.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ _PAUSE = 1  # omp_pause_soft, OpenMP 5.0, section 3.2.44
 
 @contextlib.contextmanager
 def flushed() -> Iterator[bool]:
-    """Within it PyTorch's threads on the CPU flush denormals, all or none; yields which. After it
-    they do as before."""
+    """A block in which PyTorch's threads on the CPU flush denormals, all or none; yields which."""
     before = flushing()
     if before == 1.0:
         yield True
@@ -38,7 +37,7 @@ def flushed() -> Iterator[bool]:
 
 
 def flushing() -> float:
-    """The share of PyTorch's threads, this one among them, that take denormals for zero."""
+    """The share of PyTorch's threads, this one among them, that flush denormals."""
     per_thread = 1 << 16  # enough that every thread gets its part
     product = torch.full((torch.get_num_threads() * per_thread,), 1e-30).mul_(1e-10)
     return 1.0 - float((product.view(torch.int32) != 0).double().mean())
@@ -50,8 +49,8 @@ def _restore(before: float) -> None:
 
 
 def _renew_threads() -> None:
-    """Let the threads go that OpenMP keeps for this one; the next that are wanted inherit from it.
-    Other makes of OpenMP hand the switch on by themselves."""
+    """Release the threads that OpenMP keeps for this one; new threads inherit its switch. Other
+    implementations of OpenMP pass the switch on by themselves."""
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(str(library)).omp_pause_resource_all(_PAUSE)

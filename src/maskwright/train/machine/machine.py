@@ -79,7 +79,7 @@ def matrix_units(device: str) -> str:
 
 
 def unusual(machine: Machine | None) -> dict[str, str]:
-    """The precision and the device of `machine` where they are not what `choose` would choose."""
+    """The precision and the device of `machine` where they differ from the usual choice."""
     if machine is None:
         return {}
     usual, described = choose(), {}
@@ -91,18 +91,19 @@ def unusual(machine: Machine | None) -> dict[str, str]:
 
 
 def best_device() -> torch.device:
-    """Where a finished model is asked, in float32: a GPU if there is one."""
+    """The device on which a finished model is asked, in float32: a GPU if there is one."""
     return choose("float32").device
 
 
 def use_threads(threads: int | None) -> None:
-    """Compute with so many threads; None leaves PyTorch's choice."""
+    """Compute with `threads` threads; None leaves PyTorch's choice."""
     if threads is not None:
         torch.set_num_threads(threads)
 
 
 def busy_cores(seconds: float = 0.1) -> int:
-    """How many cores other processes keep busy while this one sleeps; 0 where nobody tells."""
+    """The number of cores that other processes keep busy while this one sleeps; 0 if that is
+    unknown."""
 
     def ticks() -> tuple[int, int]:
         with open("/proc/stat", encoding="ascii") as file:
@@ -146,7 +147,8 @@ def seed(device: torch.device, value: int) -> None:
 
 
 def describe(machine: Machine) -> dict[str, Any]:
-    """What the exactness of a resumed run depends on, as plain values."""
+    """The properties of a machine that the exactness of a resumed run depends on, as plain
+    values."""
     return {
         "device": machine.device.type,  # which of several computes makes no difference
         "precision": machine.name,

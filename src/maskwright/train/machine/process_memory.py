@@ -32,8 +32,8 @@ GROWTH, SPARE = 1.25, 64 << 20
 
 
 def keep_memory() -> None:
-    """Tell the allocator to keep large buffers. Idempotent; call it when the weights are in place,
-    because what is freed before still goes back to the system."""
+    """Make the allocator keep large buffers. Idempotent; call it when the weights are in place,
+    because memory that was freed before still goes back to the system."""
     if sys.platform == "linux":
         os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -59,7 +59,7 @@ def _in_huge_pages(size: int) -> None:
 
 
 def give_back() -> None:
-    """Return to the system what the allocator holds and nobody uses, where it can be."""
+    """Return unused memory of the allocator to the system, where possible."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
@@ -67,8 +67,9 @@ def give_back() -> None:
 
 
 class Watch:
-    """Called after every step, it gives memory back once the process is a quarter larger than after
-    its first steps. What it comes to again at once is what steps need, and from then on usual."""
+    """Called after every step, it returns memory once the process is a quarter larger than after
+    its first steps. Memory that is in use again at once is what steps need, and from then on the
+    new level."""
 
     def __init__(self) -> None:
         self._steps, self._usual, self._just = 0, 0, False
@@ -91,8 +92,8 @@ class Watch:
 
 
 def peak_memory(device: torch.device | None = None) -> int:
-    """Largest resident size of this process, in bytes, since it began or `forget_peak`; on a GPU,
-    the most that its tensors have taken there."""
+    """The largest resident size of this process in bytes, since it started or since `forget_peak`;
+    on a GPU, the most memory of its tensors."""
     if device is not None and device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -100,8 +101,8 @@ def peak_memory(device: torch.device | None = None) -> int:
 
 
 def forget_peak(device: torch.device) -> None:
-    """Give free memory back and let `peak_memory` start anew, where the system can: several runs of
-    one process are then told apart."""
+    """Return free memory and restart `peak_memory`, where the system can, so that several runs of
+    one process are measured separately."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

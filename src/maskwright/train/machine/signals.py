@@ -1,7 +1,7 @@
-"""SIGTERM, SIGINT and SIGHUP ask a run to stop: it finishes its step, commits, and exits.
+"""SIGTERM, SIGINT and SIGHUP stop a run: it finishes its step, saves a checkpoint, and exits.
 
 The handler only raises a flag. A second signal ends the process at once; the last checkpoint is
-whole whatever happens, because only finished folders get their names.
+complete in any case, because only finished folders get their names.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class SignalFlag(StopFlag):
 
     @property
     def exit_code(self) -> int:
-        """What the process exits with after a stop: 128 + the signal's number, SIGTERM's where
-        the signal reached another process of the run."""
+        """The exit code after a stop: 128 + the signal's number; SIGTERM's if the signal reached
+        another process of the run."""
         return 128 + (self.signal or signal.SIGTERM)
 
 
 @contextmanager
 def listening() -> Iterator[SignalFlag]:
-    """Signals raise the flag while the block runs; the handlers of before come back after it.
+    """A block in which signals raise the flag; after it the former handlers are back.
 
-    Only the main thread may ask for signals; in any other one nothing raises the flag.
+    Only the main thread can handle signals; in any other thread nothing raises the flag.
     """
     flag = SignalFlag()
     if threading.current_thread() is not threading.main_thread():

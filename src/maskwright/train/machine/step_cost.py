@@ -22,7 +22,8 @@ from maskwright.objectives.parts.objective import NetworkWork, Objective
 
 
 def training_operations(objective: Objective, batch: Batch) -> float:
-    """Operations of forward and backward over all networks of `objective` on `batch`."""
+    """Floating-point operations of forward and backward over all networks of `objective` on
+    `batch`."""
     return sum(_operations(work, batch) for work in objective.work(batch))
 
 
@@ -47,7 +48,8 @@ def _operations(work: NetworkWork, batch: Batch) -> float:
 
 
 def kept_bytes(config: TransformerConfig, tokens: int, itemsize: int) -> int:
-    """Of `tokens` tokens that the first stack reads at once, in numbers of `itemsize` bytes."""
+    """Bytes kept for the backward pass when the first stack reads `tokens` tokens, in numbers of
+    `itemsize` bytes."""
     stack = next(iter(config.stacks.values()))
     return itemsize * tokens * sum(_numbers(block, config.width) for block in stack.blocks[:-1])
 

@@ -21,7 +21,7 @@ from maskwright.train.parameters import Parameters
 
 
 class AdafactorState(OptimizerState):
-    """Means of squares: by row and column of matrices, whole for vectors."""
+    """Means of squared gradients: by row and column for matrices, complete for vectors."""
 
     settings: Adafactor
 

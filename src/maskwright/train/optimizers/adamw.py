@@ -25,8 +25,8 @@ def adam_step(
 ) -> None:
     """AdamW's step number `steps` of all `weights`, in place, by one call of the fused kernel.
 
-    That there is no bias correction is had by telling the kernel a step so late that the
-    correction is 1 in float32.
+    To leave the bias correction out, the kernel is given a step so late that the correction is 1 in
+    float32.
     """
     if not any(w.numel() for w in weights):
         return

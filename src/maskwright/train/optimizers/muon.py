@@ -20,7 +20,7 @@ from maskwright.train.parameters import Parameters
 
 
 class MuonState(OptimizerState):
-    """First moments of all parameters, second ones of those that AdamW moves.
+    """First moments of all parameters, second moments of those that AdamW updates.
 
     Raises:
         IncompatibleError: there is no layer with a matrix.

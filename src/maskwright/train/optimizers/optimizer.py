@@ -1,4 +1,4 @@
-"""What an optimizer remembers of the parameters it moves, by parameter name, and its update."""
+"""The state of an optimizer, by parameter name, and its update."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from maskwright.train.parameters import Parameters
 
 
 class OptimizerState(abc.ABC):
-    """What an optimizer remembers of `parameters`, and its update."""
+    """The state of an optimizer for `parameters`, and its update."""
 
     def __init__(self, parameters: Parameters, settings: Optimizer) -> None:
         self.parameters = parameters
@@ -28,18 +28,19 @@ class OptimizerState(abc.ABC):
 
     @abc.abstractmethod
     def _update(self, learning_rate: float) -> None:
-        """Move the masters; `steps` counts this one already."""
+        """Update the masters; `steps` counts this step already."""
 
     def norm(self) -> Tensor:
-        """The length of the gradient of what the next step moves, which is what is clipped."""
+        """The length of the gradient of the parameters that the next step updates, which is what is
+        clipped."""
         return self.parameters.norm()
 
     @abc.abstractmethod
     def state(self) -> dict[str, Tensor]:
-        """What is remembered, by parameter name: `first.<name>`, `second.<name>`, … (views)."""
+        """The state by parameter name: `first.<name>`, `second.<name>`, … (views)."""
 
     def load(self, state: dict[str, Tensor], steps: int) -> None:
-        """Take over what was remembered, by name.
+        """Load a state by name.
 
         Raises:
             CheckpointError: a tensor is missing or of another shape.

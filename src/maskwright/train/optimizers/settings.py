@@ -1,9 +1,9 @@
-"""What a recipe says of its optimizer: frozen settings, checked before torch is loaded.
+"""The optimizer settings of a recipe: frozen, and checked before torch is loaded.
 
     adamw      two fused kernel calls, whatever the number of parameters    (`adamw.py`)
-    lamb       Adam's step, made as long as the tensor that it moves        (`lamb.py`)
+    lamb       Adam's step, scaled to the length of the tensor              (`lamb.py`)
     adafactor  second moments of matrices by row and column                 (`adafactor.py`)
-    muon       orthogonal steps for matrices of layers, AdamW for all else  (`muon.py`)
+    muon       orthogonal steps for matrices of layers, AdamW for the rest  (`muon.py`)
 
 Settings `start` a state for some parameters (`optimizer.py`); its file is imported then, and torch
 with it. Matrices decay, biases and norms do not (google-research/bert, optimization.py).
@@ -64,8 +64,8 @@ class Optimizer(abc.ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Adam(Optimizer):
-    """Settings of what takes Adam's step (Kingma & Ba 2015). Without `bias_correction` it is the
-    one BERT was trained with."""
+    """Settings of optimizers that take Adam's step (Kingma & Ba 2015). BERT was trained without
+    `bias_correction`."""
 
     beta1: float = 0.9
     beta2: float = 0.999
@@ -94,7 +94,7 @@ class AdamW(Adam):
 
 @dataclass(frozen=True, kw_only=True)
 class Lamb(Adam):
-    """Adam's settings with another step; ALBERT was trained without `bias_correction`."""
+    """Adam's settings with LAMB's step; ALBERT was trained without `bias_correction`."""
 
     bytes_per_parameter: ClassVar[int] = 12
 
@@ -136,8 +136,9 @@ class Adafactor(Optimizer):
 
 @dataclass(frozen=True, kw_only=True)
 class Muon(Adam):
-    """AdamW's settings are for what is no matrix of a layer; its learning rate is `adam_rate` times
-    `learning_rate`. `decay` is for all matrices."""
+    """Muon's settings. Those of AdamW are for all parameters except the matrices of layers; the
+    learning rate of these others is `adam_rate` times `learning_rate`. `decay` is for all matrices.
+    """
 
     bytes_per_parameter: ClassVar[int] = 4  # and 4 more outside the layers
 
