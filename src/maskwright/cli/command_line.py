@@ -1,8 +1,8 @@
-"""How arguments are read: options and positional arguments of a verb in any order.
+"""Parsing of arguments: options and positional arguments of a verb in any order.
 
-argparse gives an option with several values all that follows, keeps only the last of a repeated
-option, and does not find a positional argument that comes after an option. `Parser` first puts the
-arguments in the one order that argparse reads rightly.
+argparse gives an option with several values everything that follows, keeps only the last of a
+repeated option, and does not find a positional argument after an option. `Parser` first puts the
+arguments into the one order that argparse parses correctly.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ class Help(argparse.HelpFormatter):
 
 
 def own_name(action: argparse.Action) -> str:
-    """What the house calls an option: its first long name; of a positional argument its place."""
+    """The name of an option in messages: its first long name; of a positional argument its
+    placeholder."""
     long = [name for name in action.option_strings if name.startswith("--")]
     return (long or action.option_strings or [action.dest])[0]
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that refuses in the house's form, with near names."""
+    """argparse with errors in five parts and near names."""
 
     def add_argument(self, *names: Any, **how: Any) -> argparse.Action:
         """The same, with the option's other names."""
@@ -63,7 +64,7 @@ class Parser(argparse.ArgumentParser):
         return super().add_argument(*names, **how)
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
-        """The value that `text` says.
+        """The value of `text`.
 
         Raises:
             UsageError: it says none.
@@ -128,7 +129,7 @@ class Parser(argparse.ArgumentParser):
         return options, places
 
     def _option(self, word: str) -> argparse.Action | None:
-        """The option that a word is; None of a positional argument.
+        """The option that a word names; None for a positional argument.
 
         Raises:
             UsageError: it looks like an option and is none.
@@ -165,8 +166,8 @@ class Parser(argparse.ArgumentParser):
             raise
 
     def _give_back(self, found: Any, places: list[str]) -> None:
-        """Where an option with several values has taken the only positional argument that is
-        needed, give it back: there is no other way to read the line.
+        """If an option with several values has taken the only positional argument that is needed,
+        give it back: the line can be read in no other way.
 
         Raises:
             UsageError: there are other ways.

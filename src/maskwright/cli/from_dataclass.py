@@ -1,5 +1,5 @@
-"""Options of a verb from the fields of a dataclass: one for each, with the line of its docstring as
-its help."""
+"""Options of a verb from the fields of a dataclass: one for each field, with its line of the
+docstring as help."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from maskwright.config import NONE, hints_of, lines_of
 def add_fields(
     parser: argparse.ArgumentParser, config: type, *, without: Collection[str] = ()
 ) -> None:
-    """An option for each field of `config` that is a number, a text or a flag. Its default is None,
-    so that what is given can be told from what is not."""
+    """Add an option for each field of `config` that is a number, a text or a flag. Its default is
+    None, so that options that were given can be distinguished from those that were not."""
     help_lines = lines_of(config)
     for field in dataclasses.fields(config):
         if field.name in without:

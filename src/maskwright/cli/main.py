@@ -1,10 +1,9 @@
 """The command `maskwright`: one verb per thing that can be done, in the order of the work.
 
-Each verb is a file of `verbs/`. Nothing heavy is imported before a verb needs it, so help and
-mistakes answer at once. Every verb is one import away in Python (`maskwright.api`): it only reads
-arguments, calls, and prints. A refusal is printed in five parts without a traceback (`--debug`
-shows it) and its class is the exit code; a signal is said in a line, and the code is 128 and its
-number.
+Each verb is a file of `verbs/`, which only reads arguments, calls a function of `maskwright.api`,
+and prints. Nothing heavy is imported before a verb needs it, so help and mistakes are answered at
+once. A refusal is printed in five parts without a traceback (`--debug` shows it), and its class is
+the exit code; a signal is printed in one line, and the exit code is 128 + its number.
 """
 
 from __future__ import annotations
@@ -147,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Sequence[str]) -> None:
-    """Do what is asked for."""
+    """Run the command."""
     top = parser()
     if not given:
         top.print_help()
@@ -173,7 +172,7 @@ def _run(given: Sequence[str]) -> None:
 
 
 def _use_threads(verb: str, chosen: argparse.Namespace) -> None:
-    """Compute with as many threads as are asked for, if any; a recipe records them."""
+    """Compute with the given number of threads, if any; a recipe records it."""
     threads = chosen.threads
     if threads is None:
         return
@@ -196,8 +195,9 @@ def _use_threads(verb: str, chosen: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def _signals_are_errors() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the command as Ctrl-C does, so that it can say what is kept and leave
-    nothing half; a second one ends it at once. One that is ignored, as under nohup, stays so."""
+    """A block in which SIGTERM and SIGHUP end the command as Ctrl-C does, so that it leaves nothing
+    half written; a second signal ends it at once. An ignored signal, as under nohup, stays ignored.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -220,7 +220,8 @@ def _signals_are_errors() -> Iterator[None]:
 
 
 def _no_fault_of_ours(error: Exception, given: Sequence[str]) -> MaskwrightError | None:
-    """What is told of an error that may come from anywhere and says nothing of this program."""
+    """The refusal for an error of the system (memory, disk, paths) that may occur anywhere; None
+    for others."""
     verb = given[0] if given else ""
     if memory.is_shortage(error):
         of_device = memory.of_device(error)
@@ -250,7 +251,7 @@ def _no_fault_of_ours(error: Exception, given: Sequence[str]) -> MaskwrightError
 
 
 def _typed(error: MaskwrightError, given: Sequence[str]) -> str:
-    """How a setting of reading that the message names is typed; empty where it names none."""
+    """How to type the setting of reading that the message names; empty if it names none."""
     from maskwright.corpus.reading import Reading
 
     advice = f"{error.wanted} {error.do}"

@@ -1,4 +1,4 @@
-"""A recipe, a run or a model folder in words."""
+"""A recipe, a run or a model folder as text."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def _show_model(path: Path) -> str:
 
 
 def describe(network: TransformerConfig, name: str, member: Family | None) -> str:
-    """Sizes, parameters and family of a point of the configuration space; a point may lie in
-    several families, and `member` is the one it is saved as."""
+    """The sizes, parameters and family of a model. A config may belong to several families;
+    `member` is the one that it is saved as."""
     count = num_parameters(network)
     others = [other for other in catalogue.names("families") if family(other).belongs(network)]
     also = [other for other in others if member is None or other != member.name]

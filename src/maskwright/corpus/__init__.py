@@ -1,6 +1,6 @@
-"""Text in: the user's files, or the documentation that lies on every machine. No torch.
+"""Text in: the user's files, or the documentation that every machine has. No torch.
 
-Read `read` (files to documents), `files` and `lines` (the doors), `ledger` (what came in and what
-was left out), then a file per form: `text`, `jsonl`, `table`, `parquet`. `embedded` is the built-in
-corpus.
+Read `read` (files to documents), `files` and `lines` (opening and checking), `ledger` (counts of
+what was read and left out), then a file per format: `text`, `jsonl`, `table`, `parquet`. `embedded`
+is the built-in corpus.
 """

@@ -12,7 +12,7 @@ FEATHER_1 = b"FEA1"
 
 
 def fault(head: bytes, tail: bytes) -> str | None:
-    """What is wrong with a file that begins and ends so; None where nothing is."""
+    """The fault of a file with this beginning and end; None if there is none."""
     if head.startswith(FEATHER_1):
         return "a Feather file of version 1"
     if head.startswith(FILE):
@@ -23,7 +23,7 @@ def fault(head: bytes, tail: bytes) -> str | None:
 
 
 class Arrow:
-    """An open file, asked as `pyarrow.parquet.ParquetFile` is."""
+    """An open file with the methods of `pyarrow.parquet.ParquetFile`."""
 
     def __init__(self, pyarrow: Any, path: Path) -> None:
         self._pyarrow = pyarrow

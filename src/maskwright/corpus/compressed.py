@@ -1,7 +1,7 @@
-"""Bytes out of plain, gzip and zstd files, in steps of bounded size.
+"""The bytes of plain, gzip and zstd files, in steps of bounded size.
 
-A compressed file may grow only so far (`Reading.max_expansion`, `max_expanded_bytes`), must be
-whole to the end of its last member, and may have several members.
+A compressed file may expand only so far (`Reading.max_expansion`, `max_expanded_bytes`), must be
+complete to the end of its last member, and may have several members.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def expand(
 
 
 class _Meter:
-    """Counts what goes in and what comes out, and stops a bomb."""
+    """Counts bytes in and out, and refuses a file that expands too much."""
 
     def __init__(self, file: str, reading: Reading) -> None:
         self.file, self.reading = file, reading

@@ -1,4 +1,4 @@
-"""Document: what every step of the corpus takes and gives.
+"""Document: the input and output of every step of the corpus.
 
 A step is `Iterable[Document] -> Iterator[Document]`. A document never has empty text, never a NUL
 and never a lone surrogate, so it can always be encoded as UTF-8.

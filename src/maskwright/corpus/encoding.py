@@ -1,8 +1,8 @@
-"""Other encodings than UTF-8: the stream is turned into UTF-8 before anything looks at its lines.
+"""Other encodings than UTF-8: the stream is converted to UTF-8 before it is cut into lines.
 
-Bytes that do not decode become 0xFF, which is no UTF-8, so that the line reader treats the line
-like any other that is not text; when the policy is strict, they are an error here, at their exact
-offset in the file.
+Bytes that do not decode become 0xFF, which is not UTF-8, so that the line reader treats the line
+like any other that is not text; with a strict policy they are an error here, at their exact offset
+in the file.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def to_utf8(
 
 
 def guess(line: bytes) -> str:
-    """Encodings in which `line` would be text, the likeliest first: `valid as cp1252`."""
+    """Encodings in which `line` would be text, the most likely first: `valid as cp1252`."""
     high = sum(b > 127 for b in line[:4096])
     letters = sum(b > 64 for b in line[:4096])
     names = WIDE_GUESSES if high * 2 > letters and high > 3 else GUESSES

@@ -1,8 +1,8 @@
-"""Which files a path means, and opening them safely.
+"""The files that a path means, and opening them safely.
 
-Only regular files are opened, looked at before and after opening, so a FIFO cannot hang a run. A
-file that changes while it is read is an error: what was read would belong to neither version. File
-names are shown with control characters escaped.
+Only regular files are opened, checked before and after opening, so a FIFO cannot hang a run. A file
+that changes while it is read is an error: what was read would belong to neither version. File names
+are shown with control characters escaped.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Source:
     Attributes:
         path: where it lies.
         shown: its name in messages and documents.
-        suffix: the one that says the kind, in lower case (`.csv` of `a.CSV.gz`).
+        suffix: the ending that tells the format, in lower case (`.csv` of `a.CSV.gz`).
         compression: `gzip`, `zstd` or None.
     """
 
@@ -79,15 +79,16 @@ Otherwise = Callable[[Sequence[Path]], Sequence[Source]]
 
 
 def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source], list[str]]:
-    """The files that `paths` mean, folders searched in sorted order; and the names passed over.
+    """The files that `paths` mean, folders searched in sorted order; and the names that were
+    skipped.
 
     Args:
-        otherwise: for data: what a file is whose ending says no kind, and what those of a folder
-            are in which no ending does; what tells of a folder (`README.md`) is none of its data.
+        otherwise: for labelled data: the sources of files whose endings tell no format, and of a
+            folder without any known ending; files about a folder (`README.md`) are not its data.
 
     Raises:
-        UsageError: a path does not exist (with near names), is no regular file or folder, is of an
-            unknown kind, or a folder holds nothing to read.
+        UsageError: a path does not exist (with near names), is no regular file or folder, has an
+            unknown ending, or a folder holds nothing to read.
     """
     given = listed(paths)
     if not given:
@@ -148,7 +149,7 @@ def _inside(folder: Path, otherwise: Otherwise | None) -> tuple[list[Source], li
 
 
 def _tells_of(folder: Path, source: Source) -> bool:
-    """Whether a text tells of the data in `folder`, and is none of them."""
+    """Whether a text describes the data in `folder`, and is not part of it."""
     path = source.path
     return path.parent == folder and source.format == "text" and bool(ABOUT.match(path.name))
 
@@ -267,7 +268,7 @@ def _suffixes() -> str:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """All files below `folder`, each level sorted by name; hidden names are passed over."""
+    """All files below `folder`, each level sorted by name; hidden names are skipped."""
     stack: list[tuple[Path, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
     while stack:
         path, above = stack.pop()

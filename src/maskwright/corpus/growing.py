@@ -1,8 +1,8 @@
-"""A file that grows while it is read: what a pipe brings is kept on disk and read from there.
+"""A file that grows while it is read: the content of a pipe is stored on disk and read from there.
 
-Readers open a file several times (its beginning tells its kind), which a pipe does not allow. Here
-the reader that comes to the end of the file waits for more of the pipe. Before it waits, what came
-so far can be answered (`waiting`).
+Readers open a file several times (its beginning tells its format), which a pipe does not allow.
+Here a reader that reaches the end of the file waits for more from the pipe. Before it waits, the
+rows so far can be answered (`waiting`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _nothing() -> None:
 
 
 class Growing:
-    """What `stream` brings, appended to the file `path` as it comes.
+    """The content of `stream`, appended to the file `path` as it arrives.
 
     Attributes:
         waiting: called before the pipe is waited for.
@@ -35,7 +35,7 @@ class Growing:
         self._stream, self._ended = stream, False
 
     def more(self) -> bytes:
-        """Append what comes next, and give it; empty at the end.
+        """Append the next bytes, and return them; empty at the end.
 
         Raises:
             StoppedError: the disk is full.
@@ -52,7 +52,7 @@ class Growing:
         return data
 
     def _ready(self) -> bool:
-        """Whether something is there, or the end."""
+        """Whether bytes are available, or the end is reached."""
         try:
             return bool(select.select([self._stream], [], [], 0)[0])
         except (OSError, ValueError):  # a stream of no descriptor
@@ -64,7 +64,7 @@ _OPEN: dict[Path, Growing] = {}
 
 @contextlib.contextmanager
 def growing(path: Path, stream: BinaryIO) -> Iterator[Growing]:
-    """Readers of `path` take it for a file that grows by `stream` while the block runs."""
+    """A block in which readers of `path` read a file that grows by `stream`."""
     opened = _OPEN[path] = Growing(path, stream)
     try:
         yield opened
@@ -73,5 +73,5 @@ def growing(path: Path, stream: BinaryIO) -> Iterator[Growing]:
 
 
 def find(path: Path) -> Growing | None:
-    """What `path` grows by; None of other files."""
+    """The growing file at `path`; None for other files."""
     return _OPEN.get(path)

@@ -1,4 +1,4 @@
-"""The Python source files that lie on this machine: standard library and installed packages.
+"""The Python source files on this machine: standard library and installed packages.
 
 Nothing is imported: packages are found by their location and read as text. The order is by name, so
 two machines with the same versions see the same files in the same order.
@@ -70,7 +70,7 @@ class PythonFile:
 
 
 def present(packages: Sequence[str] | None = None) -> dict[str, Path]:
-    """Package -> its folder, for the packages asked for, or for those of `USUAL` that are there.
+    """Package -> its folder, for the given packages, or for those of `USUAL` that are installed.
 
     Raises:
         UsageError: a package asked for by name is not installed.

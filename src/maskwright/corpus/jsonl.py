@@ -1,7 +1,7 @@
 """JSON Lines to documents: one object per line, the text in one of its fields.
 
-A `.json` file is read the same way when it is in truth JSON Lines; one large value is refused with
-the command that turns it into lines, because it could not be read in bounded memory.
+A `.json` file is read the same way if it holds JSON Lines; one large value is refused with the
+command that turns it into lines, because it could not be read in bounded memory.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def _no_text(row: Any, column: str) -> DataError:
 
 
 def _without_traps(text: str, ledger: Ledger, strip: bool = True) -> str:
-    """What escapes can smuggle into a text: halves of surrogate pairs, NUL, control characters."""
+    """The text without halves of surrogate pairs, NUL and control characters, which escapes can
+    bring in."""
     try:
         if not text.encode().translate(None, NOT_STRIPPED):
             return text
@@ -163,8 +164,8 @@ def _without_traps(text: str, ledger: Ledger, strip: bool = True) -> str:
 
 
 def _refuse_one_value(text: str, file: str) -> None:
-    """A `.json` file must not be an array, nor one object over several lines: not be `{` alone on
-    its first line, or a line that ends within it. Other faults are those of a row."""
+    """Refuse a `.json` file that is an array, or one object over several lines: one that has `{`
+    alone on its first line, or a line that ends within it. Other faults are those of a row."""
     first, _, rest = text.lstrip().partition("\n")
     line = first.rstrip()
     over = line.startswith("{") and line.endswith(("{", ",", "[", ":")) and bool(rest.strip())

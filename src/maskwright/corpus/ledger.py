@@ -1,7 +1,7 @@
-"""The ledger of a reading: what came in, what came out, what was left out and why.
+"""The ledger of a reading: counts of what was read, and of what was left out and why.
 
 A bad row goes through `Ledger.reject`, the one place that knows the policy: strict raises, skip
-counts the row, writes it to the rejects file and stops when too many were bad.
+counts the row, writes it to the rejects file and stops if too many were bad.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OR_SKIP = "or read with on_bad='skip' (drops and counts)"
 
 @dataclass
 class Counts:
-    """What a reading met, in the order of the path; complete when the iteration has ended."""
+    """The counts of a reading, in the order of the path; complete when the iteration has ended."""
 
     files: int = 0
     bytes: int = 0
@@ -170,8 +170,8 @@ class Ledger:
         offset: int | None = None,
         rows: int | None = None,
     ) -> None:
-        """Deal with the bad row at `line` of `file` (or the rows `line` … `last`, or so many `rows`
-        in these lines).
+        """Apply the policy to the bad row at `line` of `file` (or the rows `line` … `last`, or
+        `rows` rows in these lines).
 
         Raises:
             DataError: `error` itself when strict; "too many bad rows" when skipping.
@@ -204,11 +204,11 @@ class Ledger:
             self._judge()
 
     def finish(self, what: str = "the corpus has 0 documents", unit: str = "document") -> None:
-        """The checks of the end: not too many bad rows, and at least one document.
+        """The checks at the end: not too many bad rows, and at least one document.
 
         Args:
-            what: what to say when there is none.
-            unit: what there should be one of.
+            what: the message if there is none.
+            unit: the name of what is counted.
 
         Raises:
             DataError: with the counts.

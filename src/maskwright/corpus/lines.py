@@ -1,9 +1,9 @@
-r"""Whole lines of checked text out of a stream of bytes: the one door that raw text comes through.
+r"""Whole lines of checked text from a stream of bytes: the only way in for raw text.
 
-Rows end at LF (CRLF is trimmed), or at CR in a file that has no LF where it begins; other CR, VT,
-FF, U+0085 and U+2028 are text. A block is about 1 MiB of whole lines, checked at once: is it UTF-8,
-has it a NUL, is a line too long? Only a block that fails is looked at line by line, so a good file
-costs no Python per line here.
+Rows end at LF (CRLF is trimmed), or at CR in a file that has no LF near its beginning; other CR,
+VT, FF, U+0085 and U+2028 are text. A block is about 1 MiB of whole lines, checked at once: is it
+UTF-8, has it a NUL, is a line too long? Only a block that fails is checked line by line, so a good
+file costs no Python per line here.
 
     bytes  ->  whole lines (bounded)  ->  UTF-8, NUL, control characters  ->  Block(text, line)
 """
@@ -42,8 +42,8 @@ class Block:
     line: int
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Each line with its number. What follows the last line end is none, unless the file ends
-        without one."""
+        """Each line with its number. Text after the last line end is a line only if it is not
+        empty."""
         return enumerate(self.text.removesuffix("\n").split("\n"), self.line)
 
 
@@ -79,7 +79,7 @@ def blocks(
 
 
 def strip_controls(text: str, counts: Counts) -> str:
-    """`text` without NUL and control characters; what is left out is counted."""
+    """`text` without NUL and control characters; the removed characters are counted."""
     for code in STRIPPED:
         number = text.count(chr(code))
         if code == 0:
@@ -91,8 +91,8 @@ def strip_controls(text: str, counts: Counts) -> str:
 
 # ------------------------------------------------------------------------------ line ends
 def _with_line_feeds(chunks: Iterator[bytes], file: str, ledger: Ledger) -> Iterator[bytes]:
-    """The stream with LF for each CR that ends a line: of every one that stands alone when
-    `line_ends` says "any", and by default in a file that begins without LF."""
+    """The stream with LF for each CR that ends a line: for every CR that stands alone if
+    `line_ends` is "any", and by default in a file without LF near its beginning."""
     ends = ledger.reading.line_ends
     if ends == "lf":
         return chunks
@@ -123,7 +123,8 @@ def _without_lone_cr(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 # ------------------------------------------------------------------------------ whole lines
 def _whole_lines(chunks: Iterator[bytes], file: str, ledger: Ledger, offset: int) -> Iterator[_Raw]:
-    """Blocks that end with LF (but the last); never more than a line's limit is held."""
+    """Blocks that end with LF (except the last); never more than a line's limit is held in
+    memory."""
     limit = ledger.reading.max_line_bytes
     held: list[bytes] = []
     size, line = 0, 1
@@ -171,7 +172,7 @@ def _has_long_line(data: bytes, ledger: Ledger) -> bool:
 
 
 def _decode(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
-    """The text of `data`, or None when a line in it is bad."""
+    """The text of `data`, or None if a line in it is bad."""
     reading, counts = ledger.reading, ledger.counts
     zeros = data.count(0)
     if zeros and reading.on_nul == "error":
@@ -224,7 +225,8 @@ def _sift(
 
 
 def _replace(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
-    """The line with U+FFFD for what is no text, if that is wanted and nothing else is bad."""
+    """The line with U+FFFD for bytes that are not text, if the policy replaces them and nothing
+    else is bad."""
     if ledger.reading.on_undecodable != "replace":
         return None
     replaced = data.decode("utf-8", "replace").encode()
@@ -237,7 +239,7 @@ def _replace(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
 def _fault(
     data: bytes, file: str, line: int, offset: int | None, ledger: Ledger
 ) -> tuple[DataError, int | None]:
-    """What is wrong with the line `data`, and the offset of the fault."""
+    """The fault of the line `data`, and its offset."""
     length = len(data) - data.endswith(b"\n")
     if length > ledger.reading.max_line_bytes:
         return _too_long(file, line, length, ledger.reading.max_line_bytes), offset

@@ -1,4 +1,4 @@
-"""Rows of a table beside a quoted field of several lines: are these lines rows, too?
+"""Rows of a table next to a quoted field of several lines: are these lines rows, too?
 
 A quote that is a plain sign opens a field, which the next such quote closes many rows later:
 
@@ -6,7 +6,7 @@ A quote that is a plain sign opens a field, which the next such quote closes man
     …
     the lake was deep he said",neg
 
-What the columns hold in the rows around tells the one from a text of several lines.
+The columns of the rows around it distinguish this from a text of several lines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MANY_NUMBERED, MANY = 3, 4
 
 
 def lines_of(row: Sequence[str], separator: str) -> list[list[str]]:
-    """The fields that each line of a row would have, if no quote counted."""
+    """The fields that each line of a row would have if quotes did not count."""
     lines: list[list[str]] = [[]]
     for field in row:
         first, *rest = field.split("\n")
@@ -38,7 +38,7 @@ def lines_of(row: Sequence[str], separator: str) -> list[list[str]]:
 
 
 class Neighbours:
-    """Iterates over rows; knows those before the last one, and looks ahead where it is asked."""
+    """Iterates over rows; keeps those before the current one, and looks ahead on request."""
 
     def __init__(self, rows: Iterator[Parsed], width: int) -> None:
         self.rows, self.width = rows, width
@@ -61,8 +61,8 @@ class Neighbours:
         return found
 
     def rows_among(self, lines: Sequence[Sequence[str]]) -> int:
-        """How many of the lines look like rows; 0 where that may be chance, or in a table of one
-        column, of which each line looks like a row."""
+        """The number of lines that look like rows; 0 if that may be chance, or in a table of one
+        column, in which each line looks like a row."""
         wide = [line for line in lines if len(line) == self.width]
         if self.width < 2 or len(wide) < 2:
             return 0
@@ -102,7 +102,7 @@ class Neighbours:
 
 
 def _are_names(values: Sequence[str]) -> bool:
-    """Whether a column holds few names that come back, as labels do."""
+    """Whether a column has few values that repeat, as labels do."""
     distinct = set(values)
     few = len(distinct) <= max(2, len(values) // 4)
     return few and all(len(value) <= LONGEST_NAME for value in distinct)

@@ -47,8 +47,8 @@ def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[D
 def rows(
     opened: RegularFile, source: Source, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """(row, its number from 1) of a parquet file, all columns as plain Python values; what cannot
-    be read, such as nanoseconds, is an `Unread`: nobody may ask for its column.
+    """(row, its number from 1) of a parquet file, all columns as plain Python values; a value that
+    cannot be read, such as nanoseconds, is an `Unread`: its column cannot be used.
 
     Raises:
         As `documents`, but for the column.
@@ -78,12 +78,12 @@ def rows(
 
 @dataclass(frozen=True)
 class Unread:
-    """A value that Python has none for: nanoseconds, the year 10000, a zone that is not known, a
-    text that is not UTF-8. It is neither text nor number, and refused by whoever reads it.
+    """A value without a Python counterpart: nanoseconds, the year 10000, an unknown time zone, a
+    text that is not UTF-8. It is neither text nor number, and its readers refuse it.
 
     Attributes:
         shown: the value as a text, as far as there is one.
-        arrow_type: what it is of.
+        arrow_type: its type in arrow.
     """
 
     shown: str
@@ -124,7 +124,7 @@ def _unread(cell: Any) -> Unread:
 
 
 def _inner(cell: Any) -> Any:
-    """The parts of a list or of a struct, each as far as it can be read; None of other values."""
+    """The elements of a list or struct, each as far as it can be read; None for other values."""
     import pyarrow
 
     arrow_type = cell.type
@@ -135,8 +135,8 @@ def _inner(cell: Any) -> Any:
 
 
 def metadata(source: Source) -> dict[bytes, bytes]:
-    """What the writer of a file noted beside the columns; empty where nothing is noted or the file
-    cannot be read (which reading its rows will say)."""
+    """The metadata that the writer of a file added to the columns; empty if there is none or the
+    file cannot be read (which reading its rows reports)."""
     try:
         import pyarrow.parquet
 
@@ -150,7 +150,7 @@ def metadata(source: Source) -> dict[bytes, bytes]:
 
 @contextlib.contextmanager
 def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]:
-    """The file as pyarrow sees it; `row` tells how far the reading has come, for messages."""
+    """The file opened by pyarrow; `row` returns the number of rows read so far, for messages."""
     try:
         if source.format == "arrow":
             with arrow.Arrow(pyarrow, source.path) as table:
@@ -179,7 +179,7 @@ def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]
 
 
 def _library(opened: RegularFile, source: Source) -> Any:
-    """pyarrow, after the file was hashed and its ends were looked at; None for an empty file."""
+    """pyarrow, after the file was hashed and its ends were checked; None for an empty file."""
     head, tail = _hash_all(opened)
     if not head:
         return None
@@ -211,7 +211,7 @@ def _library(opened: RegularFile, source: Source) -> Any:
 
 
 def _hash_all(opened: RegularFile) -> tuple[bytes, bytes]:
-    """The first and last eight bytes; the whole file goes through the hash on the way."""
+    """The first and last eight bytes; the whole file is hashed on the way."""
     head = tail = b""
     for chunk in opened.chunks():
         head = head or chunk[:8]

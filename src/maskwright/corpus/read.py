@@ -1,4 +1,4 @@
-"""Raw files to documents: the way in for every text the user owns.
+"""Raw files to documents: the way in for all of the user's text.
 
     find files -> open safely -> decompress -> sniff -> (to UTF-8) -> whole checked lines
                                                    -> text | JSON Lines | table      -> Document
@@ -6,7 +6,7 @@
 
 Everything streams, so memory does not grow with the file. Whatever is dropped or changed is counted
 in `Reader.counts`; a bad row is an error with file, line, found, wanted and remedy, or is skipped
-and listed, as `Reading` says.
+and listed, as `Reading` decides.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Reader:
 
 
 def read(paths: Paths, reading: Reading = DEFAULT) -> Iterator[Document]:
-    """The documents of `paths`; `Reader` also tells the counts.
+    """The documents of `paths`; a `Reader` also has the counts.
 
     Raises:
         As `Reader`; a missing path at once, before the first document is asked for.

@@ -1,4 +1,4 @@
-"""What is told of a row of a table that cannot be read."""
+"""The errors for rows of a table that cannot be read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def escaped(raw: str, separator: str) -> bool:
 
 
 def holds_rows(lines: int, rows: int, field: str, file: str, first: int) -> DataError:
-    """A quote that opens in one row and one that closes in another make one row of all between."""
+    """The error for a quote that opens in one row and one that closes in another: together they
+    make one row of all rows between."""
     return DataError(
         "a quoted field holds what look like other rows",
         where=at(file, first),
@@ -50,7 +51,8 @@ def holds_rows(lines: int, rows: int, field: str, file: str, first: int) -> Data
 
 
 def swallowed(field: str, file: str, line: int) -> DataError:
-    """Files of columns apart by tabs often have quotes that are plain signs."""
+    """The error for a quote that is a plain sign, as is common in tables whose columns are
+    separated by tabs."""
     return DataError(
         "a quoted field holds tabs and ends of lines, so perhaps other rows",
         where=at(file, line),

@@ -25,7 +25,7 @@ STATE, INFO, INFOS, PARTS = (
 
 
 def notes(paths: Sequence[Path]) -> set[Path]:
-    """Those of the files that are no data, as such a folder has them.
+    """The files of such a folder that are not data.
 
     Raises:
         DataError: a file or a part is missing, or the rows are a selection from those of the files.
@@ -61,19 +61,19 @@ def notes(paths: Sequence[Path]) -> set[Path]:
 
 
 def about(paths: Sequence[Path]) -> set[Path]:
-    """Those of the files that say what columns a data set has; of labelled data they tell the names
-    of classes."""
+    """The files that describe the columns of a data set; for labelled data they have the names of
+    classes."""
     return {path for path in paths if path.name in (INFO, INFOS) and _is_info(path)}
 
 
 def info(file: Path) -> dict[str, Any]:
-    """What the folder of a saved file says of its columns; empty where it says nothing."""
+    """The description of the columns in the folder of a saved file; empty if there is none."""
     path = file.with_name(INFO)
     return _value(path) if path.is_file() else {}
 
 
 def _is_info(path: Path) -> bool:
-    """Whether a file says what columns a data set has, by itself or for each of its versions."""
+    """Whether a file describes the columns of a data set, by itself or for each of its versions."""
     value = _value(path)
     return any(
         type(entry.get("features")) is dict
@@ -83,7 +83,7 @@ def _is_info(path: Path) -> bool:
 
 
 def _value(path: Path) -> dict[str, Any]:
-    """The object in a file; empty of anything else."""
+    """The object in a file; empty for any other content."""
     try:
         value = parse(path.read_text(encoding="utf-8"))
     except (DataError, OSError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""What kind of bytes a file begins with: a byte order mark, another file format, or text.
+"""The format of a file by its first bytes: a byte order mark, another file format, or text.
 
-Only the first 8 KiB are looked at. The aim is a clear refusal of what is surely no text; a single
-odd byte is left to the line reader, which can say the line.
+Only the first 8 KiB are examined, to refuse clearly what is surely not text; a single bad byte is
+left to the line reader, which can name the line.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _format_of(head: bytes) -> str | None:
 
 
 def _wide_guess(head: bytes, zeros: int) -> str | None:
-    """UTF-16 or UTF-32 without a mark: the zero bytes all lie in the same places."""
+    """UTF-16 or UTF-32 without a byte order mark: its zero bytes are all at the same positions."""
     for encoding, step, places in (
         ("utf-32-le", 4, (1, 2, 3)),
         ("utf-32-be", 4, (0, 1, 2)),

@@ -1,9 +1,9 @@
 """CSV and TSV to documents, with exact line numbers also after fields of several lines.
 
-Python's `csv` module parses; around it stand the checks that it does not make: one width for all
+Python's `csv` module parses; this file adds the checks that it does not make: one width for all
 rows, no name twice in the header, quotes that close, rows of bounded size, and no quoted field that
-holds what look like rows. A first line `sep=;`, as spreadsheets write it, says what separates the
-fields and is no row.
+holds what look like rows. A first line `sep=;`, as spreadsheets write it, names the separator and
+is not a row.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def rows(
 def _swallows(
     row: list[str], line: int, separator: str, file: str, others: Neighbours
 ) -> DataError | None:
-    """What is told of a row of several lines that look like rows; None of another."""
+    """The error for a row of several lines that look like rows; None for another row."""
     field = next(f for f in row if "\n" in f)
     if separator == "\t" and any("\t" in f and "\n" in f for f in row):
         return row_faults.swallowed(next(f for f in row if "\t" in f and "\n" in f), file, line)
@@ -111,14 +111,14 @@ def _swallows(
 
 
 def separator_of(source: Source, ledger: Ledger) -> str:
-    """What separates the fields: as the reading says, else the file's first line, else its
-    ending."""
+    """The separator of the fields: as the reading says, else from the file's first line, else from
+    its ending."""
     declared = ledger.counts.separators.get(source.shown)
     return ledger.reading.separator or declared or SEPARATORS[source.suffix]
 
 
 def _without_declaration(blocks: Iterator[Block], file: str, ledger: Ledger) -> Iterator[Block]:
-    """The same lines but a first one that says what separates the fields, which is noted."""
+    """The lines without a first line that names the separator, which is noted."""
     first = next(blocks, None)
     if first is None:
         return blocks
@@ -131,14 +131,15 @@ def _without_declaration(blocks: Iterator[Block], file: str, ledger: Ledger) -> 
 
 
 class _RowTooLongError(Exception):
-    """A row that never ends, with the fault to tell; other faults on the way here are not its."""
+    """A row that never ends, with the error to raise."""
 
     def __init__(self, fault: DataError) -> None:
         self.fault = fault
 
 
 class _Feed:
-    """A block's lines at a time for `csv.reader`; knows their numbers, bounds the size of a row."""
+    """The lines of one block at a time for `csv.reader`; keeps their numbers and bounds the size of
+    a row."""
 
     def __init__(self, blocks: Iterator[Block], file: str, reading: Reading) -> None:
         self.blocks, self.file, self.limit = blocks, file, reading.max_document_characters
@@ -172,19 +173,19 @@ class _Feed:
         return map(_unescaped, lines) if self.unescape else lines
 
     def raw(self, first: int, last: int) -> str:
-        """The lines numbered so, as far as they are in the block that was fed last."""
+        """The lines with these numbers, as far as they are in the block that was fed last."""
         lines = self.block.text.split("\n")
         return "\n".join(lines[max(0, first - self.block.line) : last - self.block.line + 1]) + "\n"
 
     def begin_row(self, first: int) -> None:
-        """The next row begins with the `first`-th line fed."""
+        """Start the next row at the `first`-th line fed."""
         self.first, self.size = first, 0
         while len(self.starts) > 1 and self.starts[1][0] < first:
             self.starts.pop(0)
 
     def left_out(self, first: int, last: int) -> int | None:
-        """The number in the file of a line that was left out between these lines fed; None where
-        they follow each other."""
+        """The number in the file of a line that was left out between these fed lines; None if they
+        follow each other."""
         for (before, line), (after, later) in itertools.pairwise(self.starts):
             if first <= after < last and later != line + after - before:
                 return line + after - before
@@ -269,15 +270,15 @@ def _refuse_twice(header: list[str], line: int, file: str) -> None:
 
 
 def _named(header: list[str]) -> list[str]:
-    """The header; where several have no name, they are called by their places: programs write
-    empty columns behind the others."""
+    """The header; if several columns have no name, they are called by their positions: programs
+    write empty columns after the others."""
     if header.count("") < 2:
         return header
     return [name or f"column {place}" for place, name in enumerate(header, 1)]
 
 
 def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledger) -> int:
-    """Where in a row the text column stands."""
+    """The position of the text column in a row."""
     column = ledger.reading.column
     if column in header:
         return header.index(column)

@@ -36,7 +36,7 @@ def _by_line(blocks: Iterator[Block], file: str, ledger: Ledger) -> Iterator[Doc
 def _by_pieces(
     blocks: Iterator[Block], file: str, ledger: Ledger, *, whole_file: bool
 ) -> Iterator[Document]:
-    """Documents that may reach over several blocks."""
+    """Documents that may extend over several blocks."""
     pending = _Pending(file, ledger, whole_file)
     limit = ledger.reading.max_document_characters
     for block in blocks:
@@ -60,7 +60,7 @@ def _by_pieces(
 
 
 class _Pending:
-    """The document being put together, within the limit of its size."""
+    """The document that is being assembled, within the limit of its size."""
 
     def __init__(self, file: str, ledger: Ledger, whole_file: bool) -> None:
         self.file, self.ledger, self.whole_file = file, ledger, whole_file

@@ -55,7 +55,7 @@ class Batch:
     uniforms: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on `device`; copies are asynchronous where the memory is pinned."""
+        """The same batch on `device`; copies are asynchronous if the memory is pinned."""
         moved = {
             f.name: getattr(self, f.name).to(device, non_blocking=True)
             for f in fields(self)

@@ -1,12 +1,12 @@
-"""Which rows a step trains on: a function of the step, so that there is nothing to save.
+"""The rows that a step trains on: a function of the step, so that nothing has to be saved.
 
     n = step * batch_rows, …          samples, counted from the beginning of the run
     epoch, i = divmod(n, num_rows)
     row = permute(key("shuffle", seed, epoch), num_rows, i)
 
 Every row comes once per epoch; a batch may end one epoch and begin the next, so none is dropped.
-The loader's state is one integer, the step or, where batches differ in size, the samples so far;
-the trainer owns it. How many processes share a batch changes nothing that is computed.
+The loader's state is one integer, the step or, where batches differ in size, the number of samples;
+the trainer owns it. The number of processes that share a batch does not change the result.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Several sources of rows as one, each with its share.
 
 An epoch of the mixture has as many rows as all sources together; the shares decide how many come
-from each. A source that gives more rows than it has begins again, in its own next epoch; one that
-gives fewer goes on in the mixture's next epoch where it stopped, and none of its rows is seen twice
-before all are seen once. All of it is arithmetic on the row's number and the epoch.
+from each. A source with too few rows starts its own next epoch; one with too many continues in the
+mixture's next epoch where it stopped, and none of its rows is used twice before all are used once.
+Everything follows from the row's number and the epoch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from maskwright.randomness import key, permute
 
 
 def mixed(sources: Sequence[RowSource], weights: Sequence[float], *, seed: int = 0) -> RowSource:
-    """A single source as it is, several as their mixture."""
+    """A single source unchanged, or several as their mixture."""
     if len(sources) == 1:
         return sources[0]
     return Mixture(list(zip(sources, weights, strict=True)), seed=seed)
@@ -84,7 +84,8 @@ class Mixture:
         return int(self._borders[-1])
 
     def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
-        """The mixture's rows; their `ids` count in the mixture, so no two share their masks."""
+        """The mixture's rows; their `ids` count in the mixture, so no two rows share their
+        masks."""
         numbers = check_indices(indices, len(self), self.description)
         owners = np.searchsorted(self._borders, numbers, "right") - 1
         parts: list[Rows] = []

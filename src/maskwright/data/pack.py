@@ -4,11 +4,11 @@
       0   1 2 3 4   5     0   1 2   3     0   1 2 3   4    0     positions
       1   1 1 1 1   1     2   2 2   2     3   3 3 3   3    0     documents
 
-Documents longer than a row are cut into pieces that fill one; the rests and the short documents are
-packed by best-fit decreasing: from the largest piece down, each goes where the least space stays
-free. That is done in windows of a keyed shuffle of the pieces, so that a row's neighbours are drawn
-from the whole store and nothing but the store, the length and the seed decides. Sentences are
-packed in the same way, where each is to stand alone.
+Documents longer than a row are cut into pieces that fill one; the remaining pieces and the short
+documents are packed by best-fit decreasing: from the largest piece down, each goes into the row
+where it leaves the least free space. That is done in windows of a keyed shuffle of the pieces, so
+that a row's neighbours come from the whole store, and the result depends on the store, the length
+and the seed alone. Single sentences are packed in the same way.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ class PackedDocuments:
 
 
 class PackedSentences(PackedDocuments):
-    """Sentences of `store`, each framed as a document of its own: a model that reads them knows how
-    a sentence begins without anything before it.
+    """Sentences of `store`, each framed as a document of its own: so a model learns how a sentence
+    begins without anything before it.
 
     Raises:
         IncompatibleError: the store does not say where sentences start.
@@ -165,8 +165,8 @@ class _Plan:
 def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
     """The bin of each size, bins of `capacity` numbered from 0: best-fit decreasing.
 
-    All pieces of one size are placed together: bins with the least sufficient gap take as many of
-    them as go in. The work grows with the number of different sizes, not of pieces.
+    All pieces of one size are placed together: bins with the smallest sufficient gap take as many
+    of them as fit. The work grows with the number of different sizes, not of pieces.
     """
     bins = np.empty(len(sizes), dtype=np.int64)
     gaps: list[list[NDArray[np.int64]]] = [[] for _ in range(capacity + 1)]

@@ -116,7 +116,7 @@ class SentencePairs:
     def _draw(
         self, numbers: NDArray[np.int64], epoch: int
     ) -> tuple[_Ranges, _Ranges, NDArray[np.bool_]]:
-        """(starts, lengths) of A and of B, and whether B does not follow A, for each row."""
+        """(starts, lengths) of A and of B for each row, and whether B does not follow A."""
         draws = uniforms(key("pair", self._seed, epoch, numbers), 6)
         first, stop = self._first[numbers], self._stop[numbers]
         cut = first + 1 + (draws[:, 0] * np.maximum(1, stop - first - 1)).astype(np.int64)
@@ -138,7 +138,7 @@ class SentencePairs:
     def _foreign(
         self, numbers: NDArray[np.int64], a_length: NDArray[np.int64], draws: NDArray[np.float64]
     ) -> _Ranges:
-        """First sentence of a part from another document, and the one after its last."""
+        """The first sentence of a part from another document, and the one after its last."""
         owner = self._owner[numbers]
         other = (draws[:, 2] * (self.store.num_documents - 1)).astype(np.int64)
         other += other >= owner
@@ -155,8 +155,8 @@ class SentencePairs:
         coin: NDArray[np.bool_],
         draws: NDArray[np.float64],
     ) -> tuple[_Ranges, _Ranges]:
-        """(starts, stops) of A and of B: the two parts of the chunk, the other way round where the
-        coin says so."""
+        """(starts, stops) of A and of B: the two parts of the chunk, in the other order where the
+        coin decides so."""
         start, end = self._bounds[first], self._bounds[stop]
         within = start + 1 + (draws[:, 0] * (end - start - 1)).astype(np.int64)
         middle = np.where(stop - first == 1, within, self._bounds[cut])
@@ -228,9 +228,9 @@ _Ranges = tuple[NDArray[np.int64], NDArray[np.int64]]
 def trim(
     first: NDArray[np.int64], second: NDArray[np.int64], room: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What is left of two lengths when the longer gives up tokens, one by one, until both fit.
+    """Two lengths after the longer has given up tokens, one by one, until both fit together.
 
-    At equal lengths the second gives, as in BERT's script.
+    At equal lengths the second loses a token, as in BERT's script.
     """
     more, less = -(-room // 2), room // 2
     kept_first = np.minimum(first, np.maximum(more, room - second))

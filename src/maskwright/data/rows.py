@@ -28,7 +28,7 @@ from maskwright.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """A batch of clean rows; the module's first lines say what each field holds."""
+    """A batch of clean rows; the module's first lines describe the fields."""
 
     tokens: NDArray[np.int64]
     positions: NDArray[np.int64]
@@ -57,7 +57,7 @@ class Rows:
 
 
 class RowSource(Protocol):
-    """Rows by number. `length` is how many tokens a row has."""
+    """Rows by number. `length` is the number of tokens of a row."""
 
     length: int
     fingerprint: str

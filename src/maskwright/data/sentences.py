@@ -2,8 +2,8 @@
 
 A sentence ends after . ! ? … and closing quotes or brackets before white space, unless a small
 letter follows or the full stop ends a known abbreviation or an initial; after 。！？ also without
-white space; and at every empty line.
-Rules like these find most ends in edited prose and miss some; next-sentence pairs need no more.
+white space; and at every empty line. Such rules find most ends in edited prose and miss some; that
+is enough for next-sentence pairs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A stream of documents in parts of bounded size: shards, and blocks to encode at once.
 
-A shard is what is committed, and skipped when a build goes on; a block is what is handed to the
-tokenizer at a time. Where either ends depends on the text alone.
+A shard is committed as a whole, and skipped when a build is continued; a block is given to the
+tokenizer at a time. The ends of both depend on the text alone.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def shards(documents: Iterable[Document]) -> Iterator[Shard]:
 
 
 def parts(text: str, starts: list[int]) -> Iterator[Part]:
-    """`text` whole, or cut at sentence starts where it is longer than a block. Only before white
-    space, where no token lies across the cut."""
+    """`text` as a whole, or cut at sentence starts if it is longer than a block. Cuts are only
+    before white space, where no token lies across them."""
     begin, marks = 0, [0]
     for start, following in itertools.pairwise([*starts, len(text)]):
         if following - begin > BLOCK_CHARACTERS and start > begin and text[start].isspace():
@@ -66,7 +66,7 @@ def parts(text: str, starts: list[int]) -> Iterator[Part]:
 
 
 def blocks(pieces: Iterable[Part]) -> Iterator[list[Part]]:
-    """Parts in lists of at least BLOCK_CHARACTERS, but for the last."""
+    """Parts in lists of at least BLOCK_CHARACTERS, except the last list."""
     block: list[Part] = []
     size = 0
     for piece in pieces:
@@ -80,7 +80,7 @@ def blocks(pieces: Iterable[Part]) -> Iterator[list[Part]]:
 
 
 def in_order(work: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
-    """`map`, by so many threads at once, a few items ahead."""
+    """`map` with `threads` threads at once, a few items ahead, in order."""
     with ThreadPoolExecutor(workers) as pool:
         ahead: deque[Future[Any]] = deque()
         for item in items:

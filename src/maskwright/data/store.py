@@ -35,7 +35,7 @@ FILES = {
 
 
 class TokenStore:
-    """A token store that was opened; see `open`.
+    """An opened token store; see `open`.
 
     Attributes:
         tokens: (num_tokens,) mapped from disk.
@@ -118,8 +118,8 @@ class TokenStore:
         return begins_word(tokens, fresh, self.starts_word, self.ends_word)
 
     def begins_sentence(self, places: NDArray[np.integer]) -> NDArray[np.bool_] | None:
-        """Whether a sentence starts at each of these places of `tokens`; None where the store does
-        not say."""
+        """Whether a sentence starts at each of these positions of `tokens`; None if the store does
+        not record that."""
         if not len(self.sentences):
             return None
         found = np.searchsorted(self.sentences, places)
@@ -137,7 +137,7 @@ class TokenStore:
 
 
 def token_type(vocabulary_size: int) -> np.dtype[Any]:
-    """The smallest type on disk that holds every id below `vocabulary_size`.
+    """The smallest dtype that holds every id below `vocabulary_size`.
 
     Raises:
         DataError: no type does.
@@ -155,7 +155,7 @@ def token_type(vocabulary_size: int) -> np.dtype[Any]:
 
 
 def checked_cast(ids: NDArray[np.integer], vocabulary_size: int) -> NDArray[np.integer]:
-    """`ids` in the type of the store, each of them an id of the vocabulary.
+    """`ids` in the dtype of the store, each of them an id of the vocabulary.
 
     Raises:
         DataError: an id outside the vocabulary, which the cast would have wrapped around.

@@ -1,12 +1,12 @@
-"""Rows for models that read one way, and for studies of one text: the store as one long tape.
+"""Rows for models that read from left to right, and for studies of one text: the store as one tape.
 
     Stream    END doc doc | END doc doc doc | … END    cut every `length`; the rows share one token
               [-------- length + 1 --------)
                                            [-------- length + 1 --------)
     Windows   every `step`-th offset of the tape begins a row, without framing
 
-In `Stream` every token but the first is wanted exactly once, since the last token of a row, which
-is only wanted, is the first of the next, which is only read. The last row is padded.
+In `Stream` every token except the first is a target exactly once: the last token of a row is only a
+target there, and only an input in the next row. The last row is padded.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from maskwright.data.store import TokenStore
 class Stream:
     """Documents joined by the end token and cut into rows of `length` + 1 tokens.
 
-    The end token opens a document and so is wanted after the one before it: a model learns from
-    it both to stop and, with nothing else to see, to begin (a prompt of the end token alone).
-    Where the vocabulary has no end token the separator takes its place; without either, documents
-    follow each other directly. Positions restart in each document and at each row.
+    The end token opens a document and so is the target after the document before: from it a model
+    learns both to stop and to begin (a prompt of the end token alone). If the vocabulary has no end
+    token the separator takes its place; without either, documents follow each other directly.
+    Positions restart in each document and at each row.
     """
 
     def __init__(self, store: TokenStore, length: int) -> None:
@@ -72,7 +72,8 @@ class Stream:
         )
 
     def _owners(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which document each place (B, T) of the tape belongs to; places ascend within a row."""
+        """The document that each position (B, T) of the tape belongs to; positions ascend within a
+        row."""
         first = np.searchsorted(self._starts, places[:, 0], "right") - 1
         last = np.searchsorted(self._starts, places[:, -1], "right") - 1
         counts = last - first

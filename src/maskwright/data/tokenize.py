@@ -55,7 +55,7 @@ Progress = Callable[[int, int, int], None]
 
 
 class Encoder(Protocol):
-    """What a store needs of a tokenizer."""
+    """The part of a tokenizer that a store needs."""
 
     vocabulary_size: int
     fingerprint: str
@@ -81,17 +81,17 @@ def build_store(
     read: Callable[[], object] | None = None,
     files: FileSystem = DISK,
 ) -> TokenStore:
-    """Tokenize `documents` into the store `out`, or return the one that is there already.
+    """Tokenize `documents` into the store `out`, or return the store that exists there.
 
-    Documents of which the tokenizer leaves nothing are dropped and counted.
+    Documents without tokens are dropped and counted.
 
     Args:
         documents: read once, in order; memory stays bounded however many there are.
-        workers: threads that encode, one at least, while this one reads and cuts; the result is the
+        workers: threads that encode, at least one, while this one reads and cuts; the result is the
             same for any number. The tokenizer may use all cores in each of them.
         sentences: record where sentences start; needed for sentence pairs.
-        progress: told (documents, tokens, bytes of text) after every block.
-        read: called when all documents are read, before the store is there.
+        progress: called with (documents, tokens, bytes of text) after every block.
+        read: called when all documents are read, before the store exists.
 
     Raises:
         IncompatibleError: `out` is a good store of another text or tokenizer.
@@ -135,7 +135,7 @@ def build_store(
 
 @dataclass
 class _Encoded:
-    """One shard's ids, block by block, and what was counted on the way.
+    """One shard's ids, block by block, and its counts.
 
     Attributes:
         parts: of each document.
@@ -172,7 +172,7 @@ class _Builder:
         self.done = [0, 0, 0]
 
     def standing(self) -> TokenStore | None:
-        """The store that is there already; None if there is none, or a damaged one."""
+        """The store that exists; None if there is none, or a damaged one."""
         try:
             about = read_manifest(self.out, manifest=MANIFEST, error=DataError).about
             store = TokenStore.open(self.out, verify=True)
@@ -194,7 +194,7 @@ class _Builder:
 
     # -------------------------------------------------------------------------- shards
     def make_shards(self, documents: Iterable[Document]) -> list[Path]:
-        """Every shard, committed; those of an earlier attempt are kept if nothing changed."""
+        """Every shard, committed; those of an earlier attempt are used if nothing changed."""
         folders: list[Path] = []
         with ThreadPoolExecutor(1) as writer:
             writing: Future[Any] | None = None
@@ -239,7 +239,7 @@ class _Builder:
         return encoded
 
     def _cut(self, shard: Shard, counts: list[int]) -> Iterator[Part]:
-        """The parts of all documents; how many each has goes into `counts`."""
+        """The parts of all documents; the number of parts of each goes into `counts`."""
         for text in shard.texts:
             split = self.sentences or len(text) > BLOCK_CHARACTERS
             found = list(parts(text, sentence_starts(text) if split else [0]))

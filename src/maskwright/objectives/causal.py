@@ -1,8 +1,8 @@
 """Causal language modelling: every position predicts the next token (GPT, Radford et al. 2018,
 3.1).
 
-Rows carry one token more than the model reads; row[:-1] goes in and row[1:] is wanted. The
-objective refuses a model whose masks let a position reach its own target.
+Rows carry one token more than the model reads: row[:-1] is the input and row[1:] the targets. The
+objective refuses a model whose masks let a position see its own target.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SPEC = Spec(rows="stream", usual_for="decoder", token_parts=("causal",))
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Next-token prediction has nothing to choose."""
+    """Next-token prediction has no options."""
 
 
 def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Causal:

@@ -1,17 +1,17 @@
-"""Denoising: a damaged text is read and the whole original written (BART, arXiv:1910.13461, 2.2).
+"""Denoising: the model reads a corrupted text and writes the original (BART, arXiv:1910.13461,
+2.2).
 
     permutation   sentences in another order          B. A. C.  <-  A. B. C.
     infilling     spans become one mask each; a span  a _ d _ e  <-  a b c d e
-                  of length 0 is a mask put in
+                  of length 0 is an inserted mask
     masking       tokens become masks                 a _ c d e
-    deletion      tokens vanish                       a c d e
+    deletion      tokens are removed                  a c d e
     rotation      the text begins elsewhere           d e a b c
 
-They are applied in this order, any of them at its own rate. Budgets are exact: of n tokens
-infilling covers, masking masks and deletion deletes max(1, round(n · rate)) each, and no token is
-taken twice; of a text that would vanish one token stays. The special tokens that frame a text stay
-where they are, and belong to the original that is to be written, which the decoder starts after the
-end token.
+They are applied in this order, each at its own rate. The numbers are exact: of n tokens infilling
+covers, masking masks and deletion deletes max(1, round(n · rate)) each, and no token is used twice;
+a text never loses its last token. The special tokens around a text stay where they are, and are
+part of the target, which the decoder starts after the end token.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""Distillation (DistilBERT, Sanh et al. 2019, sections 2 and 3): a student learns a text and what
-its teacher says of it.
+"""Distillation (DistilBERT, Sanh et al. 2019, sections 2 and 3): a student learns from a text and
+from its teacher's predictions.
 
     masked | causal   cross-entropy with the true tokens                     2
     divergence        T² · KL(teacher || student), both softened by T = 2    5
     cosine            1 - cos(teacher's last states, student's)              1
 
 All three are taken at the positions that have a target; the published code takes the last two at
-all positions of the text (`everywhere`), which costs scores over the vocabulary at each. The
-student may be any encoder, then it learns masked modelling, or decoder, then next-token prediction;
-it starts from evenly chosen layers of its teacher (0, 2, 4, 7, 9, 11 of twelve), whose weights are
-never changed.
+all positions of the text (`everywhere`), which costs scores over the vocabulary at each. An encoder
+as student learns masked modelling, a decoder next-token prediction. The student starts from evenly
+chosen layers of its teacher (0, 2, 4, 7, 9, 11 of twelve), whose weights are never changed.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ SPEC = Spec(
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """`teacher` is a model folder or a run; `teacher_sha256`, of its files, is filled in when the
-    run begins. `alpha_mlm` weighs the text for an encoder, `alpha_clm` for a decoder, which wants
-    `rows.kind = "stream"`; `initialise` starts the student of a run that starts from nothing from
-    its teacher's layers; `everywhere` compares the two at all positions of the text."""
+    run begins. `alpha_mlm` is the weight of the true tokens for an encoder, `alpha_clm` for a
+    decoder, which needs `rows.kind = "stream"`; `initialise` starts a new student from its
+    teacher's layers; `everywhere` compares the two at all positions of the text."""
 
     teacher: str
     teacher_sha256: str | None = None

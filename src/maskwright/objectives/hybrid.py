@@ -35,8 +35,8 @@ SPEC = Spec(
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`causal_share` of the rows is read to the left only; the others are masked. `z_loss` weighs
-    the squared log-sum-exp of the scores (1e-4 in the published runs)."""
+    """`causal_share` of the rows is read from left to right; the others are masked. `z_loss` is the
+    weight of the squared log-sum-exp of the scores (1e-4 in the published runs)."""
 
     causal_share: float = 1 / 16
     z_loss: float = 0.0

@@ -103,7 +103,7 @@ SPEC = Spec(
 
 
 def at_end(options: Options) -> Options:
-    """The options when a run ends: a moving rate has arrived, and masks are drawn anew."""
+    """The options when a run ends: a moving rate has reached its end, and masks are dynamic."""
     rate = options.rate if options.final_rate is None else options.final_rate
     return replace(options, rate=rate, final_rate=None, static=False)
 

@@ -31,7 +31,7 @@ SPEC = Spec(rows="stream", bidirectional_prefix=True, writes=True, token_parts=(
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """A prefix has from `shortest` to `longest` of its row's tokens, every length equally likely;
-    it has one at least, and one target is always left."""
+    it has at least one token, and leaves at least one target."""
 
     shortest: float = 0.0
     longest: float = 1.0

@@ -1,4 +1,4 @@
-"""A model that goes on learning from other text."""
+"""Continued pretraining of a model on other text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that several verbs have, and what is checked of them before anything is loaded."""
+"""Arguments that several verbs share, and their checks before anything is loaded."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def add_settings(
 
 
 class AsSetting(argparse.Action):
-    """An option that is short for `--set PATH=VALUE`."""
+    """An option that stands for `--set PATH=VALUE`."""
 
     def __call__(
         self,
@@ -152,7 +152,7 @@ def note_busy(threads: int | None) -> None:
 
 
 def existing_texts(paths: Sequence[str]) -> None:
-    """Refuse texts that are not there, before anything heavy is loaded."""
+    """Refuse texts that do not exist, before anything heavy is loaded."""
     for path in paths:
         if not path:
             raise UsageError("empty path", where="--text", found="''", wanted="a file or a folder")
@@ -175,7 +175,7 @@ def named_columns(a: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def next_run(name: str) -> Path:
-    """`runs/name-1`, or the first number that is free."""
+    """`runs/name-1`, or the first free number."""
     number = 1
     while (path := Path("runs") / f"{name}-{number}").exists():
         number += 1
@@ -183,10 +183,10 @@ def next_run(name: str) -> Path:
 
 
 def existing(path: Path, what: str) -> Path:
-    """`path`, if it is there.
+    """`path`, if it exists.
 
     Raises:
-        UsageError: it is not; the message names what lies beside it under a near name.
+        UsageError: it does not; the message has the near names.
     """
     if path.exists():
         return path

@@ -1,4 +1,4 @@
-"""What the heads of a model look at."""
+"""The attention of the heads of a model."""
 
 from __future__ import annotations
 

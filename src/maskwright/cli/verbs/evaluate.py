@@ -118,7 +118,7 @@ def _require_choices(how: str | None, part: str | None) -> None:
 
 
 def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool) -> None:
-    """Refuse options that would do nothing.
+    """Refuse options that would have no effect.
 
     Raises:
         UsageError: naming the first of them.

@@ -1,4 +1,4 @@
-"""From labelled rows to a model that answers. The options are the fields of `Recipe`."""
+"""Fine-tuning on labelled rows. The options are the fields of `Recipe`."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def do(a: argparse.Namespace) -> None:
 
 
 def _counts(given: str | None) -> list[int]:
-    """Numbers with commas between, 0 for "all"."""
+    """Numbers separated by commas, 0 for "all"."""
     words = [word.strip() for word in given.split(",")] if given else []
     if not all(word == "all" or (word.isdecimal() and int(word)) for word in words):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What there is to choose from."""
+"""Lists of recipes, objectives, families and other choices."""
 
 from __future__ import annotations
 

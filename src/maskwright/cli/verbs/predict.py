@@ -1,4 +1,4 @@
-"""Answers for the rows of a file."""
+"""Predictions for the rows of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that goes on where it stopped."""
+"""Resuming a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recipe, a run or a model is."""
+"""A recipe, a run or a model as text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def do(a: argparse.Namespace) -> None:
 
 
 def _require(thing: str, settings: list[str]) -> None:
-    """Refuse what is nothing to show, and settings that the recipe does not have.
+    """Refuse a thing that cannot be shown, and settings that the recipe does not have.
 
     Raises:
         UsageError, ConfigError: naming what is near.

@@ -1,4 +1,4 @@
-"""A tokenizer of your text, and how well it fits."""
+"""Training a tokenizer, and how well it fits the text."""
 
 from __future__ import annotations
 

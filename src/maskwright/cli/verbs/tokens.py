@@ -1,4 +1,4 @@
-"""How a text is seen, token by token, and how well a tokenizer fits a text."""
+"""The tokens of a text, and how well a tokenizer fits a text."""
 
 from __future__ import annotations
 

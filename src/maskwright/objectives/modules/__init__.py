@@ -1,1 +1,1 @@
-"""What each objective computes: a batch from clean rows, and the loss of a batch."""
+"""The computation of each objective: a batch from clean rows, and the loss of a batch."""

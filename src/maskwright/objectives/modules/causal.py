@@ -24,7 +24,7 @@ from maskwright.objectives.parts.objective import (
 
 
 class Causal(Objective):
-    """Next-token prediction over one stack that hides the future."""
+    """Next-token prediction over one causal stack."""
 
     is_language_model = True
 
@@ -63,8 +63,8 @@ class Causal(Objective):
 
 
 def next_tokens(rows: Rows, wanted: np.ndarray) -> Batch:
-    """The batch that reads all tokens of `rows` but the last; `wanted` (B, T - 1) says which of
-    those from the second on are targets."""
+    """The batch that reads all tokens of `rows` except the last; `wanted` (B, T - 1) marks the
+    targets among those from the second on."""
     inputs = rows.cut(0, -1)
     targets = rows.tokens[:, 1:]
     everything = bool(wanted.all())

@@ -29,11 +29,11 @@ LOSS, OTHER, WHICH, TURN, OFFSET = range(5, 10)
 
 
 class Denoising(EncoderDecoder):
-    """Any mix of five kinds of damage; see the module's first lines.
+    """Any mix of five corruptions; see `../denoising.py`.
 
     Raises:
-        IncompatibleError: besides what `EncoderDecoder` refuses: masks are wanted and the tokenizer
-        has none; sentences change places and the rows do not say where they start.
+        IncompatibleError: as `EncoderDecoder`; or masks are needed and the tokenizer has none; or
+            sentences are permuted and the rows do not record where they start.
     """
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
@@ -53,7 +53,7 @@ class Denoising(EncoderDecoder):
         return self.batch(texts.frame(damaged), texts.framed, texts.origin, shape, shape[1])
 
     def damage(self, texts: Texts) -> Sequences:
-        """The texts after everything that the options ask for."""
+        """The texts after all corruptions of the options."""
         o, text = self.options, texts.plain
         if o.permutation > 0:
             text = _permuted(texts, text, o.permutation)
@@ -70,8 +70,9 @@ class Denoising(EncoderDecoder):
         return _rotated(texts, text, o.rotation) if o.rotation > 0 else text
 
     def _infilled(self, texts: Texts, text: Sequences) -> tuple[Sequences, np.ndarray]:
-        """Spans with lengths from a Poisson distribution, the last one cut to the budget, at random
-        places among the tokens that stay; and where their masks stand."""
+        """The texts with spans replaced by one mask each, and where these masks are. Span lengths
+        follow a Poisson distribution, the last one cut to the exact number of tokens; places are
+        random."""
         covered = budget(text.lengths, self.options.infilling)
         drawn = _poisson(texts.draws(covered, "noise", SPAN_LENGTH), self.options.mean_span)
         # At most as many spans as covered tokens; whatever is left falls to the last of them.
@@ -97,7 +98,8 @@ class Denoising(EncoderDecoder):
     def _thinned(
         self, texts: Texts, text: Sequences, masks: np.ndarray, originals: np.ndarray
     ) -> tuple[Sequences, np.ndarray]:
-        """Tokens that are not masks yet become one, or vanish; and where the masks stand."""
+        """The texts with tokens masked or deleted that are not masks yet, and where the
+        masks are."""
         owner = owners(text.lengths)
         rank = ranks(texts.draws(text.lengths, "noise", LOSS) + masks, text.lengths)
         unmasked = np.bincount(owner[~masks], minlength=len(originals))
@@ -114,7 +116,7 @@ class Denoising(EncoderDecoder):
 
 
 def _permuted(texts: Texts, text: Sequences, share: float) -> Sequences:
-    """`share` of each text's sentences change places with each other."""
+    """Texts in which `share` of the sentences change places with each other."""
     starts_sentence = texts.starts_sentence
     if starts_sentence is None:
         raise IncompatibleError(
@@ -138,7 +140,7 @@ def _permuted(texts: Texts, text: Sequences, share: float) -> Sequences:
 
 
 def _rotated(texts: Texts, text: Sequences, share: float) -> Sequences:
-    """`share` of the texts begin with a token drawn evenly; what stood before it comes last."""
+    """Texts of which `share` begin with a random token; what stood before it comes last."""
     one = np.ones_like(text.lengths)
     turned = texts.draws(one, "noise", TURN) < share
     offset = (texts.draws(one, "noise", OFFSET) * text.lengths * turned).astype(np.int64)

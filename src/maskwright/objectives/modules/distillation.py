@@ -33,7 +33,7 @@ from maskwright.objectives.parts.objective import (
 
 
 class Distillation(Objective):
-    """A student, the product, and its frozen teacher."""
+    """A student, which is the product, and its frozen teacher."""
 
     def __init__(
         self, model: Transformer, options: Options, vocabulary: Vocabulary, teacher: Transformer
@@ -55,7 +55,7 @@ class Distillation(Objective):
             start_from(self.product, self.teacher)
 
     def train(self, mode: bool = True) -> Distillation:
-        """Switch the student; the teacher never drops anything."""
+        """Switch the student's mode; the teacher stays in evaluation mode."""
         super().train(mode)
         self.teacher.eval()
         return self
@@ -70,7 +70,7 @@ class Distillation(Objective):
         return {text: count, **dict.fromkeys(names, compared)}
 
     def _compared(self, batch: Batch) -> Tensor | None:
-        """Where student and teacher are compared (flat positions); None: at the targets."""
+        """The flat positions where student and teacher are compared; None: at the targets."""
         if not self.options.everywhere:
             return None
         if batch.documents is None:
@@ -141,8 +141,8 @@ def alternate_layers(count: int, kept: int) -> tuple[int, ...]:
 
 @torch.no_grad()
 def start_from(student: Transformer, teacher: Transformer) -> None:
-    """Copy the teacher's weights into the student: tables, heads, and every other layer. What only
-    one of the two has (segments, a pooler) is passed over.
+    """Copy the teacher's weights into the student: tables, heads, and every other layer. Parts that
+    only one of the two has (segments, a pooler) are skipped.
 
     Raises:
         IncompatibleError: two weights of one name have different shapes, or mean something else.
@@ -178,7 +178,8 @@ def start_from(student: Transformer, teacher: Transformer) -> None:
 
 
 def _require_like_block(mine: Block, other: Block) -> None:
-    """What the shapes of weights do not show: how many heads they are, and what follows them."""
+    """Refuse blocks that differ in ways that shapes do not show: heads, activation, placement of
+    norms."""
     for part, ours, theirs in (
         ("attention.heads", mine.attention.heads, other.attention.heads),
         ("feed_forward.activation", mine.feed_forward.activation, other.feed_forward.activation),

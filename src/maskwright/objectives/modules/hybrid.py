@@ -20,7 +20,8 @@ from maskwright.randomness import key, uniforms
 
 
 class Hybrid(Objective):
-    """Two ways to read, one stack: a batch's `prefix` is 0 in causal rows and T in masked ones."""
+    """One stack that reads in two directions: a batch's `prefix` is 0 in causal rows and T in
+    masked rows."""
 
     prediction_offset = SPEC.prediction_offset
 
@@ -86,6 +87,6 @@ class Hybrid(Objective):
 
 
 def _is_causal(batch: Batch) -> Tensor:
-    """(N,) bool: the target lies in a row of the causal kind."""
+    """(N,) bool: the target lies in a causal row."""
     assert batch.index is not None and batch.prefix is not None
     return batch.prefix[batch.index // batch.tokens.shape[1]] == 0

@@ -97,7 +97,7 @@ class Masked(Objective):
         )
 
     def _epochs(self, epochs: np.ndarray) -> np.ndarray:
-        """What of the epoch goes into the keys: static masks forget it."""
+        """The epochs in the keys of the masks: zeros for static masks."""
         return np.zeros_like(epochs) if self.options.static else epochs
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -105,7 +105,7 @@ class Masked(Objective):
         return {"masked": batch.targets.numel()}
 
     def read(self, states: Tensor, batch: Batch) -> Part:
-        """The masked part of a loss, from hidden states (N, D) at the targets."""
+        """The masked part of the loss, from hidden states (N, D) at the targets."""
         assert batch.targets is not None
         return Part(token_loss(self.product, states, batch.targets))
 

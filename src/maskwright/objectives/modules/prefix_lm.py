@@ -26,7 +26,7 @@ from maskwright.randomness import key, uniforms
 
 
 class PrefixLM(Objective):
-    """Next-token prediction behind a prefix that is seen whole."""
+    """Next-token prediction after a prefix whose tokens see each other."""
 
     bidirectional_prefix = SPEC.bidirectional_prefix
 
@@ -49,7 +49,7 @@ class PrefixLM(Objective):
         return replace(next_tokens(rows, wanted), prefix=torch.from_numpy(prefix))
 
     def prefixes(self, most: np.ndarray, draws: np.ndarray) -> np.ndarray:
-        """(B,) how long each row's prefix is, from 1 to `most` (B,) tokens."""
+        """(B,) length of each row's prefix, from 1 to `most` (B,) tokens."""
         shortest = np.maximum(1, np.ceil(self.options.shortest * most))
         longest = np.maximum(shortest, np.floor(self.options.longest * most))
         return (shortest + draws * (longest - shortest + 1)).astype(np.int64)

@@ -31,7 +31,7 @@ from maskwright.randomness import key, uniforms
 
 
 class ReplacedToken(Objective):
-    """A generator and, as the product, a discriminator with one score per position."""
+    """A generator, and a discriminator with one score per position, which is the product."""
 
     decides = "replaced tokens"
 
@@ -77,7 +77,7 @@ class ReplacedToken(Objective):
         return self.judge(filled)[real].flatten(), put[real].flatten() > 0
 
     def judge(self, filled: Batch) -> Tensor:
-        """(B, T) float32 scores, above 0 where a token was put there."""
+        """(B, T) float32 scores, above 0 where the token is a replacement."""
         return self.product.head(self.head, encode(self.product, filled))[..., 0].float()
 
     def forward(self, batch: Batch) -> Loss:
@@ -95,8 +95,8 @@ class ReplacedToken(Objective):
         )
 
     def fill(self, batch: Batch) -> tuple[Tensor, Batch, Tensor]:
-        """The generator's loss, the batch with drawn tokens at all chosen positions, and (B, T)
-        float32: 1 where that made another token."""
+        """The generator's loss, the batch with sampled tokens at all chosen positions, and (B, T)
+        float32: 1 where that is another token than the original."""
         assert batch.index is not None and batch.targets is not None
         assert batch.uniforms is not None
         network = self.generator
@@ -121,10 +121,10 @@ class ReplacedToken(Objective):
 def generator_config(
     config: TransformerConfig, size: float, layers: float = 1.0
 ) -> TransformerConfig:
-    """The discriminator's config with its heads, and with them both widths, reduced to about
-    `size`; heads keep their width, and tokens theirs, so that the tables can be shared.
+    """The discriminator's config with the number of heads, and with it both widths, reduced to
+    about `size`; heads and tokens keep their widths, so that the tables can be shared.
 
-    The layers are the first `layers` of them; the only head is that over the vocabulary.
+    It has the first `layers` of the layers; its only head is the vocabulary head.
     """
     assert config.encoder is not None
     stack = config.encoder
@@ -158,7 +158,7 @@ def generator_config(
 
 
 def share_embeddings(generator: Transformer, model: Transformer) -> Transformer:
-    """`generator` with the tables of `model` and the norm behind them in place of its own."""
+    """`generator` with the tables of `model`, and the norm after them, in place of its own."""
     assert generator.encoder is not None and model.encoder is not None
     generator.tokens = model.tokens
     for part in ("position", "segment", "norm"):

@@ -27,7 +27,8 @@ from maskwright.objectives.span_boundary import Options
 
 
 class BoundaryHead(nn.Module):
-    """States at both boundaries and a place in the span -> a state to score the vocabulary from."""
+    """States at both boundaries and a position in the span -> a state to score the
+    vocabulary from."""
 
     def __init__(self, width: int, token_width: int, vocabulary: int, options: Options) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class BoundaryHead(nn.Module):
 
 
 class SpanBoundary(Objective):
-    """Masked modelling of spans plus the same tokens from the spans' boundaries."""
+    """Masked modelling of spans, and prediction of the same tokens from the spans' boundaries."""
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -100,8 +101,8 @@ class SpanBoundary(Objective):
 
 
 def pairs(batch: Batch, longest: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What is predicted from boundaries: the numbers of these targets (P,) among all, the flat
-    positions of the left and the right boundary, and the places in their spans, from 0."""
+    """The targets that are predicted from boundaries: their numbers (P,) among all, the flat
+    positions of the left and the right boundary, and the positions in their spans, from 0."""
     assert batch.index is not None
     index, length = batch.index, batch.tokens.shape[1]
     # A place at either end of a row, or of a document, has no neighbour on that side.

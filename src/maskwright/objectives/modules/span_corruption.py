@@ -15,11 +15,11 @@ from maskwright.objectives.span_corruption import Options, lengths_of, noise
 
 
 class SpanCorruption(EncoderDecoder):
-    """Sentinels in place of spans; the decoder writes the spans, each behind its sentinel.
+    """Sentinels in place of spans; the decoder writes the spans, each after its sentinel.
 
     Raises:
-        IncompatibleError: besides what `EncoderDecoder` refuses: a tokenizer without an end token
-        or with fewer sentinels than a text has spans.
+        IncompatibleError: as `EncoderDecoder`; or the tokenizer has no end token, or fewer
+            sentinels than a text has spans.
     """
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
@@ -50,7 +50,7 @@ class SpanCorruption(EncoderDecoder):
         return self.batch(*ends, texts.origin, (len(rows), width))
 
     def gapped(self, text: Sequences, hidden: np.ndarray) -> tuple[Sequences, Sequences]:
-        """The texts with a sentinel for each run of `hidden` (N,) tokens, and the runs, each behind
+        """The texts with a sentinel for each run of `hidden` (N,) tokens, and the runs, each after
         its sentinel."""
         begins = hidden & ((spread(text.lengths) == 0) | ~np.roll(hidden, 1))
         places = np.flatnonzero(begins)

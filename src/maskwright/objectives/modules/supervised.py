@@ -31,7 +31,7 @@ from maskwright.objectives.supervised import Options
 
 
 class Supervised(Objective):
-    """A model with one head, and what the head is to say."""
+    """A model with one head, trained on labels."""
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Supervised(Objective):
 
     @property
     def reads_place(self) -> bool:
-        """Whether of each text the state of one place alone is read, its first or its last."""
+        """Whether only the state of one position of each text is read, its first or its last."""
         return self.head.pools and not self._read_whole
 
     @property
@@ -121,8 +121,8 @@ class Supervised(Objective):
         return self.head.pools and self.head.pooling != "place"
 
     def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """`scores`, from the states (B, T, D) that the batch has in the model; or from what is read
-        of each text (R, D), where that is one place."""
+        """`scores` from the states (B, T, D) of the batch, or from one state for each text
+        (R, D)."""
         if hidden.ndim == 2:
             return self._scored(hidden, batch)
         if self.head.pools:
@@ -130,7 +130,7 @@ class Supervised(Objective):
         return self._scored(at_targets(hidden, batch), batch)
 
     def _scored(self, read: Tensor, batch: Batch) -> Tensor:
-        """`scores`, from what is read: a state for each text, or for each place."""
+        """`scores` from one state for each text, or for each position."""
         head = self.head
         if head.pools:
             texts = batch.targets if head.kind == "sequence" else None
@@ -180,7 +180,8 @@ def last_states(model: Transformer, batch: Batch, at: Tensor | None = None) -> T
 
 
 def read_texts(hidden: Tensor, batch: Batch, how: TextPooling) -> Tensor:
-    """(R, D): what is read of each text in `last_states` (B, T, D), in the order of `pooled`."""
+    """(R, D): what is pooled from each text in `last_states` (B, T, D), in the order of
+    `pooled`."""
     assert batch.pooled is not None
     if how == "place":
         return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
@@ -205,8 +206,8 @@ def pool_texts(hidden: Tensor, documents: Tensor | None, how: Literal["mean", "m
 
 
 def numbered(documents: Tensor | None, hidden: Tensor) -> tuple[Tensor, int]:
-    """(B T,) int64: which text each place belongs to, counted from 1 over all rows, 0 for padding;
-    and how many there are."""
+    """(B T,) int64: the text that each position belongs to, counted from 1 over all rows, 0 for
+    padding; and the number of texts."""
     rows, width, _ = hidden.shape
     if documents is None:
         return torch.arange(1, rows + 1, device=hidden.device).repeat_interleave(width), rows
@@ -228,7 +229,7 @@ def _within_texts(scores: Tensor, texts: Tensor) -> Tensor:
 
 
 def _lost_ends(logs: Tensor, ends: Tensor) -> Tensor:
-    """The losses of all ends that are known, summed; `ends` (R, 2) are places in `logs` (N, 2)."""
+    """The summed losses of all known ends; `ends` (R, 2) are positions in `logs` (N, 2)."""
     known = ends >= 0
     losses = logs.gather(0, ends.clamp(min=0)).masked_fill(~known, 0.0)
     return -losses.sum()

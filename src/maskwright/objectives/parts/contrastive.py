@@ -38,14 +38,14 @@ POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lastt
 
 
 class Unit(nn.Module):
-    """Vectors (R, D) at the length 1."""
+    """Vectors (R, D) scaled to length 1."""
 
     def forward(self, vectors: Tensor) -> Tensor:
         return functional.normalize(vectors, dim=1)
 
 
 class Contrast(Objective):
-    """A model without a head, and what its vectors are to say.
+    """A model without a head, trained so that its vectors of texts are similar or different.
 
     Args:
         poolings: of `POOLINGS`, side by side in this order.
@@ -117,8 +117,8 @@ class Contrast(Objective):
 
 
 def pool(hidden: Tensor, batch: Batch, poolings: Sequence[str], skip: int = 0) -> Tensor:
-    """(R, D len(poolings)) float32: what the poolings make of each text in the states (B, T, D), in
-    the order of the batch's `pooled`; without the first `skip` tokens of each."""
+    """(R, D len(poolings)) float32: each text's pooled states (B, T, D), in the order of the
+    batch's `pooled`; without the first `skip` tokens of each text."""
     assert batch.pooled is not None
     written = batch.decoder_tokens is not None
     documents = batch.decoder_documents if written else batch.documents

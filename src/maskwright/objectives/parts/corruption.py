@@ -35,8 +35,8 @@ def choose_tokens(maskable: Array, rate: float, keys: Array) -> Array:
 
 
 def choose_each(maskable: Array, rate: float, keys: Array) -> Array:
-    """(B, T) bool: every maskable position by itself with probability `rate`, as a coin decides it;
-    one, where that leaves a row with something maskable without any."""
+    """(B, T) bool: every maskable position by itself with probability `rate`; one position where
+    that would leave a row with maskable positions without any."""
     draws = randomness.uniforms(keys, maskable.shape[1])
     draws[~maskable] = 2.0
     chosen = draws < rate
@@ -59,8 +59,8 @@ def draw_tokens(maskable: Array, rate: float, keys: Array) -> Array:
 
 
 def choose_words(maskable: Array, starts_word: Array, rate: float, keys: Array) -> Array:
-    """(B, T) bool: whole words in random order until the next one would leave the budget further
-    behind than it brings it; at least one word."""
+    """(B, T) bool: whole words in random order until another one would lead further away from the
+    budget; at least one word."""
     words = word_numbers(maskable, starts_word)
     draws = randomness.uniforms(keys, maskable.shape[1])
     by_word = np.take_along_axis(draws, words, axis=1)

@@ -31,7 +31,7 @@ from maskwright.objectives.parts.spec import Start
 
 
 class EncoderDecoder(Objective):
-    """A text is read by the encoder and another one written by the decoder; see the first lines.
+    """The encoder reads one text and the decoder writes another; see the module's first lines.
 
     Args:
         name: of the objective, for messages and for its part of the loss.
@@ -112,7 +112,7 @@ class EncoderDecoder(Objective):
 
 
 def memory_visible(batch: Batch) -> masks.AttentionMask | None:
-    """Which of the encoder's positions each decoder position sees: those of its own document."""
+    """The positions of the encoder that each decoder position sees: those of its own document."""
     if batch.documents is None:
         return None
     ours = batch.decoder_documents

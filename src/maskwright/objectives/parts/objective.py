@@ -1,10 +1,9 @@
-"""What is trained is an objective: a module that maps a batch to a loss.
+"""An objective is what is trained: a module that maps a batch to a loss.
 
-Two halves. `corrupt` makes a batch out of clean rows (numpy, no gradient, a function of keys
-only); `forward` computes the loss of a batch. In between lies `counts`: the loop adds the counts
-of a whole optimizer step, over all its microbatches and processes, before the first backward
-pass, so that every part of the loss is a mean over the targets of the step and not a mean of
-means (reliability F44).
+It has two halves. `corrupt` makes a batch from clean rows (numpy, no gradient, a function of keys
+only); `forward` computes the loss of a batch. Between them the loop adds up the `counts` of a whole
+optimizer step, over all its microbatches and processes, before the first backward pass, so that
+every part of the loss is a mean over the targets of the step and not a mean of means.
 
     rows --corrupt(keys)--> Batch --forward--> Loss{part: (sum, weight)}   scaled by the counts
 """
@@ -30,7 +29,7 @@ from maskwright.nn.transformer import Transformer
 
 @dataclass(frozen=True)
 class Part:
-    """One term of a loss: the sum over its targets, and how much the term weighs."""
+    """One term of a loss: the sum over its targets, and its weight."""
 
     total: Tensor
     weight: float = 1.0
@@ -38,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Loss:
-    """Sums, not means; a mean is taken once, by `scaled`."""
+    """Sums, not means; the mean is taken once, by `scaled`."""
 
     parts: dict[str, Part]
 
@@ -50,12 +49,12 @@ class Loss:
 
 @dataclass(frozen=True)
 class NetworkWork:
-    """What one network of an objective does for a batch, counted by `train/machine/step_cost.py`.
+    """The work of one network of an objective on a batch, counted by `train/machine/step_cost.py`.
 
     Attributes:
-        at: the flat positions of its last stack that it is asked for; None: all of them.
+        at: the flat positions of its last stack that are computed; None: all of them.
         scored: how many states are scored over its vocabulary; one scored twice counts twice.
-        extra_flops: operations of a forward through what is trained outside the network.
+        extra_flops: operations of a forward through modules outside the network.
     """
 
     network: Transformer
@@ -97,16 +96,17 @@ class Objective(nn.Module, abc.ABC):
         return self.product
 
     def begin(self) -> None:
-        """Called once, before the first step of a run that starts from nothing."""
+        """Called once, before the first step of a run that starts from new weights."""
 
     @abc.abstractmethod
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
-        """Clean rows -> a batch. `epochs` (B,) tells how often each row has been seen before,
-        `progress` (0 to 1) how much of the run is over, for what changes as it goes on."""
+        """Clean rows -> a batch. `epochs` (B,) is how often each row has been seen before,
+        `progress` (0 to 1) the used share of the run's budget, for options that change over the
+        run."""
 
     @abc.abstractmethod
     def counts(self, batch: Batch) -> dict[str, int]:
-        """How many targets each part of the loss has in this batch."""
+        """The number of targets of each part of the loss in this batch."""
 
     @abc.abstractmethod
     def forward(self, batch: Batch) -> Loss:
@@ -117,18 +117,18 @@ class Objective(nn.Module, abc.ABC):
         """Hidden states (N, D) at the batch's targets, from which the vocabulary is scored."""
 
     def work(self, batch: Batch) -> list[NetworkWork]:
-        """What each of its networks does for `batch`."""
+        """The work of each of its networks on `batch`."""
         scored = 0 if batch.targets is None else len(batch.targets)
         return [NetworkWork(self.product, batch.index, scored)]
 
     def decisions(self, batch: Batch) -> tuple[Tensor, Tensor] | None:
-        """Questions of yes or no that are asked beside the targets: (N,) scores, above 0 for yes,
-        and (N,) what is true."""
+        """Binary predictions besides the token targets (ELECTRA: original or replaced): (N,)
+        scores, above 0 for yes, and (N,) the truth."""
         return None
 
     def sorts(self, batch: Batch) -> dict[str, Tensor]:
-        """Sorts of targets whose held-out losses are told apart: (N,) bool by name; empty where all
-        are of one sort."""
+        """Groups of targets whose held-out losses are reported separately: (N,) bool by name; empty
+        if there is only one group."""
         return {}
 
     def target_scores(self, states: Tensor) -> Tensor:
@@ -136,17 +136,17 @@ class Objective(nn.Module, abc.ABC):
         return self.scorer.logits(states)
 
     def targets(self, batch: Batch) -> Tensor:
-        """(N,) what is wanted at `target_states`."""
+        """(N,) the targets at `target_states`."""
         assert batch.targets is not None
         return batch.targets
 
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """What an objective may know of the tokenizer: sizes and ids, no text.
+    """What an objective knows of the tokenizer: sizes and ids, no text.
 
     `begin` and `end` frame a text, whatever the tokenizer calls them; `sentinels` stand for its
-    gaps, the first gap's first.
+    gaps, in the order of the gaps.
     """
 
     size: int
@@ -164,8 +164,8 @@ class Vocabulary:
 
 
 def facts(rows: Rows) -> dict[str, Any]:
-    """The fields of a `Batch` that say where tokens stand. A batch whose rows are all one unpadded
-    document needs no document mask and no positions, and gets neither."""
+    """The fields of a `Batch` that describe the positions of tokens. A batch whose rows are all one
+    unpadded document needs no document mask and no positions, and gets neither."""
     single = bool((rows.documents == 1).all())
     return {
         "positions": None if single else torch.from_numpy(rows.positions),
@@ -175,10 +175,11 @@ def facts(rows: Rows) -> dict[str, Any]:
 
 
 def encode(model: Transformer, batch: Batch, at: Tensor | None = None) -> Tensor:
-    """Hidden states (B, T, D) of the model's only stack, each document blind to the others; with
-    `at` those (N, D) of these flat positions alone.
+    """Hidden states (B, T, D) of the model's only stack, in which documents do not see each other;
+    with `at` those (N, D) of these flat positions alone.
 
-    A prefix opens a decoder's layers; it narrows an encoder's, whose windows stay as they are.
+    In a decoder the tokens of a prefix see each other; in an encoder the tokens after the prefix
+    see only their past, and windows stay as they are.
     """
     visible = masks.visible_of(batch.documents)
     if model.config.encoder is None:
@@ -199,8 +200,8 @@ def encode(model: Transformer, batch: Batch, at: Tensor | None = None) -> Tensor
 
 
 def encode_targets(model: Transformer, batch: Batch) -> Tensor:
-    """Hidden states (N, D) of the model's only stack where the batch has a target; its last layer
-    is computed nowhere else."""
+    """Hidden states (N, D) of the model's only stack at the batch's targets; its last layer is
+    computed nowhere else."""
     if batch.index is None:
         return at_targets(encode(model, batch), batch)
     return encode(model, batch, batch.index)

@@ -1,11 +1,11 @@
-"""Texts of different lengths side by side, for corruption that changes how long they are.
+"""Texts of different lengths in one array, for corruption that changes their lengths.
 
     rows   [CLS] a a a [SEP] [CLS] b b [SEP]  ->  tokens   a a a b b …     one flat array (N,)
            [CLS] c c c c c c [SEP] pad            lengths  3 2 6           per text (S,)
 
-Nothing is padded between `texts_of` and `pack`: what is done to the texts is done to one array, and
-what is drawn for them is drawn per item by key (purpose, seed, epoch, row, document, item), so that
-a text is corrupted alike in whatever batch and beside whatever neighbours it appears.
+There is no padding between `texts_of` and `pack`: all operations work on one array, and random
+numbers are drawn per item by key (purpose, seed, epoch, row, document, item), so that a text is
+corrupted alike in any batch and with any neighbours.
 
 Letters: N items of all texts, S texts, B rows, T positions.
 """
@@ -27,7 +27,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Origin:
-    """Where texts stand in their batch: row (S,) and number in the row (S,), counted from 1."""
+    """The places of texts in their batch: row (S,) and number in the row (S,), counted from 1."""
 
     rows: Array
     numbers: Array
@@ -46,11 +46,12 @@ class Sequences:
         return Sequences(self.tokens[keep], lengths)
 
     def ended(self, token: int) -> Sequences:
-        """`token` behind each text."""
+        """The texts with `token` after each."""
         return Sequences(np.insert(self.tokens, np.cumsum(self.lengths), token), self.lengths + 1)
 
     def shifted(self, start: int) -> Sequences:
-        """What a decoder reads to predict these: each text one place later, behind `start`."""
+        """The input of a decoder that predicts these texts: each shifted by one position, after
+        `start`."""
         tokens = np.roll(self.tokens, 1)
         tokens[first_places(self.lengths)[self.lengths > 0]] = start
         return replace(self, tokens=tokens)
@@ -61,11 +62,11 @@ class Texts:
     """The documents of a batch of rows.
 
     Attributes:
-        framed: the documents as they stand in the rows.
+        framed: the documents with their special tokens.
         region: (items of `framed`,) 0 before the text, 1 text, 2 after it.
-        origin: where each stands.
-        starts_sentence: per item of the text; None where the rows do not say.
-        counters: (S,) arrays that belong into the keys of a text's draws.
+        origin: the place of each.
+        starts_sentence: per item of the text; None where the rows do not record it.
+        counters: (S,) arrays for the keys of a text's random numbers.
     """
 
     framed: Sequences
@@ -97,7 +98,7 @@ class Texts:
 
 
 def documents_of(rows: Rows) -> tuple[Sequences, Origin]:
-    """The documents of `rows` with their special tokens, in order; padding is left behind."""
+    """The documents of `rows` with their special tokens, in order, without padding."""
     row, place = np.nonzero(rows.documents)
     number = rows.documents[row, place]
     begins = np.ones(len(row), dtype=bool)
@@ -108,7 +109,7 @@ def documents_of(rows: Rows) -> tuple[Sequences, Origin]:
 
 
 def texts_of(rows: Rows, epochs: Array, seed: int) -> Texts:
-    """The documents of `rows` with what their corruption needs.
+    """The documents of `rows`, prepared for corruption.
 
     Raises:
         IncompatibleError: a special token stands inside a text, as in rows of pairs.
@@ -176,15 +177,15 @@ def first_places(lengths: Array) -> Array:
 
 
 def ranks(draws: Array, lengths: Array) -> Array:
-    """(N,) the place of each item's draw among those of its text, from the smallest."""
+    """(N,) the rank of each item's random number among those of its text, from the smallest."""
     found = np.empty(len(draws), dtype=np.int64)
     found[np.lexsort((draws, owners(lengths)))] = spread(lengths)
     return found
 
 
 def compositions(draws: Array, totals: Array, parts: Array) -> Array:
-    """(sum of `parts`,) sizes: each total is cut into so many parts of at least 1, every way of
-    doing so being equally likely. A total of 0 has parts of 0.
+    """(sum of `parts`,) sizes: each total is cut into so many parts of at least 1, every
+    composition being equally likely. A total of 0 has parts of 0.
 
     Args:
         draws: a number for each of `totals[s]` items of each text.

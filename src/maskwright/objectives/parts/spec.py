@@ -30,12 +30,12 @@ Start = Literal["pad", "begin", "end"]
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """How an objective measures any model of a form, whatever that was trained by.
+    """How an objective measures every model of a form, whatever the model was trained by.
 
     Attributes:
         options: (the options of the model's own training, or None) -> those it is measured by.
         at_end: options -> as they are when a run ends.
-        words: options -> what the model is asked, for a sentence that begins "measured".
+        words: options -> the rest of a sentence that begins "measured".
     """
 
     options: Callable[[Any], Any]
