@@ -343,8 +343,8 @@ def test_pairs_of_one_kind_are_told(tmp_path: Path) -> None:
         words.append(io.StringIO())
         run.pretrain(chosen, tmp_path / name, stream=words[-1])
         said[name] = words[-1].getvalue()
-    assert "pairs of sentences are of one kind" in said["one"]
-    assert "pairs of sentences are of one kind" not in said["several"]
+    assert "pairs of sentences have the same label" in said["one"]
+    assert "pairs of sentences have the same label" not in said["several"]
     assert "100.0% of the first" in said["one"]
     share = re.search(
         r"pairs of sentences: ([\d.]+)% of the first \d+ are negatives \(the second",

@@ -259,8 +259,8 @@ def _pairs(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
     if not UNEVEN <= share <= 1 - UNEVEN:
         yield Finding(
             "pairs-of-one-kind",
-            f"{max(share, 1 - share):.0%} of the first {len(looked_at):,} pairs of sentences are "
-            "with the same label, so the pair task has little to learn",
+            f"{max(share, 1 - share):.0%} of the first {len(looked_at):,} pairs of sentences have "
+            "the same label, so the pair task has little to learn",
             remedy="documents need several sentences",
         )
 
