@@ -146,7 +146,7 @@ def test_the_loops_parameters_are_the_adapters() -> None:
     total = sum(p.numel() for p in adapter.trainable().values())
     assert len(parameters.masters) == total
     model.head("classifier", model.encode(TOKENS)[:, 0]).float().square().sum().backward()
-    parameters.settle()
+    parameters.zero_untouched()
     parameters.masters.add_(parameters.gradient, alpha=-0.1)
     parameters.publish()
     after = model.encode(TOKENS)

@@ -201,10 +201,10 @@ def test_only_a_run_that_starts_from_nothing_starts_from_its_teacher() -> None:
     made = distillation()
     before = {name: p.clone() for name, p in made.product.named_parameters()}
     assert not torch.equal(before["tokens.weight"], made.teacher.tokens.weight)
-    made.begin()
+    made.start_run()
     assert torch.equal(made.product.tokens.weight, made.teacher.tokens.weight)
     unasked = distillation(initialise=False)
-    unasked.begin()
+    unasked.start_run()
     assert not torch.equal(unasked.product.tokens.weight, unasked.teacher.tokens.weight)
 
 
@@ -277,7 +277,7 @@ def test_without_the_cosine_widths_may_differ() -> None:
         make("distillation", student, given, teacher="x", initialise=False)
     made = make("distillation", student, given, teacher="x", alpha_cos=0.0)
     with pytest.raises(IncompatibleError, match="initialise = false"):
-        made.begin()
+        made.start_run()
 
 
 def test_refusals() -> None:
@@ -288,7 +288,7 @@ def test_refusals() -> None:
     with pytest.raises(IncompatibleError, match="different vocabularies"):
         make("distillation", bert(), {"teacher": other}, teacher="x")
     with pytest.raises(ConfigError, match="no more than its teacher"):
-        make("distillation", of(deep(bert(), 3)), {"teacher": teacher}, teacher="x").begin()
+        make("distillation", of(deep(bert(), 3)), {"teacher": teacher}, teacher="x").start_run()
     with pytest.raises(ConfigError, match="alpha_cos"):
         Options(teacher="x", alpha_cos=-1.0)
     with pytest.raises(ConfigError, match="temperature"):

@@ -37,7 +37,7 @@ def test_ten_steps_equal_torch_with_bert_groups() -> None:
     for step in range(10):
         parameters.clear()
         loss_of(ours, step).backward()
-        parameters.settle()
+        parameters.zero_untouched()
         state.step(0.01)
         reference.zero_grad()
         loss_of(theirs, step).backward()
@@ -71,12 +71,12 @@ def test_microbatches_add_up_in_float32() -> None:
     ours = Parameters(whole)
     ours.clear()
     (loss_of(whole, 1) + loss_of(whole, 2)).backward()
-    ours.settle()
+    ours.zero_untouched()
     parts = Parameters(split)
     parts.clear()
     loss_of(split, 1).backward()
     loss_of(split, 2).backward()
-    parts.settle()
+    parts.zero_untouched()
     assert torch.allclose(ours.gradient, parts.gradient, rtol=1e-6, atol=1e-7)
 
 
@@ -85,11 +85,11 @@ def test_what_gets_no_gradient_counts_as_zero_and_not_as_last_steps() -> None:
     parameters = Parameters(module)
     parameters.clear()
     (module[0](torch.ones(1, 2)).sum() + module[1](torch.ones(1, 2)).sum()).backward()
-    parameters.settle()
+    parameters.zero_untouched()
     assert parameters.view(parameters.gradient, "1.weight").abs().sum() > 0
     parameters.clear()
     module[0](torch.ones(1, 2)).sum().backward()
-    parameters.settle()
+    parameters.zero_untouched()
     assert parameters.view(parameters.gradient, "1.weight").abs().sum() == 0
 
 
@@ -100,7 +100,7 @@ def test_tied_weights_are_one_parameter() -> None:
     assert parameters.masters.numel() == 28
     parameters.clear()
     module["head"](module["table"](torch.tensor([1]))).sum().backward()
-    parameters.settle()
+    parameters.zero_untouched()
     assert module["head"].weight.data_ptr() == module["table"].weight.data_ptr()
     assert parameters.gradient.abs().sum() > 0
 
@@ -116,7 +116,7 @@ def test_bfloat16_computes_narrow_and_remembers_wide() -> None:
     before = parameters.masters.clone()
     parameters.clear()
     loss_of(module, 1).backward()
-    parameters.settle()
+    parameters.zero_untouched()
     state.step(1e-5)
     moved = (parameters.masters - before).abs().max()
     assert 0 < moved < 2e-5  # far below what bfloat16 could have held

@@ -275,7 +275,7 @@ def test_a_step_goes_down(settings: Optimizer) -> None:
         hidden = module.tokens(torch.arange(11))
         loss = (module.norm(module.blocks[1](module.blocks[0](hidden).relu())) - 1.0).square().sum()
         loss.backward()
-        state.parameters.settle()
+        state.parameters.zero_untouched()
         state.step(0.01)
         losses.append(float(loss.detach()))
     assert losses[-1] < 0.8 * losses[0]
@@ -286,7 +286,7 @@ def test_a_weight_without_a_gradient_stays_a_number(kind: type[AdamW | Lamb | Mu
     """With the smallest epsilon there is; with 0 the step would be 0/0."""
     state = kind(learning_rate=0.1, epsilon=1e-36).start(Parameters(Toy()))
     state.parameters.clear()
-    state.parameters.settle()
+    state.parameters.zero_untouched()
     state.step(0.1)
     assert state.parameters.masters.isfinite().all()
 

@@ -9,9 +9,7 @@ from typing import Any, TextIO
 
 from markupsafe import Markup
 
-from maskwright.analysis import dependencies as trees
-from maskwright.analysis import heads
-from maskwright.analysis import word_senses as senses
+from maskwright.analysis import dependencies, heads, word_senses
 from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.analysis.pages import require_new, write
 from maskwright.corpus.files import Paths
@@ -53,7 +51,7 @@ def attention(
     two = len(subject.model.config.stacks) == 2
     if two:
         say(Finding("one-of-two-stacks", ONE_OF_TWO.strip()).line())
-    bank = trees.read_trees(Path(tree)) if tree is not None else []
+    bank = dependencies.read_trees(Path(tree)) if tree is not None else []
     texts = _texts(text, bank, say)
     commit.probe_writable(out)
     require_new(out)
@@ -61,7 +59,9 @@ def attention(
     if short := len(texts) - found.texts:
         what = f"{short:,} texts of fewer than two tokens are left out"
         say(Finding("texts-too-short", what).line())
-    relations, rare, passed = trees.compare_with_trees(subject, bank) if bank else ([], [], 0)
+    relations, rare, passed = (
+        dependencies.compare_with_trees(subject, bank) if bank else ([], [], 0)
+    )
     if not text and not bank:
         found_texts = Finding(
             "built-in-sentences",
@@ -70,7 +70,7 @@ def attention(
         )
         say(found_texts.line())
     if rare:
-        what = f"not asked, with fewer than {trees.LEAST} words in a half of the sentences"
+        what = f"not asked, with fewer than {dependencies.LEAST} words in a half of the sentences"
         say(Finding("rare-relations", f"{what}: {', '.join(rare)}").line())
     if passed:
         what = f"passed over: {passed:,} of {len(bank):,} sentences of the tree bank"
@@ -79,8 +79,8 @@ def attention(
     shown = [_head_table(found)] + ([_tree_table(relations)] if relations else [])
     for each in shown:
         say("\n" + tables.for_terminal(each))
-    drawn, most = (texts[0], FEW_DRAWN) if sentence is None else (sentence, subject.frame.length)
-    seen = heads.one_text(subject, drawn, most)
+    sample, most = (texts[0], FEW_DRAWN) if sentence is None else (sentence, subject.frame.length)
+    seen = heads.one_text(subject, sample, most)
     summary = f"Attention on {found.tokens:,} tokens of {found.texts:,} texts"
     if found.cut:
         summary += f", {found.cut:,} of them cut at {found.longest} tokens"
@@ -103,7 +103,9 @@ def attention(
     )
 
 
-def _plain(found: heads.Heads, relations: Sequence[trees.Relation], passed: int) -> dict[str, Any]:
+def _plain(
+    found: heads.Heads, relations: Sequence[dependencies.Relation], passed: int
+) -> dict[str, Any]:
     """All figures, as they are written to `results.json`."""
     return {
         "texts": found.texts,
@@ -117,18 +119,18 @@ def _plain(found: heads.Heads, relations: Sequence[trees.Relation], passed: int)
 
 
 def _require_drawable(subject: ProbedModel, sentence: str) -> None:
-    whole = len(subject.tokenizer.encode(sentence))
+    count = len(subject.tokenizer.encode(sentence))
     most = min(DRAWN, subject.frame.length) - sum(subject.tokenizer.frame_margins())
-    if not 1 <= whole <= most:
+    if not 1 <= count <= most:
         raise UsageError(
             "not a text that can be drawn",
             where="--sentence",
-            found=f"{whole} tokens",
+            found=f"{count} tokens",
             wanted=f"1 to {most}",
         )
 
 
-def _texts(text: Paths, bank: Sequence[trees.Tree], say: Say) -> list[str]:
+def _texts(text: Paths, bank: Sequence[dependencies.Tree], say: Say) -> list[str]:
     """What the heads are looked at in: the user's texts, those of the bank, or our own."""
     if text:
         texts = []
@@ -141,7 +143,7 @@ def _texts(text: Paths, bank: Sequence[trees.Tree], say: Say) -> list[str]:
         return texts
     if bank:
         return [" ".join(each.words) for each in bank[:TEXTS]]
-    return [each for group in senses.SENTENCES.values() for each in group]
+    return [each for group in word_senses.SENTENCES.values() for each in group]
 
 
 def _maps(found: heads.Heads) -> list[Markup]:
@@ -163,8 +165,8 @@ def _maps(found: heads.Heads) -> list[Markup]:
 
 def _measured(found: heads.Heads, name: str) -> str:
     low, high = found.even[name].min(), found.even[name].max()
-    told = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f} by layer"
-    return f"{name} (even weights: {told})"
+    span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f} by layer"
+    return f"{name} (even weights: {span})"
 
 
 def _head_table(found: heads.Heads) -> Table:
@@ -190,7 +192,7 @@ def _head_table(found: heads.Heads) -> Table:
     }
 
 
-def _tree_table(relations: Sequence[trees.Relation]) -> Table:
+def _tree_table(relations: Sequence[dependencies.Relation]) -> Table:
     return {
         "title": "Heads of attention beside heads of grammar",
         "head": ["relation", "words", "head", "which", "right", "best distance", "right"],

@@ -181,13 +181,13 @@ def _by_words(
     that are too long, or in which the tokenizer joins two words, are passed over."""
     tokenizer = subject.tokenizer
     before = tokenizer.frame_margins()[0]
-    kept, ids, owners = [], [], []
+    used_trees, ids, owners = [], [], []
     encoded = tokenizer.encode_batch((" ".join(tree.words) for tree in trees), offsets=True)
     for place, (tree, (tokens, spans)) in enumerate(zip(trees, encoded, strict=True)):
         owner = words_of(tree, spans)
         framed_ids, _ = tokenizer.frame(tokens.tolist())
         if len(framed_ids) <= subject.frame.length and len(set(owner.tolist())) == len(tree.words):
-            kept.append(place)
+            used_trees.append(place)
             ids.append(framed_ids)
             owners.append(owner)
     numbers = iter(np.argsort([-len(each) for each in ids], kind="stable"))
@@ -198,8 +198,8 @@ def _by_words(
             owner = owners[number]
             inside = slice(before, before + len(owner))
             part = stacked[:, row][:, :, inside, inside]
-            joined = np.eye(len(trees[kept[number]].words))[owner]  # tokens, words
-            yield kept[number], (joined.T @ part @ joined) / joined.sum(0)[:, None]
+            joined = np.eye(len(trees[used_trees[number]].words))[owner]  # tokens, words
+            yield used_trees[number], (joined.T @ part @ joined) / joined.sum(0)[:, None]
 
 
 def words_of(tree: Tree, spans: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -62,8 +62,8 @@ def look_at_heads(subject: ProbedModel, texts: Sequence[str]) -> Heads:
     tokenizer = subject.tokenizer
     length = min(LONGEST, subject.frame.length)
     room = length - sum(tokenizer.frame_margins())
-    whole = tokenizer.encode_batch(texts)
-    ids = [tokenizer.frame(each[:room].tolist())[0] for each in whole if len(each) > 1]
+    token_ids = tokenizer.encode_batch(texts)
+    ids = [tokenizer.frame(each[:room].tolist())[0] for each in token_ids if len(each) > 1]
     if not ids:
         raise DataError("there is no text of two tokens to look at", found=f"{len(texts)} texts")
     sums: NDArray[np.float64] | None = None
@@ -71,23 +71,23 @@ def look_at_heads(subject: ProbedModel, texts: Sequence[str]) -> Heads:
     count = 0
     special = torch.tensor(sorted(tokenizer.special_ids))
     for batch, weights in attention(subject, ids):
-        asked = ~torch.isin(batch.tokens, special) & (batch.tokens >= 0)
+        counted = ~torch.isin(batch.tokens, special) & (batch.tokens >= 0)
         if batch.documents is not None:
-            asked &= batch.documents > 0
+            counted &= batch.documents > 0
         is_special = torch.isin(batch.tokens, special)
         # A weight may fall to 0 in one head, and not what the mask hides from all of them.
         seen = [(w > 0).any(1, keepdim=True) for w in weights]
-        layers = [_sums(w, s, asked, is_special) for w, s in zip(weights, seen, strict=True)]
-        flat = np.stack([_sums(_even(s), s, asked, is_special)[0] for s in seen])
+        layers = [_sums(w, s, counted, is_special) for w, s in zip(weights, seen, strict=True)]
+        flat = np.stack([_sums(_even(s), s, counted, is_special)[0] for s in seen])
         even = flat if even is None else even + flat
         sums = np.stack(layers) if sums is None else sums + np.stack(layers)
-        count += int(asked.sum())
+        count += int(counted.sum())
     assert sums is not None and even is not None
     means = sums / max(1, count)  # layers, heads, measures
     return Heads(
         len(ids),
         count,
-        sum(len(each) > room for each in whole),
+        sum(len(each) > room for each in token_ids),
         length,
         {name: means[:, :, i] for i, name in enumerate(MEASURES)},
         {name: even[:, i] / max(1, count) for i, name in enumerate(MEASURES)},
@@ -129,15 +129,15 @@ def one_text(subject: ProbedModel, text: str, most: int) -> Seen:
     tokenizer = subject.tokenizer
     before, after = tokenizer.frame_margins()
     room = max(0, min(most, subject.frame.length) - before - after)
-    ((whole, spans),) = tokenizer.encode_batch([text], offsets=True)
-    ids, spans = whole[:room].tolist(), spans[:room].tolist()
+    ((token_ids, spans),) = tokenizer.encode_batch([text], offsets=True)
+    ids, spans = token_ids[:room].tolist(), spans[:room].tolist()
     framed_ids = tokenizer.frame(ids)[0]
     names = tokenizer.tokens(framed_ids)
     inner = slice(before, len(names) - after)
     names[inner] = _pieces(text, spans, names[inner], [i in tokenizer.special_ids for i in ids])
     ((_, weights),) = attention(subject, [framed_ids])
     size = len(names)
-    cut = len(whole) > room
+    cut = len(token_ids) > room
     shown = text[: max((end for _, end in spans), default=0)] if cut else text
     return Seen(shown, cut, names, np.stack([w[0, :, :size, :size].numpy() for w in weights]))
 
@@ -160,8 +160,8 @@ def _pieces(
     return pieces
 
 
-def _sums(weights: Tensor, seen: Tensor, asked: Tensor, special: Tensor) -> NDArray[np.float64]:
-    """(H, measures): sums over the positions that are `asked` (B, T); `weights` (B, H, T, T), of
+def _sums(weights: Tensor, seen: Tensor, counted: Tensor, special: Tensor) -> NDArray[np.float64]:
+    """(H, measures): sums over the positions that are `counted` (B, T); `weights` (B, H, T, T), of
     keys that are `seen` (B, 1, T, T)."""
     size = weights.shape[-1]
     places = torch.arange(size)
@@ -182,5 +182,5 @@ def _sums(weights: Tensor, seen: Tensor, asked: Tensor, special: Tensor) -> NDAr
         ],
         dim=-1,
     )  # B, H, T, measures
-    kept = each * asked[:, None, :, None].to(weights.dtype)
-    return np.asarray(kept.double().sum((0, 2)).numpy())
+    weighted = each * counted[:, None, :, None].to(weights.dtype)
+    return np.asarray(weighted.double().sum((0, 2)).numpy())

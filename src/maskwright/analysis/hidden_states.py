@@ -100,10 +100,10 @@ def layer_states(
         if examples.places is None and examples.choices > 1:
             which = (which[:, None] * examples.choices + np.arange(examples.choices)).reshape(-1)
         batch = batch.to(model.device)
-        kept = torch.stack([pooling(hidden, batch) for hidden in look(model, batch).hidden])
+        pooled = torch.stack([pooling(hidden, batch) for hidden in look(model, batch).hidden])
         if found is None:
-            found = np.zeros((len(kept), count, kept.shape[-1]), np.float32)
-        found[:, which] = kept.cpu().numpy()
+            found = np.zeros((len(pooled), count, pooled.shape[-1]), np.float32)
+        found[:, which] = pooled.cpu().numpy()
     return np.zeros((0, 0, 0), np.float32) if found is None else found
 
 

@@ -141,8 +141,8 @@ def probe_layers(
     )
     random = _control(known.words, len(names), known.labels, seed)
     other = _control(asked.words, len(names), known.labels, seed)
-    whole = kind.task != "tagging"
-    no_control = _says_nothing(known.words, random, whole=whole)
+    of_texts = kind.task != "tagging"
+    no_control = _says_nothing(known.words, random, of_texts=of_texts)
     accuracy, control, untrained = [], [], []
     for layer in range(len(known.states)):
         here = known.states[layer], asked.states[layer]
@@ -162,7 +162,7 @@ def probe_layers(
         untrained,
         weights,
         mixed,
-        _baselines(known, asked, whole=whole),
+        _baselines(known, asked, of_texts=of_texts),
         (*known.findings, *asked.findings),
         no_control,
     )
@@ -176,14 +176,14 @@ def _of_part(
     items: int,
     seed: int,
 ) -> _Asked:
-    whole = kind.task != "tagging"
-    drawn = permute(key("draw", seed), len(rows), np.arange(len(rows)))
-    counts = np.array([1 if whole else len(rows[i].tokens) for i in drawn])
-    drawn = drawn[: int(np.searchsorted(counts.cumsum(), items)) + 1]
-    rows = [rows[i] for i in np.sort(drawn)]
+    of_texts = kind.task != "tagging"
+    order = permute(key("draw", seed), len(rows), np.arange(len(rows)))
+    counts = np.array([1 if of_texts else len(rows[i].tokens) for i in order])
+    order = order[: int(np.searchsorted(counts.cumsum(), items)) + 1]
+    rows = [rows[i] for i in np.sort(order)]
     encoded = kind.encode(rows, subject.frame)
     examples = encoded.examples
-    if whole:
+    if of_texts:
         words = [row.text.split()[0].lower() if row.text.split() else "" for row in rows]
     else:
         _, numbers = encoded.way_back
@@ -193,7 +193,7 @@ def _of_part(
             chosen = np.sort(permute(key("draw", seed, 1), len(words), np.arange(items)))
             examples = _fewer(examples, chosen)
             words = [words[n] for n in chosen]
-    pooling: Pooling = _mean if whole else at_places
+    pooling: Pooling = _mean if of_texts else at_places
     states, others = (layer_states(model, examples, subject.collation, pooling) for model in models)
     return _Asked(states, others, np.asarray(examples.labels, np.int64), words, encoded.findings)
 
@@ -218,19 +218,19 @@ def _control(
     `labels`."""
     digests = [hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words]
     contents = np.array([int.from_bytes(digest, "little") for digest in digests], np.uint64)
-    drawn = integers(key("draw", seed, 1, contents), 1, len(labels))[:, 0]
-    return labels[drawn]
+    order = integers(key("draw", seed, 1, contents), 1, len(labels))[:, 0]
+    return labels[order]
 
 
-def _says_nothing(words: Sequence[str], control: NDArray[np.int64], *, whole: bool) -> str:
+def _says_nothing(words: Sequence[str], control: NDArray[np.int64], *, of_texts: bool) -> str:
     """Why classes drawn for these words are no control; empty where they are one."""
     (word, times), *_ = Counter(words).most_common(1)
     kinds = len(set(words))
-    begin = "texts begin with" if whole else "words are"
+    begin = "texts begin with" if of_texts else "words are"
     if kinds == 1 or times > NEARLY_ALL * len(words):
         return f"{times / len(words):.0%} of the {begin} “{word}”"
     if kinds < FEWEST_WORDS:
-        return f"the {begin} {kinds} different {'words' if whole else 'ones'} only"
+        return f"the {begin} {kinds} different {'words' if of_texts else 'ones'} only"
     return "" if len(np.unique(control)) > 1 else "all words were drawn the same class"
 
 
@@ -241,14 +241,14 @@ def _probed(
     truth: NDArray[np.int64],
 ) -> Estimate:
     mean, deviation = known.mean(0), known.std(0) + 1e-6
-    told = np.full(len(truth), labels[0])
+    predicted = np.full(len(truth), labels[0])
     if len(np.unique(labels)) > 1:
         probe = LogisticRegression(max_iter=ITERATIONS, tol=TOLERANCE)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             probe.fit((known - mean) / deviation, labels)
-        told = probe.predict((asked - mean) / deviation)
-    return estimate(metrics.accuracy, truth, told)
+        predicted = probe.predict((asked - mean) / deviation)
+    return estimate(metrics.accuracy, truth, predicted)
 
 
 class _Mix(nn.Module):
@@ -281,22 +281,22 @@ def _mix(known: _Asked, asked: _Asked, classes: int, seed: int) -> tuple[list[fl
             functional.cross_entropy(mix(states[:, chosen]), labels[chosen]).backward()
             optimizer.step()
     with torch.inference_mode():
-        told = mix(others).argmax(1).numpy()
+        predicted = mix(others).argmax(1).numpy()
         weights = mix.weights.softmax(0).tolist()
-    return weights, estimate(metrics.accuracy, asked.labels, told)
+    return weights, estimate(metrics.accuracy, asked.labels, predicted)
 
 
-def _baselines(known: _Asked, asked: _Asked, *, whole: bool) -> dict[str, float]:
-    """The commonest class, and the commonest class of each word; of `whole` texts, of their
+def _baselines(known: _Asked, asked: _Asked, *, of_texts: bool) -> dict[str, float]:
+    """The commonest class, and the commonest class of each word; of `of_texts` texts, of their
     first."""
     usual = int(np.bincount(known.labels).argmax())
     seen: dict[str, list[int]] = {}
     for word, label in zip(known.words, known.labels.tolist(), strict=True):
         seen.setdefault(word, []).append(label)
     best = {word: int(np.bincount(labels).argmax()) for word, labels in seen.items()}
-    told = np.array([best.get(word, usual) for word in asked.words])
-    hung_on = "commonest by first word" if whole else "commonest by word"
+    predicted = np.array([best.get(word, usual) for word in asked.words])
+    hung_on = "commonest by first word" if of_texts else "commonest by word"
     return {
         "commonest class": float((asked.labels == usual).mean()),
-        hung_on: float((asked.labels == told).mean()),
+        hung_on: float((asked.labels == predicted).mean()),
     }

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.analysis import layers, pooling
-from maskwright.analysis import word_senses as senses
+from maskwright.analysis import layers, pooling, word_senses
 from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.errors import UsageError
 from maskwright.findings import Finding
@@ -255,7 +254,7 @@ def show_senses(
     if data is None and any(len(subject.tokenizer.encode(text)) > room for text in texts):
         what = f"the model reads {room} tokens of a text, so sentences are cut around the word"
         say(Finding("sentences-cut", what).line())
-    found = senses.tell_senses(subject, word, texts, meanings, shorten=data is None)
+    found = word_senses.tell_senses(subject, word, texts, meanings, shorten=data is None)
     table = _sense_table(word, found)
     say("\n" + tables.for_terminal(table))
     xs = [float(x) for x in range(len(found.layers))]
@@ -298,10 +297,10 @@ def _texts(
 ) -> tuple[list[str], list[str]]:
     """Texts with `word`, and what it means in each."""
     if data is not None:
-        return senses.read_senses(data, columns)
-    if word == senses.WORD:
-        texts = [text for group in senses.SENTENCES.values() for text in group]
-        meanings = [name for name, group in senses.SENTENCES.items() for _ in group]
+        return word_senses.read_senses(data, columns)
+    if word == word_senses.WORD:
+        texts = [text for group in word_senses.SENTENCES.values() for text in group]
+        meanings = [name for name, group in word_senses.SENTENCES.items() for _ in group]
         return texts, meanings
     raise UsageError(
         "no texts with this word",
@@ -311,7 +310,7 @@ def _texts(
     )
 
 
-def _sense_table(word: str, found: senses.Told) -> Table:
+def _sense_table(word: str, found: word_senses.Told) -> Table:
     return {
         "title": f"“{word}” in {len(found.senses)} texts and {len(set(found.senses))} meanings",
         "head": ["", "nearest has the same meaning", "apart", "apart, untrained"],

@@ -96,8 +96,8 @@ def compare_pooling(
     last = next(part for part in (ALL, TEST, VALIDATION, TRAIN) if part in data.parts)
     every = data.parts[last]
     wanted = np.arange(len(every) if items is None else min(items, len(every)))
-    drawn = np.sort(permute(key("draw", 0), len(every), wanted))  # files are often in an order
-    rows = [every[place] for place in drawn]
+    order = np.sort(permute(key("draw", 0), len(every), wanted))  # files are often in an order
+    rows = [every[place] for place in order]
     encoded = kind.encode(rows, subject.frame)
     truth = np.array([row.label for row in rows], np.float64)
     found = {
@@ -107,10 +107,10 @@ def compare_pooling(
     untrained = _told(subject.untrained(), subject, encoded.examples, _mean, truth)
     known = data if TRAIN in data.parts else replace(data, parts={**data.parts, TRAIN: every})
     answers = dict(kind.baselines(known, last))
-    words = np.asarray(next(iter(answers.values())))[drawn]
-    told = metrics.spearman(truth, words)
+    words = np.asarray(next(iter(answers.values())))[order]
+    baseline = metrics.spearman(truth, words)
     return Pooled(
-        last, len(rows), len(every), subject.layers, found, untrained, told, encoded.findings
+        last, len(rows), len(every), subject.layers, found, untrained, baseline, encoded.findings
     )
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from maskwright.analysis import layers, pooling
-from maskwright.analysis import word_senses as senses
+from maskwright.analysis import layers, pooling, word_senses
 from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.analysis.pages import require_new, show_layers, show_pooling, show_senses
 from maskwright.errors import MaskwrightError, UsageError
@@ -75,7 +74,7 @@ def probe(
     if data is None or word is not None:
         commit.probe_writable(out)
         require_new(out)
-        return show_senses(subject, out, word or senses.WORD, data, columns, say)
+        return show_senses(subject, out, word or word_senses.WORD, data, columns, say)
     examples = _pairs(data, columns, task, read)
     if examples is None:
         examples = prepare(data, columns=columns, kind=task, division=DIVISION, **vars(read))
@@ -94,13 +93,13 @@ def _pairs(
 ) -> Examples | None:
     """All pairs of the file, or of all files of the folder, as one part: nothing is learned from
     them. None of another task."""
-    whole = table.load(data, header=read.header, reading=read.reading, learned=False)
-    rows = [row for part in whole.parts.values() for row in part]
-    whole = replace(whole, parts={ALL: rows})
+    loaded = table.load(data, header=read.header, reading=read.reading, learned=False)
+    rows = [row for part in loaded.parts.values() for row in part]
+    loaded = replace(loaded, parts={ALL: rows})
     try:
-        found = infer(whole, columns, task, read.no_label)
+        found = infer(loaded, columns, task, read.no_label)
     except MaskwrightError:
         return None  # which is said of the parts
     if found.kind not in PAIRS:
         return None
-    return build(whole, found, no_label=read.no_label, reading=read.reading)
+    return build(loaded, found, no_label=read.no_label, reading=read.reading)

@@ -74,14 +74,14 @@ class TokenView:
         width = max([len("token"), *(len(harmless(each.token)) for each in self.tokens)])
         lines.append(f"{'position':>8} {'id':>7} {'segment':>7}  {'token':<{width}}  text")
         for each in self.tokens:
-            said = "special"
+            described = "special"
             if each.text is not None and each.place is not None:
                 begun, ended = each.place
                 part = harmless(self.texts[each.text][begun:ended])
-                said = f"{part!r} {begun}–{ended}" + (" unknown" if each.unknown else "")
+                described = f"{part!r} {begun}–{ended}" + (" unknown" if each.unknown else "")
             token = harmless(each.token)
             lines.append(
-                f"{each.position:>8} {each.id:>7} {each.segment:>7}  {token:<{width}}  {said}"
+                f"{each.position:>8} {each.id:>7} {each.segment:>7}  {token:<{width}}  {described}"
             )
         lines.append(self.summary())
         return "\n".join([*lines, *(found.line() for found in self.findings())])

@@ -188,10 +188,10 @@ def _examples(subject: ProbedModel, word: str, texts: Sequence[str], shorten: bo
                 found=texts[number - 1][:80],
                 wanted=word,
             )
-        kept = tokens.tolist()
+        context = tokens.tolist()
         if shorten:
-            kept, inside = _around(kept, inside, subject.frame.length - margins)
-        framed_ids, _ = tokenizer.frame(kept)
+            context, inside = _around(context, inside, subject.frame.length - margins)
+        framed_ids, _ = tokenizer.frame(context)
         if len(framed_ids) > subject.frame.length:
             raise DataError(
                 "a text is longer than the model reads",

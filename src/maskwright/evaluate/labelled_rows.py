@@ -82,16 +82,16 @@ def evaluate_file(
         commit.probe_writable(Path(out))
     say, model = printer(stream), load(folder, base=base)
     rejects = None if out is None else Path(out) / REJECTS
-    whole = table.load(
+    loaded = table.load(
         data, header=read.header, reading=read.reading, rejects=rejects, learned=False
     )
-    names = list(whole.parts)
+    names = list(loaded.parts)
     chosen = part or next((n for n in (TEST, VALIDATION) if n in names), names[0])
     if chosen not in names:
         raise UsageError(
             "no such part of the data", where=data, found=chosen, wanted=near(chosen, names)
         )
-    rows, kind = _rows(folder, model, whole, chosen, data, as_names(columns), read, say)
+    rows, kind = _rows(folder, model, loaded, chosen, data, as_names(columns), read, say)
     encoded = kind.encode(rows, model.frame)
     for found in (*encoded.findings, *model.findings):
         say(found.line())
@@ -134,7 +134,7 @@ def evaluate_file(
 def _rows(
     folder: Path | str,
     model: Predictor,
-    whole: table.Table,
+    loaded: table.Table,
     part: str,
     data: Path | str,
     columns: Mapping[str, Sequence[str]],
@@ -144,10 +144,10 @@ def _rows(
     """The rows of the `part` that is asked, as the model's task has them, and the kind of that;
     what was understood is said."""
     asked_of = replace(
-        whole,
-        parts={ALL: whole.parts[part]},
-        counts={ALL: whole.counts[part]},
-        rejects={ALL: whole.rejects[part]} if whole.rejects else {},
+        loaded,
+        parts={ALL: loaded.parts[part]},
+        counts={ALL: loaded.counts[part]},
+        rejects={ALL: loaded.rejects[part]} if loaded.rejects else {},
     )
     model, columns = _of_pairs(model, asked_of, columns, read.no_label)
     task = _task(model, asked_of, data, columns, read.no_label)
@@ -168,7 +168,7 @@ def _rows(
         assume=bool(model.kind.settled.get(UNTOLD)),
     )
     of_tags = tag_spelling.findings(model.kind.labels) if task.kind == "tagging" else ()
-    for found in (*as_read(part, whole.counts[part]), *left_out(made), *of_tags):
+    for found in (*as_read(part, loaded.counts[part]), *left_out(made), *of_tags):
         say(found.line())
     return made.parts[ALL], model.kind
 

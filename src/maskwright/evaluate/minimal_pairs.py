@@ -75,14 +75,14 @@ def evaluate_pairs(
     stores = training_stores(model.folder)
     weights = read(model.folder / RECIPE).corpus.weights if stores else ()
     counts = token_counts(stores, weights) if stores else None
-    beside = {
+    baselines = {
         name: minimal_pairs.judge(paradigms, baseline)
         for name, baseline in minimal_pairs.baselines(model.tokenizer, counts).items()
     }
     named = f"Minimal pairs, {data.resolve().name}{WHICH[part]}, scored {how}"
-    table = as_table(result, beside, named)
+    table = as_table(result, baselines, named)
     say(tables.for_terminal(table))
-    means = {name: each.mean for name, each in beside.items()}
+    means = {name: each.mean for name, each in baselines.items()}
     path = save(out, result, paradigms, how, part, means, model.fingerprint)
     say(f"figures: {path}")
     if is_run(out):
@@ -100,7 +100,7 @@ def score(
     )
 
 
-def as_table(result: Result, beside: dict[str, Result], title: str) -> tables.Table:
+def as_table(result: Result, baselines: dict[str, Result], title: str) -> tables.Table:
     """The mean over paradigms, then each paradigm, beside the baselines."""
     names = list(result.accuracies)
     rows = [
@@ -109,7 +109,7 @@ def as_table(result: Result, beside: dict[str, Result], title: str) -> tables.Ta
             percent(result.mean),
             _said(result.bootstrap),
             f"{sum(map(result.ties, names)):,}",
-            *(percent(r.mean) for r in beside.values()),
+            *(percent(r.mean) for r in baselines.values()),
         ],
         *(
             [
@@ -117,17 +117,17 @@ def as_table(result: Result, beside: dict[str, Result], title: str) -> tables.Ta
                 percent(result.accuracies[name]),
                 _said(result.interval(name)),
                 f"{result.ties(name):,}",
-                *(percent(r.accuracies[name]) for r in beside.values()),
+                *(percent(r.accuracies[name]) for r in baselines.values()),
             ]
             for name in names
         ),
     ]
     pairs = sum(len(v) for v in result.outcomes.values())
-    without = [WITHOUT_MODEL[name] for name in beside]
+    without = [WITHOUT_MODEL[name] for name in baselines]
     return {
         "title": title,
         "own_first": True,
-        "head": ["", "right", "95 %", "ties", *beside],
+        "head": ["", "right", "95 %", "ties", *baselines],
         "rows": rows,
         "note": f"{pairs:,} pairs in {len(names)} paradigm{'s' * (len(names) != 1)}; a tie counts "
         f"one half. Beside it, what needs no model: {', '.join(without)}.",
@@ -140,7 +140,7 @@ def save(
     paradigms: Sequence[Paradigm],
     how: str,
     part: str,
-    beside: dict[str, float],
+    baselines: dict[str, float],
     model: str,
 ) -> Path:
     """Write the figures and every pair's outcome ("1", "0", "=" for a tie) as JSON; `model` is the
@@ -154,7 +154,7 @@ def save(
         "mean": result.mean,
         "bootstrap": result.bootstrap,
         "normal": result.normal,
-        "baselines": beside,
+        "baselines": baselines,
         "paradigms": {
             name: {
                 "accuracy": accuracy,

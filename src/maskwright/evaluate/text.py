@@ -141,7 +141,7 @@ def evaluate_text(
         if len(source) > rows:
             what = f"measured on {rows:,} of its {counted(len(source), 'row')}, drawn evenly"
             read_of.append(Finding("measured-on-a-sample", what).line())
-        kept = not objective.is_language_model or keeps_text(tokenizer, store)
+        keeps_all = not objective.is_language_model or keeps_text(tokenizer, store)
         bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
         figures = likelihood.evaluate(
             objective,
@@ -159,7 +159,7 @@ def evaluate_text(
             source,
             rows=rows,
         )
-    findings = [*([otherwise] if otherwise else []), *_findings(recipe, objective, kept)]
+    findings = [*([otherwise] if otherwise else []), *_findings(recipe, objective, keeps_all)]
     return TextEvaluation(figures, lines, not trained_on, read_of, findings)
 
 
@@ -170,26 +170,26 @@ def _measured_by(model: Model) -> Recipe | None:
     Raises:
         ConfigError: what it states is none of these; the message names the field.
     """
-    said = model.conventions.measure
-    if said is None:
+    measure = model.conventions.measure
+    if measure is None:
         return None
     where = f"{model.path}: config.json: {KEY}.conventions.measure"
-    choice = {"name": said.objective, "options": said.options}
+    choice = {"name": measure.objective, "options": measure.options}
     try:
         return replace(
             find("tiny"),
-            name=said.objective,
+            name=measure.objective,
             objective=config.from_plain(ObjectiveChoice, choice, "objective"),
-            rows=config.from_plain(RowChoice, said.rows, "rows"),
-            corpus=config.from_plain(Corpus, said.reading, "reading"),
+            rows=config.from_plain(RowChoice, measure.rows, "rows"),
+            corpus=config.from_plain(Corpus, measure.reading, "reading"),
         )
     except ConfigError as error:
         raise error.under(f"{where}, ") from None
 
 
-def _findings(recipe: Recipe | None, objective: Objective, kept: bool) -> Iterator[Finding]:
+def _findings(recipe: Recipe | None, objective: Objective, keeps_all: bool) -> Iterator[Finding]:
     """What the figures are, and are not, comparable with."""
-    if not kept:
+    if not keeps_all:
         yield Finding(
             "text-not-kept",
             "the tokenizer does not keep all of the text (capitals, blanks or unknown words), so "

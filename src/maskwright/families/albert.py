@@ -115,9 +115,9 @@ NAMES = {
 def config(fields: Fields) -> TransformerConfig:
     """Hugging Face `albert` config -> our config."""
     fields.fixed(SHARED)
-    kit = fields.kit(ARCHITECTURES)
+    architecture = fields.architecture(ARCHITECTURES)
     encoder = post_norm.encoder(fields, DEFAULTS)
-    width, token_width = fields.whole("hidden_size", 4096), fields.whole("embedding_size", 128)
+    width, token_width = fields.integer("hidden_size", 4096), fields.integer("embedding_size", 128)
     if token_width == width:
         raise ConfigError(
             "transformers projects even between equal widths",
@@ -128,11 +128,11 @@ def config(fields: Fields) -> TransformerConfig:
     rate = {"dropout": fields.rate("classifier_dropout_prob", 0.1)}
     return TransformerConfig(
         width=width,
-        tokens=Tokens(vocabulary=fields.whole("vocab_size", 30000), width=token_width),
+        tokens=Tokens(vocabulary=fields.integer("vocab_size", 30000), width=token_width),
         encoder=replace(encoder, weights_of=(0,) * len(encoder.blocks)),
-        vocabulary_head=post_norm.vocabulary_head(kit, fields, encoder),
-        pooler=post_norm.pooler(kit, fields),
-        heads=heads(kit, fields, dict.fromkeys(("pair", "classifier", "choice"), rate)),
+        vocabulary_head=post_norm.vocabulary_head(architecture, fields, encoder),
+        pooler=post_norm.pooler(architecture, fields),
+        heads=heads(architecture, fields, dict.fromkeys(("pair", "classifier", "choice"), rate)),
     )
 
 

@@ -125,17 +125,17 @@ SIZES = {"base": _sized(6, 768), "large": _sized(12, 1024)}
 def config(fields: Fields) -> TransformerConfig:
     """Hugging Face `bart` config -> our config."""
     fields.fixed(FIXED)
-    kit = fields.kit(ARCHITECTURES)
-    width, dropout = fields.whole("d_model", 1024), fields.rate("dropout", 0.1)
+    architecture = fields.architecture(ARCHITECTURES)
+    width, dropout = fields.integer("d_model", 1024), fields.rate("dropout", 0.1)
     entry = Embeddings(
-        positions=Learned(length=fields.whole("max_position_embeddings", 1024), offset=OFFSET),
+        positions=Learned(length=fields.integer("max_position_embeddings", 1024), offset=OFFSET),
         norm=Norm(eps=EPS),
         scaled=fields.flag("scale_embedding", False),
         dropout=dropout,
     )
 
     def stack(side: str, *, causal: bool) -> Stack:
-        num_heads = fields.whole(f"{side}_attention_heads", 16)
+        num_heads = fields.integer(f"{side}_attention_heads", 16)
         each = head_width(width, num_heads, "d_model")
 
         def attention(*, causal: bool) -> Attention:
@@ -147,7 +147,7 @@ def config(fields: Fields) -> TransformerConfig:
             )
 
         forward = FeedForward(
-            width=fields.whole(f"{side}_ffn_dim", 4096),
+            width=fields.integer(f"{side}_ffn_dim", 4096),
             activation=fields.choice("activation_function", ACTIVATIONS, "gelu"),
             dropout=fields.rate("activation_dropout", 0.0),
         )
@@ -159,18 +159,18 @@ def config(fields: Fields) -> TransformerConfig:
             placement="post",
             dropout=dropout,
         )
-        blocks, weights_of = layers(block, fields.whole(f"{side}_layers", 12))
+        blocks, weights_of = layers(block, fields.integer(f"{side}_layers", 12))
         return Stack(embeddings=entry, blocks=blocks, weights_of=weights_of)
 
     rate = fields.rate("classifier_dropout", 0.0)
     options = {"classifier": {"transform": "tanh", "input_dropout": rate, "dropout": rate}}
     return TransformerConfig(
         width=width,
-        tokens=Tokens(vocabulary=fields.whole("vocab_size", 50265), width=width),
+        tokens=Tokens(vocabulary=fields.integer("vocab_size", 50265), width=width),
         encoder=stack("encoder", causal=False),
         decoder=stack("decoder", causal=True),
-        vocabulary_head=VocabularyHead() if kit.vocabulary else None,
-        heads=heads(kit, fields, options),
+        vocabulary_head=VocabularyHead() if architecture.vocabulary else None,
+        heads=heads(architecture, fields, options),
     )
 
 

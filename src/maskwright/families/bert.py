@@ -72,17 +72,17 @@ SIZES = {
 
 def config(fields: Fields) -> TransformerConfig:
     """Hugging Face `bert` config -> our config."""
-    kit = fields.kit(ARCHITECTURES)
+    architecture = fields.architecture(ARCHITECTURES)
     encoder = post_norm.encoder(fields, BASE)
-    width = fields.whole("hidden_size", 768)
+    width = fields.integer("hidden_size", 768)
     rate = {"dropout": fields.rate("classifier_dropout", encoder.embeddings.dropout)}
     return TransformerConfig(
         width=width,
-        tokens=Tokens(vocabulary=fields.whole("vocab_size", 30522), width=width),
+        tokens=Tokens(vocabulary=fields.integer("vocab_size", 30522), width=width),
         encoder=encoder,
-        vocabulary_head=post_norm.vocabulary_head(kit, fields, encoder),
-        pooler=post_norm.pooler(kit, fields),
-        heads=heads(kit, fields, {"classifier": rate, "choice": rate}),
+        vocabulary_head=post_norm.vocabulary_head(architecture, fields, encoder),
+        pooler=post_norm.pooler(architecture, fields),
+        heads=heads(architecture, fields, {"classifier": rate, "choice": rate}),
     )
 
 

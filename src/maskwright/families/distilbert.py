@@ -88,20 +88,20 @@ NAMES = {
 
 def config(fields: Fields) -> TransformerConfig:
     """Hugging Face `distilbert` config -> our config."""
-    kit = fields.kit(ARCHITECTURES)
-    width, dropout = fields.whole("dim", 768), fields.rate("dropout", 0.1)
+    architecture = fields.architecture(ARCHITECTURES)
+    width, dropout = fields.integer("dim", 768), fields.rate("dropout", 0.1)
     encoder = post_norm.stack(
-        num_layers=fields.whole("n_layers", 6),
+        num_layers=fields.integer("n_layers", 6),
         attention=post_norm.attention(
-            width, fields.whole("n_heads", 12), fields.rate("attention_dropout", 0.1), where="dim"
+            width, fields.integer("n_heads", 12), fields.rate("attention_dropout", 0.1), where="dim"
         ),
         feed_forward=FeedForward(
-            width=fields.whole("hidden_dim", 3072),
+            width=fields.integer("hidden_dim", 3072),
             activation=fields.choice("activation", ACTIVATIONS, "gelu"),
         ),
         norm=Norm(eps=1e-12),
         dropout=dropout,
-        positions=Learned(length=fields.whole("max_position_embeddings", 512)),
+        positions=Learned(length=fields.integer("max_position_embeddings", 512)),
     )
     dense = {"transform": "relu", "dropout": fields.rate("seq_classif_dropout", 0.2)}
     options: dict[str, dict[str, Any]] = {
@@ -112,10 +112,10 @@ def config(fields: Fields) -> TransformerConfig:
     }
     return TransformerConfig(
         width=width,
-        tokens=Tokens(vocabulary=fields.whole("vocab_size", 30522), width=width),
+        tokens=Tokens(vocabulary=fields.integer("vocab_size", 30522), width=width),
         encoder=encoder,
-        vocabulary_head=post_norm.vocabulary_head(kit, fields, encoder),
-        heads=heads(kit, fields, options),
+        vocabulary_head=post_norm.vocabulary_head(architecture, fields, encoder),
+        heads=heads(architecture, fields, options),
     )
 
 

@@ -81,8 +81,8 @@ SIZES = {
 
 def config(fields: Fields) -> TransformerConfig:
     """Hugging Face `electra` config -> our config."""
-    kit = fields.kit(ARCHITECTURES)
-    if any(kind == "choice" for _, kind in kit.heads):
+    architecture = fields.architecture(ARCHITECTURES)
+    if any(kind == "choice" for _, kind in architecture.heads):
         fields.fixed(SUMMARY, null=False)  # null would be no projection, or no activation
     encoder = post_norm.encoder(fields, DEFAULTS)
     rate = fields.rate("classifier_dropout", encoder.embeddings.dropout)
@@ -93,13 +93,14 @@ def config(fields: Fields) -> TransformerConfig:
         "choice": {"transform": "gelu", "dropout": fields.rate("summary_last_dropout", 0.1)},
     }
     return TransformerConfig(
-        width=fields.whole("hidden_size", 256),
+        width=fields.integer("hidden_size", 256),
         tokens=Tokens(
-            vocabulary=fields.whole("vocab_size", 30522), width=fields.whole("embedding_size", 128)
+            vocabulary=fields.integer("vocab_size", 30522),
+            width=fields.integer("embedding_size", 128),
         ),
         encoder=encoder,
-        vocabulary_head=post_norm.vocabulary_head(kit, fields, encoder, "gelu"),
-        heads=heads(kit, fields, options),
+        vocabulary_head=post_norm.vocabulary_head(architecture, fields, encoder, "gelu"),
+        heads=heads(architecture, fields, options),
     )
 
 

@@ -112,8 +112,8 @@ SIZES = {
 def config(fields: Fields) -> TransformerConfig:
     """Hugging Face `gpt2` config -> our config."""
     fields.fixed({"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False})
-    kit = fields.kit(ARCHITECTURES)
-    width, num_heads = fields.whole("n_embd", 768), fields.whole("n_head", 12)
+    architecture = fields.architecture(ARCHITECTURES)
+    width, num_heads = fields.integer("n_embd", 768), fields.integer("n_head", 12)
     attention = Attention(
         heads=num_heads,
         head_width=head_width(width, num_heads, "n_embd"),
@@ -122,7 +122,7 @@ def config(fields: Fields) -> TransformerConfig:
         dropout=fields.rate("attn_pdrop", 0.1),
     )
     forward = FeedForward(
-        width=fields.whole("n_inner", 4 * width),
+        width=fields.integer("n_inner", 4 * width),
         activation=fields.choice("activation_function", ACTIVATIONS, "gelu_new"),
     )
     block = Block(
@@ -132,9 +132,9 @@ def config(fields: Fields) -> TransformerConfig:
         placement="pre",
         dropout=fields.rate("resid_pdrop", 0.1),
     )
-    blocks, weights_of = layers(block, fields.whole("n_layer", 12))
+    blocks, weights_of = layers(block, fields.integer("n_layer", 12))
     embeddings = Embeddings(
-        positions=Learned(length=fields.whole("n_positions", 1024)),
+        positions=Learned(length=fields.integer("n_positions", 1024)),
         dropout=fields.rate("embd_pdrop", 0.1),
     )
     head = VocabularyHead(tied=fields.flag("tie_word_embeddings", True))
@@ -145,10 +145,10 @@ def config(fields: Fields) -> TransformerConfig:
     }
     return TransformerConfig(
         width=width,
-        tokens=Tokens(vocabulary=fields.whole("vocab_size", 50257), width=width),
+        tokens=Tokens(vocabulary=fields.integer("vocab_size", 50257), width=width),
         decoder=Stack(embeddings=embeddings, blocks=blocks, weights_of=weights_of, final_norm=True),
-        vocabulary_head=head if kit.vocabulary else None,
-        heads=heads(kit, fields, options),
+        vocabulary_head=head if architecture.vocabulary else None,
+        heads=heads(architecture, fields, options),
     )
 
 

@@ -170,12 +170,12 @@ SIZES = {"base": _sized(22, 768, 1152), "large": _sized(28, 1024, 2624)}
 
 def config(fields: Fields) -> TransformerConfig:
     """Hugging Face `modernbert` config -> our config."""
-    kit = fields.kit(ARCHITECTURES)
-    width, num_heads = fields.whole("hidden_size", 768), fields.whole("num_attention_heads", 12)
+    architecture = fields.architecture(ARCHITECTURES)
+    width, num_heads = fields.integer("hidden_size", 768), fields.integer("num_attention_heads", 12)
     norm = Norm(eps=fields.positive("norm_eps", 1e-5), bias=fields.flag("norm_bias", False))
     fields.fixed({"rope_scaling": None})
     forward = FeedForward(
-        width=fields.whole("intermediate_size", 1152),
+        width=fields.integer("intermediate_size", 1152),
         activation=fields.choice("hidden_activation", ACTIVATIONS, "gelu"),
         gated=True,
         bias=fields.flag("mlp_bias", False),
@@ -202,9 +202,9 @@ def config(fields: Fields) -> TransformerConfig:
     )
     return TransformerConfig(
         width=width,
-        tokens=Tokens(vocabulary=fields.whole("vocab_size", 50368), width=width),
+        tokens=Tokens(vocabulary=fields.integer("vocab_size", 50368), width=width),
         encoder=stack,
-        **_tops(kit, fields, norm),
+        **_tops(architecture, fields, norm),
     )
 
 
@@ -220,14 +220,14 @@ def _attention(fields: Fields, kind: str, num_heads: int, head_width: int) -> At
     if alike:
         turns.fixed({"rope_theta": old_theta})
     # Below 2 there is no half of it to either side.
-    half = fields.whole("local_attention", 128, smallest=2) // 2
+    half = fields.integer("local_attention", 128, smallest=2) // 2
     dropout = fields.rate("attention_dropout", 0.0)
     return Attention(
         heads=num_heads,
         head_width=head_width,
         pattern="bidirectional",
         window=(half, half) if kind == LOCAL else None,
-        positions=Rotary(theta=theta, length=fields.whole("max_position_embeddings", 8192)),
+        positions=Rotary(theta=theta, length=fields.integer("max_position_embeddings", 8192)),
         bias=fields.flag("attention_bias", False),
         dropout=dropout,
         output_dropout=dropout,
@@ -237,9 +237,9 @@ def _attention(fields: Fields, kind: str, num_heads: int, head_width: int) -> At
 def _layer_types(fields: Fields) -> list[str]:
     """What each layer sees: the list, or a cadence; where both are there, both must say the same,
     because each generation of transformers reads only one of them."""
-    count, every = fields.whole("num_hidden_layers", 22), "global_attn_every_n_layers"
+    count, every = fields.integer("num_hidden_layers", 22), "global_attn_every_n_layers"
     said = fields.names("layer_types", tuple(THETA))
-    cadence = fields.whole(every, _cadence(said) if said else 3)
+    cadence = fields.integer(every, _cadence(said) if said else 3)
     # More than the largest number of layers is refused by the stack, so one more is enough here.
     count = min(count, LARGEST["layers"] + 1)
     kinds = [LOCAL if layer % cadence else GLOBAL for layer in range(count)]
@@ -253,9 +253,9 @@ def _layer_types(fields: Fields) -> list[str]:
     return kinds
 
 
-def _tops(kit: Architecture, fields: Fields, norm: Norm) -> dict[str, Any]:
+def _tops(architecture: Architecture, fields: Fields, norm: Norm) -> dict[str, Any]:
     """The heads: each a dense layer with activation and norm, then its projection."""
-    if kit == Architecture():
+    if architecture == Architecture():
         return {}
     # One axis says whether dense layer and norm have biases, so the two keys must agree.
     fields.fixed({"classifier_bias": norm.bias})
@@ -265,7 +265,7 @@ def _tops(kit: Architecture, fields: Fields, norm: Norm) -> dict[str, Any]:
     dense = {"transform": transform, "norm": norm, "dropout": rate}
     options = {
         name: {**dense, "pooling": pooling} if kind in ("sequence", "choice") else dense
-        for name, kind in kit.heads
+        for name, kind in architecture.heads
     }
     head = VocabularyHead(
         transform=transform,
@@ -274,8 +274,8 @@ def _tops(kit: Architecture, fields: Fields, norm: Norm) -> dict[str, Any]:
         bias=fields.flag("decoder_bias", True),
     )
     return {
-        "vocabulary_head": head if kit.vocabulary else None,
-        "heads": heads(kit, fields, options),
+        "vocabulary_head": head if architecture.vocabulary else None,
+        "heads": heads(architecture, fields, options),
     }
 
 

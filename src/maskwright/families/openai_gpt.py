@@ -95,8 +95,8 @@ SIZES: dict[str, dict[str, Any]] = {
 
 def config(fields: Fields) -> TransformerConfig:
     """Hugging Face `openai-gpt` config -> our config."""
-    kit = fields.kit(ARCHITECTURES)
-    width, num_heads = fields.whole("n_embd", 768), fields.whole("n_head", 12)
+    architecture = fields.architecture(ARCHITECTURES)
+    width, num_heads = fields.integer("n_embd", 768), fields.integer("n_head", 12)
     attention = Attention(
         heads=num_heads,
         head_width=head_width(width, num_heads, "n_embd"),
@@ -112,18 +112,18 @@ def config(fields: Fields) -> TransformerConfig:
         placement="post",
         dropout=fields.rate("resid_pdrop", 0.1),
     )
-    blocks, weights_of = layers(block, fields.whole("n_layer", 12))
+    blocks, weights_of = layers(block, fields.integer("n_layer", 12))
     embeddings = Embeddings(
-        positions=Learned(length=fields.whole("n_positions", 512)),
+        positions=Learned(length=fields.integer("n_positions", 512)),
         dropout=fields.rate("embd_pdrop", 0.1),
     )
     head = VocabularyHead(tied=fields.flag("tie_word_embeddings", True))
     return TransformerConfig(
         width=width,
-        tokens=Tokens(vocabulary=fields.whole("vocab_size", 40478), width=width),
+        tokens=Tokens(vocabulary=fields.integer("vocab_size", 40478), width=width),
         decoder=Stack(embeddings=embeddings, blocks=blocks, weights_of=weights_of),
-        vocabulary_head=head if kit.vocabulary else None,
-        heads=heads(kit, fields, {"classifier": {"bias": False}}),
+        vocabulary_head=head if architecture.vocabulary else None,
+        heads=heads(architecture, fields, {"classifier": {"bias": False}}),
     )
 
 

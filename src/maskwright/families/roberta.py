@@ -79,10 +79,10 @@ SIZES = {"base": _sized(12, 768), "large": _sized(24, 1024), "distil": _sized(6,
 
 def config(fields: Fields) -> TransformerConfig:
     """Hugging Face `roberta` config -> our config."""
-    kit = fields.kit(ARCHITECTURES)
-    padding = fields.whole("pad_token_id", 1, smallest=0)
+    architecture = fields.architecture(ARCHITECTURES)
+    padding = fields.integer("pad_token_id", 1, smallest=0)
     encoder = post_norm.encoder(fields, DEFAULTS, offset=padding + 1)
-    width, dropout = fields.whole("hidden_size", 768), encoder.embeddings.dropout
+    width, dropout = fields.integer("hidden_size", 768), encoder.embeddings.dropout
     rate = fields.rate("classifier_dropout", dropout)
     options: dict[str, dict[str, Any]] = {
         "sequence": {"transform": "tanh", "input_dropout": rate, "dropout": rate},
@@ -91,11 +91,11 @@ def config(fields: Fields) -> TransformerConfig:
     }
     return TransformerConfig(
         width=width,
-        tokens=Tokens(vocabulary=fields.whole("vocab_size", 50265), width=width),
+        tokens=Tokens(vocabulary=fields.integer("vocab_size", 50265), width=width),
         encoder=encoder,
-        vocabulary_head=post_norm.vocabulary_head(kit, fields, encoder, "gelu"),
-        pooler=post_norm.pooler(kit, fields),
-        heads=heads(kit, fields, options),
+        vocabulary_head=post_norm.vocabulary_head(architecture, fields, encoder, "gelu"),
+        pooler=post_norm.pooler(architecture, fields),
+        heads=heads(architecture, fields, options),
     )
 
 

@@ -139,21 +139,21 @@ SIZES = {
 
 def config(fields: Fields) -> TransformerConfig:
     """Hugging Face `t5` config -> our config."""
-    kit = fields.kit(ARCHITECTURES)
+    architecture = fields.architecture(ARCHITECTURES)
     fields.fixed({"is_decoder": False})
-    if kit.decoder:
+    if architecture.decoder:
         fields.fixed({"is_encoder_decoder": True})
-    width, dropout = fields.whole("d_model", 512), fields.rate("dropout_rate", 0.1)
+    width, dropout = fields.integer("d_model", 512), fields.rate("dropout_rate", 0.1)
     forward = _feed_forward(fields, dropout)
     table = Relative(
-        buckets=fields.whole("relative_attention_num_buckets", 32, smallest=4),
-        max_distance=fields.whole("relative_attention_max_distance", 128, smallest=2),
+        buckets=fields.integer("relative_attention_num_buckets", 32, smallest=4),
+        max_distance=fields.integer("relative_attention_max_distance", 128, smallest=2),
     )
 
     def attention(**keys: Any) -> Attention:
         return Attention(
-            heads=fields.whole("num_heads", 8),
-            head_width=fields.whole("d_kv", 64),
+            heads=fields.integer("num_heads", 8),
+            head_width=fields.integer("d_kv", 64),
             bias=False,
             scaled=False,
             dropout=dropout,
@@ -180,10 +180,10 @@ def config(fields: Fields) -> TransformerConfig:
             final_dropout=dropout,
         )
 
-    count = fields.whole("num_layers", 6)
+    count = fields.integer("num_layers", 6)
     encoder = stack(count, attention(pattern="bidirectional", positions=table))
     decoder = stack(
-        fields.whole("num_decoder_layers", count),
+        fields.integer("num_decoder_layers", count),
         attention(pattern="causal", positions=table),
         attention(pattern="bidirectional"),
     )
@@ -194,11 +194,11 @@ def config(fields: Fields) -> TransformerConfig:
     }
     return TransformerConfig(
         width=width,
-        tokens=Tokens(vocabulary=fields.whole("vocab_size", 32128), width=width),
+        tokens=Tokens(vocabulary=fields.integer("vocab_size", 32128), width=width),
         encoder=encoder,
-        decoder=decoder if kit.decoder else None,
-        vocabulary_head=_vocabulary_head(fields) if kit.vocabulary else None,
-        heads=heads(kit, fields, options),
+        decoder=decoder if architecture.decoder else None,
+        vocabulary_head=_vocabulary_head(fields) if architecture.vocabulary else None,
+        heads=heads(architecture, fields, options),
     )
 
 
@@ -211,7 +211,7 @@ def _feed_forward(fields: Fields, dropout: float) -> FeedForward:
     fields.fixed({"is_gated_act": gated})
     if fields.has("dense_act_fn"):
         activation = fields.choice("dense_act_fn", ACTIVATIONS, "relu")
-    width = fields.whole("d_ff", 2048)
+    width = fields.integer("d_ff", 2048)
     return FeedForward(width=width, activation=activation, gated=gated, bias=False, dropout=dropout)
 
 

@@ -18,8 +18,7 @@ import torch
 
 from maskwright.adapters.peft import folder as peft_form
 from maskwright.adapters.peft.names import CONFIG, WEIGHTS
-from maskwright.checkpoint import files, pretrained
-from maskwright.checkpoint import safe_read as guarded
+from maskwright.checkpoint import files, pretrained, safe_read
 from maskwright.checkpoint.transfer import transfer
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.families.parts.family import Family
@@ -54,12 +53,12 @@ def open_adapter(folder: Path | str, base: Path | str | None = None) -> Opened:
             lies in neither folder.
         CheckpointError and others: as of `pretrained.load` and `peft_form.load`.
     """
-    folder = guarded.model_folder(folder)
-    config = guarded.read_json(folder, CONFIG)
+    folder = safe_read.model_folder(folder)
+    config = safe_read.read_json(folder, CONFIG)
     peft_form.require_kind(config, folder / CONFIG)
-    place = _base(folder, config) if base is None else guarded.model_folder(base)
+    place = _base(folder, config) if base is None else safe_read.model_folder(base)
     loaded = pretrained.load(place)
-    opened = files.open_file(guarded.regular_file(folder, WEIGHTS))
+    opened = files.open_file(safe_read.regular_file(folder, WEIGHTS))
     names = {
         name.removeprefix(peft_form.ROOT): entry.shape for name, entry in opened.entries.items()
     }
@@ -150,9 +149,9 @@ def _headed(
     wanted = next((kind for kind, called in peft_form.TASKS.items() if called == task), None)
     if not heads - known and (wanted is None or any(h.kind == wanted for h in config.heads)):
         return None
-    for name, kit in member.architectures.items():
-        kinds = [kind for _, kind in kit.heads]
-        if kit.vocabulary or len(kinds) != 1 or (wanted is not None and kinds != [wanted]):
+    for name, architecture in member.architectures.items():
+        kinds = [kind for _, kind in architecture.heads]
+        if architecture.vocabulary or len(kinds) != 1 or (wanted is not None and kinds != [wanted]):
             continue
         made = pretrained.described(place, name).config
         ours = {n for rule in carriers(member.weights(made)) for n in rule.names()}

@@ -46,7 +46,7 @@ OWN = "product."
 
 
 @dataclass(frozen=True)
-class Restored:
+class Resumed:
     """What a checkpoint restored, and why newer ones were skipped."""
 
     path: Path
@@ -129,7 +129,7 @@ class Checkpoints:
         for folder in old:
             commit.remove_folder(folder)
 
-    def restore(self, optimizer: OptimizerState, average: Average | None = None) -> Restored:
+    def restore(self, optimizer: OptimizerState, average: Average | None = None) -> Resumed:
         """Load the newest valid checkpoint into `optimizer`, its parameters' masters and their
         `average`.
 
@@ -147,7 +147,7 @@ class Checkpoints:
         optimizer.parameters.load(weights)
         state, steps = read_state(path)
         optimizer.load(_tensors(path / MOMENTS), steps)
-        return Restored(path, state, manifest.about, skipped)
+        return Resumed(path, state, manifest.about, skipped)
 
 
 @torch.no_grad()

@@ -316,11 +316,11 @@ def _architecture(form: Layout) -> str | None:
     head."""
     if form.family is None or form.config.vocabulary_head is not None:
         return None
-    for name, kit in form.family.architectures.items():
+    for name, parts in form.family.architectures.items():
         if (
-            kit.vocabulary
-            and not kit.heads
-            and kit.decoder in (None, form.config.decoder is not None)
+            parts.vocabulary
+            and not parts.heads
+            and parts.decoder in (None, form.config.decoder is not None)
         ):
             return name
     return None

@@ -168,7 +168,7 @@ def _objective(
             counts = likelihood.token_counts(prepared.train, recipe.corpus.weights)
             head_first.expect_frequencies(objective.product, counts)
     elif not saved:
-        objective.begin()
+        objective.start_run()
     return objective, family
 
 

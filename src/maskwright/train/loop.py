@@ -150,7 +150,7 @@ def step(
         for name, part in terms.parts.items():
             sums[name] = sums[name] + part.total.detach().double()  # as processes add them up
             weights[name] = part.weight
-    parameters.settle()
+    parameters.zero_untouched()
     processes.sum(parameters.gradient)
     means = _means({n: float(s) for n, s in sums.items()}, counts, processes)
     norm = float(optimizer.norm())

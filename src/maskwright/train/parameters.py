@@ -107,7 +107,7 @@ class Parameters:
         counts as 0."""
         self._fresh.clear()
 
-    def settle(self) -> None:
+    def zero_untouched(self) -> None:
         """After the last backward of a step: zero the gradients that no microbatch has set."""
         for name in self.named:
             if name not in self._fresh:

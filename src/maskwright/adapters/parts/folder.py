@@ -25,8 +25,7 @@ from maskwright.adapters.parts.adapter import Adapter
 from maskwright.adapters.parts.places import head_of
 from maskwright.adapters.parts.settings import Settings
 from maskwright.adapters.peft import folder as peft_form
-from maskwright.checkpoint import files, layout
-from maskwright.checkpoint import safe_read as guarded
+from maskwright.checkpoint import files, layout, safe_read
 from maskwright.config import fingerprint, from_plain, to_plain
 from maskwright.errors import CheckpointError, IncompatibleError
 from maskwright.nn.config import TransformerConfig
@@ -87,7 +86,7 @@ def save(
         }
 
     def write(staging: commit.Staging) -> None:
-        staging.write_bytes(CONFIG, guarded.write_json(config))
+        staging.write_bytes(CONFIG, safe_read.write_json(config))
         staging.write_bytes(WEIGHTS, files.chunks(state))
         if readme is not None:
             staging.write_bytes("README.md", readme.encode())
@@ -124,7 +123,7 @@ def base_of(folder: Path) -> Base | None:
     """
     if not (folder / CONFIG).exists():
         return None
-    config = guarded.read_json(folder, CONFIG)
+    config = safe_read.read_json(folder, CONFIG)
     if "base_sha256" not in config:
         return None
     commit.verify(folder)
@@ -156,11 +155,11 @@ def load(
         CheckpointError: a file is torn or damaged, or its tensors do not fit the model.
         IncompatibleError: it was made for a model of another shape.
     """
-    folder = guarded.model_folder(folder)
+    folder = safe_read.model_folder(folder)
     if not (folder / CONFIG).exists():
         return peft_form.load(model, folder, name=name, family=family)
-    config = guarded.read_json(folder, CONFIG)
-    opened = files.open_file(guarded.regular_file(folder, WEIGHTS))
+    config = safe_read.read_json(folder, CONFIG)
+    opened = files.open_file(safe_read.regular_file(folder, WEIGHTS))
     if (folder / commit.MANIFEST).exists():
         commit.verify(folder)
     if config.get("format") != FORMAT:

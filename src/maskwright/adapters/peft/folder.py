@@ -28,8 +28,7 @@ from maskwright.adapters.parts.settings import Settings
 from maskwright.adapters.peft import ia3 as peft_ia3
 from maskwright.adapters.peft import lora as peft_lora
 from maskwright.adapters.peft.names import CONFIG, WEIGHTS, names_in
-from maskwright.checkpoint import files, layout
-from maskwright.checkpoint import safe_read as guarded
+from maskwright.checkpoint import files, layout, safe_read
 from maskwright.checkpoint.layout import Layout
 from maskwright.errors import CheckpointError, IncompatibleError
 from maskwright.nn.transformer import Transformer
@@ -102,7 +101,7 @@ def save(
     tensors = {ROOT + name: tensor for name, tensor in tensors.items()}
 
     def write(staging: commit.Staging) -> None:
-        staging.write_bytes(CONFIG, guarded.write_json(config))
+        staging.write_bytes(CONFIG, safe_read.write_json(config))
         staging.write_bytes(WEIGHTS, files.chunks(tensors))
         staging.write_bytes("README.md", _card(adapter.settings, base).encode())
 
@@ -173,10 +172,10 @@ def load(
         CheckpointError: a file is torn or damaged, or its tensors do not fit the model.
         IncompatibleError: a kind, or a setting, that is not built here.
     """
-    folder = guarded.model_folder(folder)
-    config = guarded.read_json(folder, CONFIG)
+    folder = safe_read.model_folder(folder)
+    config = safe_read.read_json(folder, CONFIG)
     form = layout.of_config(model.config, family)
-    opened = files.open_file(guarded.regular_file(folder, WEIGHTS))
+    opened = files.open_file(safe_read.regular_file(folder, WEIGHTS))
     if (folder / commit.MANIFEST).exists():
         commit.verify(folder)
     foreign = {key.removeprefix(ROOT): opened.read(key) for key in opened.entries}

@@ -71,9 +71,9 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> Candidate:
     folder = out / "prepared" / config.fingerprint(about)[:16]
     folder.mkdir(parents=True, exist_ok=True)
     prepared = prepare(recipe, folder, say)
-    point = build.transformer_config(recipe, prepared.tokenizer)
-    check_length(recipe, point)
-    network = build.model(recipe, point)
+    architecture = build.transformer_config(recipe, prepared.tokenizer)
+    check_length(recipe, architecture)
+    network = build.model(recipe, architecture)
     objective = build.objective(recipe, network, prepared.tokenizer)
     operations = operations_per_token(recipe, prepared, objective)
     budget, training, every = equal.in_tokens(operations), recipe.training, recipe.evaluation.every
@@ -93,7 +93,7 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> Candidate:
         how=how,
         is_language_model=objective.is_language_model,
         keeps_text=keeps_text(prepared.tokenizer, prepared.held_out),
-        reads=_reads(how, len(point.stacks), prepared.tokenizer),
+        reads=_reads(how, len(architecture.stacks), prepared.tokenizer),
         fills=how == "masked" and prepared.tokenizer.mask is not None,
         scores_itself=objective.scorer is objective.product,
     )
@@ -113,10 +113,10 @@ class Pace:
     operations: float = 0.0
     seconds: float = 0.0
 
-    def add(self, entrant: Candidate, folder: Path) -> None:
-        """The finished run of `entrant` in `folder`."""
+    def add(self, candidate: Candidate, folder: Path) -> None:
+        """The finished run of `candidate` in `folder`."""
         state, _ = checkpoints.read_state(folders.newest(folder))
-        self.operations += state.tokens * entrant.operations_per_token
+        self.operations += state.tokens * candidate.operations_per_token
         self.seconds += state.seconds
 
     def left(self, entrants: Sequence[Candidate]) -> str:
@@ -136,12 +136,12 @@ def run_folder(out: Path, name: str, seed: int) -> Path:
     return out / "runs" / name / f"seed-{seed}"
 
 
-def train(entrant: Candidate, seed: int, out: Path, stream: TextIO | None) -> None:
+def train(candidate: Candidate, seed: int, out: Path, stream: TextIO | None) -> None:
     """Start the run, go on with it, or leave it as it is."""
-    recipe = replace(entrant.recipe, training=replace(entrant.recipe.training, seed=seed))
+    recipe = replace(candidate.recipe, training=replace(candidate.recipe.training, seed=seed))
     folder = run_folder(out, recipe.name, seed)
     if not is_run(folder):
-        _lay_out(recipe, entrant.folder, folder)
+        _lay_out(recipe, candidate.folder, folder)
     before = frozen_part(read(folder / run.RECIPE))
     for path, old, new in dotted.differences(before, frozen_part(recipe)):
         raise IncompatibleError(

@@ -73,8 +73,8 @@ def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], Finding | 
         )
     if not changed:
         return list(recipes), None
-    asked = f"characters {wanted[0]:,} to {wanted[1]:,}, as {first.name} holds them out"
-    what = f"all are asked about {asked}"
+    held_out = f"characters {wanted[0]:,} to {wanted[1]:,}, as {first.name} holds them out"
+    what = f"all are asked about {held_out}"
     return alike, Finding("held-out-alike", what, "; ".join(changed))
 
 

@@ -25,7 +25,7 @@ from maskwright import dotted
 from maskwright.budget import Budget, equal_budget
 from maskwright.data.pack import PackedDocuments
 from maskwright.errors import shorten
-from maskwright.evaluate import minimal_pairs as grammar
+from maskwright.evaluate import minimal_pairs as pairs_of
 from maskwright.evaluate.compare import checks as comparable
 from maskwright.evaluate.compare import report as comparison
 from maskwright.evaluate.compare.candidate import (
@@ -89,9 +89,9 @@ def compare(
     equal, say, out = equal_budget(budget), printer(stream), Path(out)
     data = None if data is None else Path(data)
     comparable.refuse_names(recipes, seeds)
-    recipes, asked = comparable.same_characters(recipes)
-    if asked:
-        say(asked.line())
+    recipes, same_text = comparable.same_characters(recipes)
+    if same_text:
+        say(same_text.line())
     comparable.refuse_other_text(recipes)
     recipes = [build.resolved(recipe) for recipe in recipes]
     commit.require_own(out, "prepared", "runs")
@@ -117,30 +117,30 @@ def _compared(
     comparable.refuse_other_documents(entrants)
     measures = comparable.measures(entrants, pairs=data is not None)
     planned = {
-        run_folder(out, entrant.recipe.name, seed): (seed, entrant)
+        run_folder(out, candidate.recipe.name, seed): (seed, candidate)
         for seed in range(seeds)
-        for entrant in entrants
+        for candidate in entrants
     }
-    todo = {folder: entrant for folder, (_, entrant) in planned.items() if not finished(folder)}
+    todo = {folder: candidate for folder, (_, candidate) in planned.items() if not finished(folder)}
     needed = (checkpoint_bytes(e.parameters, e.recipe, folder) for folder, e in todo.items())
     storage.require_space(out, sum(needed))
-    pace = Pace()
-    for number, (folder, (seed, entrant)) in enumerate(planned.items(), start=1):
-        left = pace.left(list(todo.values())) if folder in todo else ""
-        say(f"run {number} of {len(planned)}: {entrant.recipe.name}, seed {seed}{left}")
+    seconds_left = Pace()
+    for number, (folder, (seed, candidate)) in enumerate(planned.items(), start=1):
+        left = seconds_left.left(list(todo.values())) if folder in todo else ""
+        say(f"run {number} of {len(planned)}: {candidate.recipe.name}, seed {seed}{left}")
         try:
-            train(entrant, seed, out, stream)
+            train(candidate, seed, out, stream)
         except run.Stopped:
             say("the same command goes on with the comparison")
             raise
-        pace.add(entrant, folder)
+        seconds_left.add(candidate, folder)
         todo.pop(folder, None)
         if data is not None and paradigms is not None:
-            _judged(entrant, folder, open_model(folder), data, paradigms, say)
+            _judged(candidate, folder, open_model(folder), data, paradigms, say)
     made = _collect(entrants, seeds, out, equal, measures, data, paradigms, say)
-    said = comparison.for_terminal(made)
+    summary = comparison.for_terminal(made)
     document.write(out / "results.json", json.dumps(comparison.to_json(made), indent=2) + "\n")
-    say(f"{said}\nreport: {comparison.write_report(out, made)}")
+    say(f"{summary}\nreport: {comparison.write_report(out, made)}")
     return made
 
 
@@ -204,17 +204,17 @@ def _left_out(entrants: Sequence[Candidate], out: Path) -> list[Finding]:
     return [Finding("other-runs-in-folder", what)]
 
 
-def _figures(entrant: Candidate, folder: Path, seed: int) -> comparison.Run:
+def _figures(candidate: Candidate, folder: Path, seed: int) -> comparison.Run:
     """What the run's own journal says."""
     newest = folders.newest(folder)
     state, _ = checkpoints.read_state(newest)
     saved = commit.read_manifest(newest).about.get("journal")
-    lines = journal.figures(folder, saved, bits=entrant.is_language_model)
+    lines = journal.figures(folder, saved, bits=candidate.is_language_model)
     evaluations = [r for r in lines if r["kind"] == "evaluation"]
     tokens = {r["step"]: r["tokens"] for r in lines if "tokens" in r}
     times = journal.times(folder)
     marks = [0, *(t["step"] for t in times)], [0.0, *(t["seconds"] for t in times)]
-    each = entrant.operations_per_token
+    each = candidate.operations_per_token
     curve = [
         {
             "tokens": tokens[r["step"]],
@@ -225,7 +225,7 @@ def _figures(entrant: Candidate, folder: Path, seed: int) -> comparison.Run:
         for r in evaluations
     ]
     final = {"loss": evaluations[-1]["loss"]}
-    if entrant.is_language_model:
+    if candidate.is_language_model:
         final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
     peaks = [figure_of(t, "peak_memory") for t in times]
     peak = int(max((each for each in peaks if math.isfinite(each)), default=0))
@@ -233,37 +233,37 @@ def _figures(entrant: Candidate, folder: Path, seed: int) -> comparison.Run:
     return comparison.Run(seed, *spent, final, curve)
 
 
-def _bits(entrant: Candidate, model: Model) -> float:
+def _bits(candidate: Candidate, model: Model) -> float:
     """Bits per byte of all the held-out text: of a part of it, rows of other lengths or of another
     tokenizer would ask other documents."""
-    objective = build.objective(entrant.recipe, model.network, model.tokenizer)
+    objective = build.objective(candidate.recipe, model.network, model.tokenizer)
     checkpoints.take_others(objective, model.path)
-    store = entrant.prepared.held_out
-    source = held_out_rows(entrant.recipe, store)
+    store = candidate.prepared.held_out
+    source = held_out_rows(candidate.recipe, store)
     each = float(store.document_bytes.sum()) / max(1, store.num_tokens)
     found = likelihood.evaluate(objective, source, rows=len(source), bytes_per_token=each)
     assert found.bits_per_byte is not None
     return found.bits_per_byte
 
 
-def _masked_loss(entrant: Candidate, model: Model, length: int) -> float:
+def _masked_loss(candidate: Candidate, model: Model, length: int) -> float:
     """Loss at the usual 15 %, in rows that all entrants have room for."""
     known = special_tokens.vocabulary(model.tokenizer)
     usual = usual_for("encoder")
     objective = usual.build(model.network, usual.options(), known)
-    rows = PackedDocuments(entrant.prepared.held_out, length)
+    rows = PackedDocuments(candidate.prepared.held_out, length)
     return likelihood.evaluate(objective, rows).loss
 
 
-def _hidden(entrant: Candidate, model: Model, length: int) -> float:
+def _hidden(candidate: Candidate, model: Model, length: int) -> float:
     """Share of hidden tokens that are named, in rows that all entrants have room for."""
-    assert entrant.reads is not None and model.tokenizer.mask is not None
-    rows = PackedDocuments(entrant.prepared.held_out, length)
-    return hidden.top1(model.network, rows, entrant.reads, model.tokenizer.mask)
+    assert candidate.reads is not None and model.tokenizer.mask is not None
+    rows = PackedDocuments(candidate.prepared.held_out, length)
+    return hidden.top1(model.network, rows, candidate.reads, model.tokenizer.mask)
 
 
 def _judged(
-    entrant: Candidate,
+    candidate: Candidate,
     folder: Path,
     model: Model,
     data: Path,
@@ -271,11 +271,13 @@ def _judged(
     say: Say,
 ) -> Result:
     """The run's minimal pairs, scored now or before."""
-    path = grammar.figures_path(folder, entrant.how, "all", paradigms)
-    found = grammar.load(path, paradigms, model.fingerprint)
+    path = pairs_of.figures_path(folder, candidate.how, "all", paradigms)
+    found = pairs_of.load(path, paradigms, model.fingerprint)
     if found is None:
-        say(f"scoring minimal pairs, {entrant.how}")
-        found = grammar.evaluate_pairs(model, data, folder, how=entrant.how, say=lambda text: None)
+        say(f"scoring minimal pairs, {candidate.how}")
+        found = pairs_of.evaluate_pairs(
+            model, data, folder, how=candidate.how, say=lambda text: None
+        )
         say(f"{found.mean:.2%} right")
     return found
 
@@ -292,10 +294,10 @@ def _by_items(judged: dict[str, list[Result]]) -> list[Finding]:
     findings, names = [], list(means)
     for name in names[1:]:
         gap, interval = minimal_pairs.difference(means[name], means[names[0]])
-        said = "no interval: a single pair, or all came out alike"
+        summary = "no interval: a single pair, or all came out alike"
         if interval is not None:
-            said = f"95 % {interval[0]:.4f} to {interval[1]:.4f}"
-        what = f"minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} ({said})"
+            summary = f"95 % {interval[0]:.4f} to {interval[1]:.4f}"
+        what = f"minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} ({summary})"
         findings.append(Finding("pairs-resampled", what))
     return findings
 

@@ -125,23 +125,23 @@ def cost(made: Comparison) -> Table:
     }
 
 
-def _cell(contender: CandidateReport, measure: Measure) -> str:
-    values = contender.figures(measure.name)
+def _cell(candidate: CandidateReport, measure: Measure) -> str:
+    values = candidate.figures(measure.name)
     if not values:
         return "–"
     spread = intervals.over_seeds(list(values.values()))
-    said = figure(spread.mean, measure.digits)
+    text = figure(spread.mean, measure.digits)
     if spread.count > 1:
         digits = measure.digits
-        said += f" ± {figure(spread.deviation, digits)}"
-        said += f" ({figure(spread.low, digits)} to {figure(spread.high, digits)})"
-    return said
+        text += f" ± {figure(spread.deviation, digits)}"
+        text += f" ({figure(spread.low, digits)} to {figure(spread.high, digits)})"
+    return text
 
 
 def verdicts(made: Comparison) -> list[str]:
     """A sentence for every measure and every recipe after the first that it compares."""
     first, *others = made.contenders
-    said = []
+    text = []
     for measure in made.measures:
         known = [c for c in others if c.figures(measure.name)]
         if not measure.compares or not first.figures(measure.name):
@@ -151,8 +151,8 @@ def verdicts(made: Comparison) -> list[str]:
             gap = intervals.difference(
                 other.figures(measure.name), first.figures(measure.name), level
             )
-            said.append(f"{measure.title}: {_verdict(other, first, measure, gap, level)}.")
-    return said
+            text.append(f"{measure.title}: {_verdict(other, first, measure, gap, level)}.")
+    return text
 
 
 def _verdict(
@@ -165,11 +165,11 @@ def _verdict(
     if gap is None:
         by_seed = [c.figures(measure.name) for c in (other, first)]
         means = [_mean(list(figures.values())) for figures in by_seed]
-        several = min(map(len, by_seed)) > 1
+        repeated = min(map(len, by_seed)) > 1
         why = (
             "not known whether that is more than the spread, as no seed changed either, so that "
             "there is none, and no verdict (ask more)"
-            if several
+            if repeated
             else "not known whether that is more than the spread, as one seed has none, and no "
             "verdict (take --seeds 3)"
         )
@@ -204,9 +204,9 @@ def differing(made: Comparison) -> Table:
 def for_terminal(made: Comparison) -> str:
     """The tables and the verdicts."""
     found = [result(made), cost(made), *([differing(made)] if made.differences else [])]
-    said = [f"- {line}" for line in verdicts(made)]
-    said += [each.line() for each in made.findings]
-    return "\n\n".join([*map(tables.for_terminal, found), "\n".join(said)])
+    text = [f"- {line}" for line in verdicts(made)]
+    text += [each.line() for each in made.findings]
+    return "\n\n".join([*map(tables.for_terminal, found), "\n".join(text)])
 
 
 # ------------------------------------------------------------------------------ curves and page
@@ -214,8 +214,8 @@ def charts(made: Comparison) -> Iterator[Chart]:
     """Held-out loss against tokens, operations and time; a row of three for each set of recipes
     that were asked the same questions."""
     groups: dict[str, list[CandidateReport]] = {}
-    for contender in made.contenders:
-        groups.setdefault(contender.questions, []).append(contender)
+    for candidate in made.contenders:
+        groups.setdefault(candidate.questions, []).append(candidate)
     names = [c.name for c in made.contenders]
     for group in groups.values():
         for key, across in AXES.items():
@@ -228,15 +228,15 @@ def charts(made: Comparison) -> Iterator[Chart]:
             )
 
 
-def _line(contender: CandidateReport, across: str, css: str) -> Line:
+def _line(candidate: CandidateReport, across: str, css: str) -> Line:
     """The mean over seeds at each evaluation that all of them have reached, and their extremes."""
     points, spread = [], []
-    for at in zip(*(run.curve for run in contender.runs), strict=False):
+    for at in zip(*(run.curve for run in candidate.runs), strict=False):
         x, losses = _mean([each[across] for each in at]), [each["loss"] for each in at]
         points.append((x, _mean(losses)))
         spread.append((x, min(losses), max(losses)))
-    several = len(contender.runs) > 1
-    return Line(contender.name, points, css, dots=True, spread=spread if several else ())
+    repeated = len(candidate.runs) > 1
+    return Line(candidate.name, points, css, dots=True, spread=spread if repeated else ())
 
 
 def render(made: Comparison) -> str:

@@ -103,12 +103,12 @@ class Family:
         """
         fields = Fields(hf)
         made = self._config(fields)
-        known = fields.asked | {*self.read(made), *self._constants, *self.token_ids, *TOKEN_IDS}
+        known = fields.looked_up | {*self.read(made), *self._constants, *self.token_ids, *TOKEN_IDS}
         for key in sorted(set(settings) - known):
             raise ConfigError(
                 f"{self.name} has no such setting",
                 where=f"{where}.{key}",
-                wanted=near(key, fields.asked),
+                wanted=near(key, fields.looked_up),
             )
 
     def size(self, name: str, architecture: str | None = None, **keys: Any) -> TransformerConfig:
@@ -220,16 +220,18 @@ T = TypeVar("T")
 
 
 def heads(
-    kit: Architecture, fields: Fields, options: Mapping[str, Mapping[str, Any]] | None = None
+    architecture: Architecture,
+    fields: Fields,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[Head, ...]:
-    """The heads of a kit, sized by the labels of a Hugging Face config; `options` has the further
-    fields of each."""
-    if not kit.heads:
+    """The heads of an architecture, sized by the labels of a Hugging Face config; `options` has the
+    further fields of each."""
+    if not architecture.heads:
         return ()  # whatever the labels of a config that nobody classifies by
-    labels = kit.labels or fields.labels(kit.default_labels)
+    labels = architecture.labels or fields.labels(architecture.default_labels)
     return tuple(
         Head(name=name, kind=kind, labels=labels, **_entry(options or {}, name, kind, {}))
-        for name, kind in kit.heads
+        for name, kind in architecture.heads
     )
 
 

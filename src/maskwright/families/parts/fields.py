@@ -26,7 +26,7 @@ ACTIVATIONS = {
 
 
 class Fields:
-    """The keys of a config, or of a table in it at `path`; `asked` are those that were looked
+    """The keys of a config, or of a table in it at `path`; `looked_up` are those that were looked
     at. A key that is null is as one that is not there, unless said otherwise.
 
     Args:
@@ -37,9 +37,9 @@ class Fields:
         self, hf: Mapping[str, Any], path: str = "", formerly: Mapping[str, str] | None = None
     ) -> None:
         self._hf, self._path, self._formerly = hf, path, formerly or {}
-        self.asked: set[str] = set()
+        self.looked_up: set[str] = set()
 
-    def whole(self, key: str, default: int | None = None, smallest: int = 1) -> int:
+    def integer(self, key: str, default: int | None = None, smallest: int = 1) -> int:
         """A whole number from `smallest` to 2^31-1; `default` None makes the key required."""
         value = self._value(key, default)
         if type(value) is not int or not smallest <= value < 1 << 31:
@@ -95,19 +95,19 @@ class Fields:
 
     def has(self, key: str) -> bool:
         """Whether the key is there and not null."""
-        self.asked.add(key)
+        self.looked_up.add(key)
         return self._hf.get(key) is not None
 
     def null(self, key: str) -> bool:
         """Whether the key is there and null, for the few where that has a meaning of its own."""
-        self.asked.add(key)
+        self.looked_up.add(key)
         return key in self._hf and self._hf[key] is None
 
     def fixed(self, values: Mapping[str, Any], *, null: bool = True) -> None:
         """Refuse a config in which one of these keys is there with another value; null is one where
         `null` is false."""
         for key, wanted in values.items():
-            self.asked.add(key)
+            self.looked_up.add(key)
             if self._hf.get(key, wanted) != wanted and not (null and self._hf[key] is None):
                 raise ConfigError(
                     "the model type is built here without this variation",
@@ -116,7 +116,7 @@ class Fields:
                     wanted=repr(wanted),
                 )
 
-    def kit(self, table: Mapping[str, T]) -> T:
+    def architecture(self, table: Mapping[str, T]) -> T:
         """What `table` has for the first architecture named; without one, its first entry."""
         names = self._hf.get("architectures") or [next(iter(table))]
         first = names[0] if isinstance(names, list) else names
@@ -129,7 +129,7 @@ class Fields:
     def labels(self, default: int = 2) -> int:
         """How many labels the config declares: `id2label`, else `num_labels`, else `default`."""
         if not self.has("id2label"):
-            return self.whole("num_labels", default)
+            return self.integer("num_labels", default)
         table = self._hf["id2label"]
         if not isinstance(table, dict) or sorted(table) != sorted(map(str, range(len(table)))):
             raise self._wrong("id2label", table, 'names under the keys "0", "1", …')
@@ -138,7 +138,7 @@ class Fields:
         return len(table)
 
     def _value(self, key: str, default: Any) -> Any:
-        self.asked.add(key)
+        self.looked_up.add(key)
         value = self._hf.get(key)
         if value is None and default is None:
             raise ConfigError("a key is missing", where=self._where(key))

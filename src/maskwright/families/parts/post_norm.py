@@ -76,25 +76,25 @@ def encoder(fields: Fields, defaults: Mapping[str, Any], *, offset: int = 0) -> 
     """
     fields.fixed(FIXED)
     return stack(
-        num_layers=fields.whole("num_hidden_layers", defaults["num_hidden_layers"]),
+        num_layers=fields.integer("num_hidden_layers", defaults["num_hidden_layers"]),
         attention=attention(
-            fields.whole("hidden_size", defaults["hidden_size"]),
-            fields.whole("num_attention_heads", defaults["num_attention_heads"]),
+            fields.integer("hidden_size", defaults["hidden_size"]),
+            fields.integer("num_attention_heads", defaults["num_attention_heads"]),
             fields.rate("attention_probs_dropout_prob", defaults["attention_probs_dropout_prob"]),
             where="hidden_size",
         ),
         feed_forward=FeedForward(
-            width=fields.whole("intermediate_size", defaults["intermediate_size"]),
+            width=fields.integer("intermediate_size", defaults["intermediate_size"]),
             activation=fields.choice("hidden_act", ACTIVATIONS, defaults["hidden_act"]),
         ),
         norm=Norm(eps=fields.positive("layer_norm_eps", defaults["layer_norm_eps"])),
         dropout=fields.rate("hidden_dropout_prob", defaults["hidden_dropout_prob"]),
         positions=Learned(
-            length=fields.whole("max_position_embeddings", defaults["max_position_embeddings"])
+            length=fields.integer("max_position_embeddings", defaults["max_position_embeddings"])
             - offset,
             offset=offset,
         ),
-        segments=fields.whole("type_vocab_size", defaults["type_vocab_size"]),
+        segments=fields.integer("type_vocab_size", defaults["type_vocab_size"]),
     )
 
 
@@ -128,10 +128,10 @@ def stack(
 
 
 def vocabulary_head(
-    kit: Architecture, fields: Fields, stack: Stack, transform: Activation | None = None
+    architecture: Architecture, fields: Fields, stack: Stack, transform: Activation | None = None
 ) -> VocabularyHead | None:
-    """The masked-language head of a kit: dense, activation, norm, projection. Its activation is
-    `transform`, or the blocks' where that is None."""
+    """The masked-language head of an architecture: dense, activation, norm, projection. Its
+    activation is `transform`, or the blocks' if that is None."""
     block = stack.blocks[0]
     head = VocabularyHead(
         transform=transform or block.feed_forward.activation,
@@ -139,13 +139,13 @@ def vocabulary_head(
         tied=fields.flag("tie_word_embeddings", True),
         bias=True,
     )
-    return head if kit.vocabulary else None
+    return head if architecture.vocabulary else None
 
 
-def pooler(kit: Architecture, fields: Fields) -> bool:
-    """Whether a kit has its pooler; only the bare body may lack it."""
-    optional = not kit.vocabulary and not kit.heads
-    return kit.pooler and (not optional or fields.flag("add_pooling_layer", True))
+def pooler(architecture: Architecture, fields: Fields) -> bool:
+    """Whether an architecture has its pooler; only the bare body may lack it."""
+    optional = not architecture.vocabulary and not architecture.heads
+    return architecture.pooler and (not optional or fields.flag("add_pooling_layer", True))
 
 
 # ------------------------------------------------------------------------------ tensors

@@ -50,7 +50,7 @@ class Distillation(Objective):
         self.is_language_model, self.framing = self.text.is_language_model, self.text.framing
         self.teacher = teacher.requires_grad_(False).eval()
 
-    def begin(self) -> None:
+    def start_run(self) -> None:
         if self.options.initialise:
             start_from(self.product, self.teacher)
 

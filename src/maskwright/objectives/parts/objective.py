@@ -95,7 +95,7 @@ class Objective(nn.Module, abc.ABC):
         """The network that scores the vocabulary from `target_states`."""
         return self.product
 
-    def begin(self) -> None:
+    def start_run(self) -> None:
         """Called once, before the first step of a run that starts from new weights."""
 
     @abc.abstractmethod

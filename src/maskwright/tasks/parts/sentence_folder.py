@@ -22,8 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from maskwright.checkpoint import files
-from maskwright.checkpoint import safe_read as guarded
+from maskwright.checkpoint import files, safe_read
 from maskwright.checkpoint.matching import require_finite
 from maskwright.checkpoint.sentence_modules import Module, around, modules_of
 from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError
@@ -268,7 +267,7 @@ def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
             found="no such file",
             do="copy the whole folder again",
         )
-    config = guarded.read_json(where, "config.json")
+    config = safe_read.read_json(where, "config.json")
     modes = config.get("pooling_mode")
     if modes is None:
         flags = {name: config[key] for name, key in MODES.items() if key in config}
@@ -293,7 +292,7 @@ def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
 def _reading(folder: Path, path: Path) -> dict[str, Any]:
     """`lower` and `length`."""
     name = next((each for each in READING if (folder / each).is_file()), None)
-    config = {} if name is None else guarded.read_json(folder, name)
+    config = {} if name is None else safe_read.read_json(folder, name)
     for key, usual in TEXT_ALONE.items():
         if config.get(key) not in (None, usual):
             raise _not_applied(
@@ -312,7 +311,7 @@ def _reading(folder: Path, path: Path) -> dict[str, Any]:
     length = config.get("max_seq_length")
     if length is None and (path / "tokenizer_config.json").is_file():
         # Where it is not said, the tokenizer's own bound holds; a huge one means none.
-        said = guarded.read_json(path, "tokenizer_config.json").get("model_max_length")
+        said = safe_read.read_json(path, "tokenizer_config.json").get("model_max_length")
         length = said if type(said) is int and said < 1 << 20 else None
     if length is not None and (type(length) is not int or length < 3):
         raise CheckpointError(
@@ -328,7 +327,7 @@ def _about(folder: Path) -> dict[str, Any]:
     """`prompts`, `default_prompt` and `similarity`."""
     if not (folder / ABOUT).is_file():
         return {}
-    config = guarded.read_json(folder, ABOUT)
+    config = safe_read.read_json(folder, ABOUT)
     kind = config.get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
         raise _not_applied(
@@ -400,7 +399,7 @@ def _config_of(folder: Path, module: Module) -> dict[str, Any]:
     """The module's settings; a folder that held nothing else may be missing."""
     place = folder / module.path
     found = (place / "config.json").is_file() if module.path else False
-    config = guarded.read_json(place, "config.json") if found else {}
+    config = safe_read.read_json(place, "config.json") if found else {}
     _require_sentence_vector(config, place / "config.json")
     return config
 
@@ -461,7 +460,7 @@ def _dense(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
 def _fill(folder: Path, module: Module, parts: Mapping[str, nn.Module]) -> None:
     """Read the weights of a module's parts."""
     place = folder / module.path
-    tensors = files.open_folder(guarded.model_folder(place))
+    tensors = files.open_folder(safe_read.model_folder(place))
     for part, layer in parts.items():
         for name, parameter in layer.named_parameters():
             full = f"{part}.{name}"
