@@ -33,7 +33,6 @@ from maskwright.finetune.command import finetune_file, finetune_recipe
 from maskwright.finetune.recipe import read as read_finetuning
 from maskwright.inference.fill_mask import Hole
 from maskwright.inference.minimal_pairs import Result as PairEvaluation
-from maskwright.inference.texts import fill_masks
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead, how_read
 from maskwright.metrics.intervals import Estimate
 from maskwright.models.adapter_folder import merge_adapter
@@ -203,7 +202,7 @@ def fill_mask(
     model: LanguageModel | Path | str, text: str, *, top: int = 5, note: Note = ignore
 ) -> list[Hole]:
     """As `LanguageModel.fill_mask` of one text; a folder is opened for it."""
-    return fill_masks(_opened(model).model, [text], top=top, note=note)[0]
+    return _opened(model).filled([text], top, note)[0]
 
 
 def generate_text(
@@ -211,11 +210,12 @@ def generate_text(
     prompt: str,
     *,
     tokens: int = 100,
-    temperature: float = 0.8,
+    temperature: float | None = None,
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int = 0,
     stop: Sequence[str] = (),
+    num_beams: int = 1,
     precision: Precision = "auto",
 ) -> str:
     """As `LanguageModel.generate` of one prompt; a folder is opened for it."""
@@ -227,6 +227,7 @@ def generate_text(
         top_p=top_p,
         seed=seed,
         stop=stop,
+        num_beams=num_beams,
         precision=precision,
     )
     assert isinstance(written, str)  # of one prompt

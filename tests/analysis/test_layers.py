@@ -141,7 +141,7 @@ def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
 
     packed = Examples(framed(asked), np.zeros(len(asked), np.int64))
     with torch.inference_mode():
-        alone = [subject.model.hidden_states(torch.tensor([ids])) for ids in asked]
+        alone = [subject.model.network.hidden_states(torch.tensor([ids])) for ids in asked]
     wanted: dict[str, Any] = {
         "first token (CLS)": lambda h: h[0, 0],
         "last token": lambda h: h[0, -1],

@@ -58,6 +58,37 @@ def test_enough_beams_find_the_likeliest_text_of_all(seed: int, penalty: float) 
     assert found == max(scored)[1]
 
 
+@pytest.mark.parametrize("name", ["t5", "bart"])
+def test_what_stops_a_text_ends_it_as_the_end_token_does(name: str) -> None:
+    """And forbidden ids are in none."""
+    prompts, cut = [[0]] * len(SOURCES), 0
+    for seed in range(4):
+        model = two_stacks(name, seed)
+        options = {"sources": SOURCES}
+        wanted = beam_search(model, prompts, 9, 3, end=END, **options)
+        found = beam_search(
+            model, prompts, 9, 3, stopped=lambda place, new: new[-1] == END, **options
+        )
+        assert [[i for i in ids if i != END] for ids in found] == wanted
+        never = {i for ids in wanted for i in ids[:1]}
+        without = beam_search(model, prompts, 9, 3, end=END, forbidden=never, **options)
+        assert not any(never & {*ids} for ids in without)
+        # A token in the middle of a text as what stops it; the control: without it they go on.
+        mark = wanted[0][len(wanted[0]) // 2]
+        short = beam_search(
+            model,
+            prompts,
+            9,
+            3,
+            end=END,
+            stopped=lambda p, new, mark=mark: new[-1] == mark,
+            **options,
+        )
+        assert all(mark not in ids[:-1] for ids in short)
+        cut += any(mark in ids[:-1] for ids in wanted)
+    assert cut
+
+
 def test_one_beam_is_greedy() -> None:
     model, prompts = decoder(), [[2, 3], [4], [5, 6, 7, 8]]
     assert beam_search(model, prompts, 12, 1, end=END) == generate(model, prompts, 12, end=END)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from maskwright.errors import DataError
+from maskwright.inference import batches
+from maskwright.inference.batches import by_length
 from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.inference.scores import by_length
 
 FIRST, LAST = Collation(pad=0, last=False), Collation(pad=0, last=True)
 
@@ -73,15 +74,16 @@ def test_choices_stay_together_and_in_order() -> None:
             assert batch.tokens.view(-1)[begin : begin + len(wanted)].tolist() == wanted
 
 
-def test_portions_by_length() -> None:
+def test_portions_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "PACKED", 256)
     lengths = np.random.default_rng(1).integers(1, 100, 200)
-    portions = list(by_length(lengths, 256))
+    portions = list(by_length(lengths))
     assert sorted(np.concatenate(portions).tolist()) == list(range(200))
     assert all(lengths[p].sum() <= 256 for p in portions)
     assert [lengths[p].max() for p in portions] == sorted(
         (lengths[p].max() for p in portions), reverse=True
     )
-    assert [p.tolist() for p in by_length(np.array([300, 5]), 256)] == [[0], [1]]
+    assert [p.tolist() for p in by_length(np.array([300, 5]))] == [[0], [1]]
 
 
 def test_refusals() -> None:

@@ -14,11 +14,12 @@ from conformance import test_adapters as adapted
 from maskwright import catalogue
 from maskwright.errors import DataError
 from maskwright.families.parts.family import family
-from maskwright.inference.batches import portions
-from maskwright.inference.engine import Engine
-from maskwright.inference.prepared import Called, Group, prepare
+from maskwright.inference.batches import Group, portions
+from maskwright.inference.engine import at_place, hidden
+from maskwright.inference.prepared import Prepared, prepare
 from maskwright.nn.cache import KVCache
 from maskwright.nn.mask import real
+from maskwright.nn.stack import Trace
 from maskwright.nn.transformer import Transformer
 
 NAMES = catalogue.names("families")
@@ -37,6 +38,10 @@ def states(network: Transformer, row: list[int]) -> np.ndarray:
     return run(torch.tensor([row]))[0].float().numpy()
 
 
+def asked(model: Prepared, some: list[list[int]]) -> list[np.ndarray]:
+    return [one.float().numpy() for one in hidden(model, some)]
+
+
 def network_of(name: str) -> Transformer:
     return adapted.model(name).eval()
 
@@ -44,12 +49,11 @@ def network_of(name: str) -> Transformer:
 @pytest.mark.parametrize("name", NAMES)
 def test_states_are_the_networks_and_batch_mates_change_nothing(name: str) -> None:
     network = network_of(name)
-    engine = Engine(network, precision="float32")
-    together = engine.hidden(rows())
+    ready = prepare(network, precision="float32")
+    together = asked(ready, rows())
     for row, found in zip(rows(), together, strict=True):
         assert np.allclose(found, states(network, row), **NEAR)
-        assert np.allclose(found, engine.hidden([row])[0], rtol=1e-6, atol=1e-6)
-    ready = engine.prepared
+        assert np.allclose(found, asked(ready, [row])[0], rtol=1e-6, atol=1e-6)
     for place, which in (("first", 0), ("last", -1)):
         for row, states_of in zip(rows(), together, strict=True):
             ids, groups = torch.tensor(row), [Group(1, len(row))]
@@ -67,7 +71,7 @@ def test_bfloat16_is_near(name: str) -> None:
     network = network_of(name)
     before = copy.deepcopy(network.state_dict())
     for row, found in zip(
-        rows(), Engine(network, precision="bfloat16").hidden(rows()), strict=True
+        rows(), asked(prepare(network, precision="bfloat16"), rows()), strict=True
     ):
         wanted = states(network, row)
         assert np.abs(found - wanted).mean() < 0.03 * max(1.0, np.abs(wanted).mean())
@@ -108,7 +112,7 @@ def test_the_order_of_a_joined_product_matters() -> None:
     attention = turned.encoder.blocks["0"].attention
     attention.query, attention.key = attention.key, attention.query
     attention.key, attention.value = attention.value, attention.key
-    found = Engine(turned).hidden(rows()[:1])[0]
+    found = asked(prepare(turned), rows()[:1])[0]
     assert not np.allclose(found, states(network, rows()[0]), **NEAR)
 
 
@@ -116,7 +120,7 @@ def test_the_order_of_a_joined_product_matters() -> None:
 def test_adapters_are_honoured(case: tuple[str, str]) -> None:
     method, name = case
     network = network_of(name)
-    bare = Engine(network, precision="float32").hidden(rows()[:2])
+    bare = asked(prepare(network, precision="float32"), rows()[:2])
     adapter = adapted.attach(network, method)
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -124,11 +128,11 @@ def test_adapters_are_honoured(case: tuple[str, str]) -> None:
             parameter.add_(torch.randn(parameter.shape, generator=draw) * 0.3)
     network.eval()
     for precision, bound in (("float32", 1e-5), ("bfloat16", 0.3)):
-        found = Engine(network, precision=precision).hidden(rows()[:2])  # type: ignore[arg-type]
+        found = asked(prepare(network, precision=precision), rows()[:2])  # type: ignore[arg-type]
         for row, one in zip(rows(), found, strict=False):
             assert np.abs(one - states(network, row)).mean() < bound
     if len(list(adapter.parameters())) and adapter.settings.kind not in ("head", "probe"):
-        moved = Engine(network, precision="float32").hidden(rows()[:2])
+        moved = asked(prepare(network, precision="float32"), rows()[:2])
         assert not np.allclose(moved[0], bare[0], **NEAR)  # control: it does something
 
 
@@ -137,40 +141,88 @@ def test_only_what_an_adapter_touches_is_called_as_it_is() -> None:
     adapted.attach(network, "lora")
     ready = prepare(network, precision="float32")
     layer = ready.encoder.layers[0]  # type: ignore[union-attr]
-    assert isinstance(layer.attention.all, Called)
-    assert not isinstance(layer.attention.output, Called)
-    assert not isinstance(layer.feed_forward.up, Called)
+    assert layer.attention.all.packed is None
+    assert layer.attention._last.packed is not None and layer.feed_forward.up.packed is not None
 
 
-def test_heads_and_vocabulary() -> None:
+def test_heads_vocabulary_and_one_place_of_each_row() -> None:
     network = network_of("bert")
-    engine = Engine(network, precision="float32")
-    name = network.config.heads[0].name
-    scores = engine.head(name, rows())
-    for row, found in zip(rows(), scores, strict=True):
-        wanted = network.head(name, torch.from_numpy(states(network, row))[:1])
-        assert np.allclose(found, wanted.detach().numpy()[0], **NEAR)
-    member = family("bert")
-    masked = model_of(small(member, "BertForMaskedLM")).eval()
-    places = [[0, 3], [], [11], [1, 2], [0], [8]]
-    for row, at, found in zip(
-        rows(), places, Engine(masked).vocabulary(rows(), places), strict=True
-    ):
-        wanted = masked.logits(torch.from_numpy(states(masked, row))[at])
-        assert np.allclose(found, wanted.detach().numpy(), **NEAR)
-    with pytest.raises(DataError, match="outside its row"):
-        engine.vocabulary([[1, 2]], [[2]])
+    ready, name = prepare(network, precision="float32"), network.config.heads[0].name
+    for place, which in (("first", 0), ("last", -1)):
+        found = at_place(ready, rows(), place)  # type: ignore[arg-type]
+        for row, one, own in zip(rows(), found, ready.head(name, found), strict=True):
+            wanted = torch.from_numpy(states(network, row)[which])
+            assert torch.allclose(one, wanted, **NEAR)
+            assert torch.allclose(own, network.head(name, wanted[None])[0], **NEAR)
+    masked = model_of(small(family("bert"), "BertForMaskedLM")).eval()
+    for row in rows():
+        wanted = torch.from_numpy(states(masked, row))
+        for precision, near in (("float32", NEAR), ("bfloat16", {"rtol": 0.05, "atol": 0.1})):
+            logits = prepare(masked, precision=precision).logits(wanted)  # type: ignore[arg-type]
+            assert torch.allclose(logits, masked.logits(wanted), **near)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_looked_at_is_the_networks(name: str) -> None:
+    """Hidden states and attention weights, which need no other path."""
+    network, tokens = network_of(name), torch.arange(24).reshape(2, 12) * 7 % 55 + 3
+    seen = []
+    for model in (network, prepare(network, precision="float32")):
+        trace, memory = Trace(), None
+        with torch.no_grad():
+            if network.encoder is not None:
+                memory = model.encode(tokens[:, :7], trace=trace)
+            if network.decoder is not None:
+                model.decode(tokens, memory=memory, trace=trace)
+        seen.append([*trace.hidden, *trace.weights, *trace.cross_weights])
+    assert len(seen[0]) == len(seen[1]) > 4
+    for wanted, found in zip(*seen, strict=True):
+        assert torch.allclose(found, wanted, **NEAR)
+    assert not torch.allclose(seen[1][0], seen[0][1], **NEAR)  # control: another layer
+
+
+def test_a_live_network_answers_with_the_weights_of_the_moment() -> None:
+    network = network_of("bert")
+    live, laid_out = prepare(network, live=True), prepare(network, precision="float32")
+    before = [asked(each, rows()[:1])[0] for each in (live, laid_out)]
+    with torch.no_grad():
+        for parameter in network.encoder.parameters():  # type: ignore[union-attr]
+            parameter.mul_(1.1)
+    assert np.allclose(asked(live, rows()[:1])[0], states(network, rows()[0]), **NEAR)
+    assert not np.allclose(asked(live, rows()[:1])[0], before[0], **NEAR)  # control
+    after = laid_out.encoder.layers[0].attention.all.packed.dense()  # type: ignore[union-attr]
+    assert not torch.equal(after[:1], network.encoder.blocks["0"].attention.query.weight[:1])  # type: ignore[union-attr]
+
+
+def test_two_networks_share_what_both_have() -> None:
+    """A copy of the modules around the same weights lays out nothing again."""
+    network = network_of("bert")
+    body = prepare(network, precision="float32")
+    other = copy.deepcopy(network, {id(p): p for p in network.parameters()})
+    sharing, alone = prepare(other, like=body), prepare(network_of("bert"), precision="float32")
+    ours, theirs, third = (
+        each.encoder.layers[0].feed_forward.up  # type: ignore[union-attr]
+        for each in (body, sharing, alone)
+    )
+    assert ours is theirs and ours is not third
+    assert np.array_equal(asked(body, rows())[0], asked(sharing, rows())[0])
 
 
 def test_a_network_that_is_given_up_keeps_no_second_copy() -> None:
     network = network_of("bert")
     wanted = states(network, rows()[0])
-    engine = Engine(network, precision="float32", give_up=True)
-    assert np.allclose(engine.hidden(rows()[:1])[0], wanted, **NEAR)
+    ready = prepare(network, precision="float32", give_up=True)
+    assert np.allclose(asked(ready, rows()[:1])[0], wanted, **NEAR)
     block = network.encoder.blocks["0"]  # type: ignore[union-attr]
     assert block.attention.query.weight.numel() == 0 == block.feed_forward.up.weight.numel()
+    block_before = network_of("bert").encoder.blocks["0"]  # type: ignore[union-attr]
+    ready.restore()
+    for name, weight in block.named_parameters():
+        assert torch.equal(weight, block_before.get_parameter(name)), name
+    assert np.array_equal(states(network, rows()[0]), wanted)
+    assert np.allclose(asked(ready, rows()[:1])[0], wanted, **NEAR)
     kept = network_of("bert")
-    Engine(kept, precision="float32")
+    asked(prepare(kept, precision="float32"), rows())
     assert np.array_equal(states(kept, rows()[0]), wanted)  # control: not given up
 
 
@@ -185,7 +237,7 @@ def test_portions_hold_every_row_once_within_the_budget() -> None:
 
 
 def test_nothing_and_an_empty_row() -> None:
-    engine = Engine(network_of("bert"))
-    assert engine.hidden([]) == []
+    ready = prepare(network_of("bert"))
+    assert hidden(ready, []) == []
     with pytest.raises(DataError, match="without an id"):
-        engine.hidden([[1], []])
+        hidden(ready, [[1], []])

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from maskwright.errors import IncompatibleError, UsageError
+from maskwright.inference import batches
 from maskwright.inference import pseudo_likelihood as text_likelihood
 from maskwright.inference.likelihood_prompts import METHODS
 from maskwright.inference.pseudo_likelihood import native, scores
@@ -159,7 +160,7 @@ def test_order_and_batches_change_nothing(
     whole = scores(made, tok, TEXTS, how)
     back = scores(made, tok, TEXTS[::-1], how)[::-1]
     alone = np.concatenate([scores(made, tok, [text], how) for text in TEXTS])
-    monkeypatch.setattr(text_likelihood, "TOKENS_AT_ONCE", 20)
+    monkeypatch.setattr(batches, "RAGGED", 20)
     monkeypatch.setattr(text_likelihood, "_SCORES_AT_ONCE", 150)
     small = scores(made, tok, TEXTS, how)
     for other in (back, alone, small):

@@ -107,6 +107,7 @@ FROZEN = {
         "--top-k",
         "--top-p",
         "--seed",
+        "--num-beams",
         "--stop",
         "--precision",
     },

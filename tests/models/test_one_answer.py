@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -24,6 +25,7 @@ from finetune.test_command import table
 from maskwright import api
 from maskwright.checkpoint import conventions
 from maskwright.errors import MaskwrightError
+from maskwright.evaluate.minimal_pairs import evaluate_pairs
 from maskwright.evaluate.text import evaluate_text
 from maskwright.finetune.command import finetune_file
 from maskwright.models import folders
@@ -111,7 +113,25 @@ def answers(folder: Path, text: Path) -> dict[str, Any]:
         elif name == "log_likelihood":
             found[name] = attempt(lambda: list(model.log_likelihood(TEXTS)))  # type: ignore[arg-type]
     found["evaluate"] = attempt(lambda: evaluate_text(model.model, [text], rows=16).figures)
+    found["minimal pairs"] = attempt(lambda: pairs_judged(folder, text.parent / "pairs"))
     return found
+
+
+def pairs_judged(folder: Path, data: Path) -> Any:
+    """As the command judges them: what each sentence pair came to, and by which method."""
+    if not data.exists():
+        data.mkdir()
+        sentences = [*TEXTS, "one red tree saw the dog."]
+        lines = [
+            json.dumps({"sentence_good": each, "sentence_bad": " ".join(each.split()[::-1])})
+            for each in sentences
+        ]
+        (data / "order.jsonl").write_text("\n".join(lines) + "\n")
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "out"
+        result = evaluate_pairs(folder, data, out, say=lambda line: None)
+        (figures,) = out.glob("minimal-pairs-*.json")
+        return [figures.name, {n: v.tolist() for n, v in result.outcomes.items()}]
 
 
 def attempt(ask: Callable[[], Any]) -> Any:
@@ -145,7 +165,7 @@ def test_every_name_of_a_model_gives_one_answer(
     text = out.parent / "text.txt"
     wanted = answers(out, text)
     asked = {key for key, value in wanted.items() if not isinstance(value, tuple)}
-    assert "evaluate" in asked and len(wanted) > 2, wanted
+    assert {"evaluate", "minimal pairs"} <= asked and len(wanted) > 2, wanted
     checkpoint = folders.newest(out)
     assert answers(checkpoint, text) == wanted
     copy = tmp_path / "copy"
@@ -186,9 +206,15 @@ def test_what_transformers_saves_again_gives_the_same(
     for key, value in ours.items():
         if key == "fill_mask":
             for one, other in zip(value, resaved[key], strict=True):
-                assert [c.token for h in one for c in h.candidates] == [
-                    c.token for h in other for c in h.candidates
-                ]
+                ours_of, theirs_of = (
+                    [(c.token, c.probability) for h in each for c in h.candidates]
+                    for each in (one, other)
+                )
+                assert [token for token, _ in ours_of] == [token for token, _ in theirs_of]
+                for (_, chance), (_, other_chance) in zip(ours_of, theirs_of, strict=True):
+                    assert other_chance == pytest.approx(chance, rel=1e-5)
+                # The control: the candidates of a hole are not equally likely.
+                assert ours_of[0][1] != pytest.approx(ours_of[1][1], rel=1e-5)
         else:
             assert resaved[key] == value, key
 

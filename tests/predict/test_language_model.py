@@ -13,6 +13,7 @@ import pytest
 import maskwright
 from finetune.test_command import table
 from maskwright import api
+from maskwright.cli.main import main
 from maskwright.errors import (
     CheckpointError,
     DataError,
@@ -124,15 +125,37 @@ def test_pieces_and_strings_that_end_a_text(models: dict[str, Path]) -> None:
     assert opened._writer("float32") is first, "weights are prepared once"
 
 
+def test_beams_find_likelier_texts_and_honour_stop_strings(models: dict[str, Path]) -> None:
+    for name in ("gpt2", "t5"):
+        opened = api.load(models[name])
+        prompts = ["the cat", "a big dog", "the"]
+        greedy, beams = (opened.generate(prompts, tokens=8, num_beams=n) for n in (1, 4))
+        greedy = opened.generate(prompts, tokens=8, temperature=0)
+        assert beams == [opened.generate(each, tokens=8, num_beams=4) for each in prompts]
+        # The text is searched with its stop string, and ends before it.
+        before = "the cat" if name == "gpt2" else ""
+        text = str(beams[0])[len(before) :]
+        assert text and greedy
+        stop = text[len(text) // 2 :][:2]
+        short = opened.generate("the cat", tokens=8, num_beams=4, stop=[stop])
+        assert isinstance(short, str) and stop not in short[len(before) :]
+        # The control: a string that never comes changes nothing.
+        assert opened.generate("the cat", tokens=8, num_beams=4, stop=["\0"]) == beams[0]
+        for given in ({"temperature": 0.5}, {"top_k": 3}, {"top_p": 0.5}):
+            with pytest.raises(UsageError, match="draws nothing"):
+                opened.generate("the cat", num_beams=2, **given)
+        with pytest.raises(MaskwrightError, match="no beam"):
+            opened.generate("the cat", num_beams=0)
+
+
 def test_one_prepared_network_serves_all(classifier: Path, model: Path) -> None:
     answering = api.load(classifier, precision="float32")
     answering.predict(TEXTS)
     for pooling in ("mean", "max"):
         answering.embed(TEXTS, pooling=pooling)
-    networks = {id(each.network()) for each in answering._poolings.values() if each.network}
-    assert networks == {id(answering._network)} and len(answering._poolings) == 2
-    assert answering.predictor.network is not None
-    assert answering.predictor.network() is answering._network
+    now = answering._now
+    networks = {id(each.prepared) for each in (*now._poolings.values(), answering.predictor)}
+    assert networks == {id(now.network())} and len(now._poolings) == 2
     with pytest.raises(UsageError, match="no such precision"):
         api.load(model, precision="int8")  # type: ignore[arg-type]
 
@@ -174,6 +197,18 @@ def test_what_it_cannot_is_refused_with_what_it_can(
         api.load(classifier).fill_mask(MASKED)
     with pytest.raises(IncompatibleError, match=r"this model can be asked: generate"):
         api.load(models["gpt2"]).fill_mask(MASKED)
+
+
+def test_a_command_says_what_the_model_can_be_asked(
+    classifier: Path, models: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, can in ((models["gpt2"], "generate, embed"), (classifier, "predict, embed")):
+        assert main(["fill-mask", str(folder), MASKED]) != 0
+        assert f"this model can be asked: {can}" in capsys.readouterr().err
+    assert main(["generate", str(models["gpt2"]), "the cat", "--num-beams", "2"]) == 0
+    written = capsys.readouterr().out
+    assert written.startswith("the cat")
+    assert main(["generate", str(models["gpt2"]), "a", "--num-beams", "2", "--top-k", "3"]) != 0
 
 
 def test_nothing_is_cut_in_silence(opened: LanguageModel, models: dict[str, Path]) -> None:

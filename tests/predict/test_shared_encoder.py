@@ -13,7 +13,7 @@ from finetune.test_command import table
 from maskwright.cli.main import main
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.finetune.command import finetune_file
-from maskwright.nn.transformer import Transformer
+from maskwright.inference.prepared import Prepared
 from maskwright.predict.predictor import load
 from maskwright.predict.shared_encoder import load_shared
 
@@ -54,9 +54,9 @@ def test_together_they_say_what_each_says(
     alone = {name: load(heads[name]).predict(TEXTS) for name in names}
     several = load_shared([heads[name] for name in names])
     reads: list[int] = []
-    encode = Transformer.encode
+    read = Prepared.ragged
     monkeypatch.setattr(
-        Transformer, "encode", lambda self, *a, **k: (reads.append(1), encode(self, *a, **k))[1]
+        Prepared, "ragged", lambda self, *a, **k: (reads.append(1), read(self, *a, **k))[1]
     )
     together = several.predict(TEXTS)
     assert len(reads) == 1, "one batch, read once for three heads"

@@ -13,8 +13,9 @@ import torch
 from finetune.test_tune import PLAIN
 from maskwright.errors import ConfigError, DataError
 from maskwright.finetune.tune import Settings, _portions, tune
+from maskwright.inference.batches import PACKED
 from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.inference.scores import AT_ONCE, scores
+from maskwright.inference.scores import scores
 from maskwright.nn import chunk_pooling as pieces
 from maskwright.nn.config import Head
 from maskwright.nn.initialise import build
@@ -173,7 +174,7 @@ def test_a_step_is_cut_where_it_is_too_long_for_memory() -> None:
     sixteen = Settings(batch=16)
     assert _portions(given, sixteen) == 1
     long = Examples(framed([[7] * 30] * 900), np.zeros(9, np.int64), pieces=np.full(9, 100))
-    assert _portions(long, sixteen) == -(-16 * 3000 // AT_ONCE) == 3
+    assert _portions(long, sixteen) == -(-16 * 3000 // PACKED) == 3
     assert _portions(long, Settings(batch=16, accumulate=5)) == 5, "or more, where that is said"
     assert _portions(given, Settings(batch=16, accumulate=5)) == 5
     tuned = tune(fresh(), long, FIRST, Settings(epochs=1, batch=8), machine=PLAIN)

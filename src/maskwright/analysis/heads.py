@@ -24,13 +24,12 @@ from torch import Tensor
 from maskwright.analysis.hidden_states import ProbedModel, look
 from maskwright.data.batch import Batch
 from maskwright.errors import DataError
+from maskwright.inference.batches import by_length
 from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.inference.scores import by_length
 
 KINDS = ("previous", "next", "itself", "first", "special")
 MEASURES = (*KINDS, "distance", "entropy")
 LONGEST = 128
-AT_ONCE = 2048
 REST = "·"
 BLANKS = {"\n": "⏎", "\t": "⇥"}
 
@@ -107,7 +106,7 @@ def attention(
     lengths = np.array([len(each) for each in ids], np.int64)
     examples = Examples(framed(list(ids)), np.zeros(len(ids), np.int64))
     collation = Collation(pad=subject.tokenizer.pad or 0, last=False, alone=True)
-    for numbers in by_length(lengths, AT_ONCE):
+    for numbers in by_length(lengths, "weights"):
         batch, _ = examples.batch(numbers, collation)
         seen = look(subject.model, batch.to(subject.model.device)).weights
         yield batch, [weights.cpu() for weights in seen]

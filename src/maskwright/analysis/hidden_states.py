@@ -15,29 +15,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.data.batch import Batch
+from maskwright.inference.batches import by_length
 from maskwright.inference.encoded import Collation, Examples
-from maskwright.inference.scores import by_length
+from maskwright.inference.prepared import Prepared, prepare
 from maskwright.models.open import open_model
 from maskwright.nn import initialise
 from maskwright.nn import mask as masks
 from maskwright.nn.stack import Trace
-from maskwright.nn.transformer import Transformer
 from maskwright.randomness import key, torch_seed
 from maskwright.tasks.parts.reading import Frame, room
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 LONGEST = 512  # tokens of a text that are looked at
-AT_ONCE = 8192
 # (hidden states of one layer (B, T, D), the batch) -> what is kept of them (R, D)
 Pooling = Callable[[Tensor, Batch], Tensor]
 
 
 @dataclass(frozen=True)
 class ProbedModel:
-    """A model that is looked into: as it was trained, and one of the same shape that was not."""
+    """A model that is looked into: as it was trained, and one of the same shape that was not. Both
+    answer in float32."""
 
     path: Path
-    model: Transformer
+    model: Prepared
     tokenizer: Tokenizer
 
     @classmethod
@@ -48,12 +48,13 @@ class ProbedModel:
             UsageError: no such folder.  IncompatibleError: a model without a tokenizer.
         """
         model = open_model(folder)
-        return cls(model.path, model.network, model.tokenizer)
+        return cls(model.path, prepare(model.network, precision="float32"), model.tokenizer)
 
-    def untrained(self) -> Transformer:
+    def untrained(self) -> Prepared:
         """A model of the same shape with weights as they are drawn."""
         generator = torch.Generator().manual_seed(torch_seed(key("init", 0)))
-        return initialise.build(self.model.config, generator).to(self.model.device).eval()
+        network = initialise.build(self.model.config, generator).to(self.model.device)
+        return prepare(network, precision="float32", give_up=True)
 
     @property
     def frame(self) -> Frame:
@@ -74,7 +75,7 @@ class ProbedModel:
         return ["embeddings", *(f"layer {n + 1}" for n in range(len(stack.blocks)))]
 
 
-def look(model: Transformer, batch: Batch) -> Trace:
+def look(model: Prepared, batch: Batch) -> Trace:
     """Hidden states and attention weights of the stack that reads: the encoder if there is one."""
     trace = Trace()
     run = model.encode if model.config.encoder is not None else model.decode
@@ -90,12 +91,12 @@ def look(model: Transformer, batch: Batch) -> Trace:
 
 @torch.inference_mode()
 def layer_states(
-    model: Transformer, examples: Examples, collation: Collation, pooling: Pooling
+    model: Prepared, examples: Examples, collation: Collation, pooling: Pooling
 ) -> NDArray[np.float32]:
     """(L + 1, N, D): of the embeddings and each layer, what `pooling` keeps, in order."""
     found: NDArray[np.float32] | None = None
     count = examples.asked * (examples.choices if examples.places is None else 1)
-    for numbers in by_length(examples.lengths * examples.choices, AT_ONCE):
+    for numbers in by_length(examples.lengths * examples.choices, "states"):
         batch, which = examples.batch(numbers, collation)
         if examples.places is None and examples.choices > 1:
             which = (which[:, None] * examples.choices + np.arange(examples.choices)).reshape(-1)

@@ -33,11 +33,11 @@ from maskwright.data.batch import Batch
 from maskwright.errors import UsageError
 from maskwright.findings import Finding
 from maskwright.inference.encoded import Examples
+from maskwright.inference.prepared import Prepared
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.formats.parts import TEST, TRAIN, VALIDATION
 from maskwright.metrics import metrics
 from maskwright.metrics.intervals import Estimate, estimate
-from maskwright.nn.transformer import Transformer
 from maskwright.objectives.modules.supervised import pool_texts
 from maskwright.objectives.parts.sequences import Sequences
 from maskwright.randomness import integers, key, permute, torch_seed
@@ -170,7 +170,7 @@ def probe_layers(
 
 def _of_part(
     subject: ProbedModel,
-    models: tuple[Transformer, Transformer],
+    models: tuple[Prepared, Prepared],
     kind: TaskType,
     rows: Sequence[Any],
     items: int,

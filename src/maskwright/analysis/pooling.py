@@ -19,11 +19,11 @@ from maskwright.analysis.hidden_states import Pooling, ProbedModel, layer_states
 from maskwright.data.batch import Batch
 from maskwright.findings import Finding
 from maskwright.inference.encoded import Examples
+from maskwright.inference.prepared import Prepared
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.formats.parts import ALL, TEST, TRAIN, VALIDATION
 from maskwright.metrics import metrics
 from maskwright.metrics.intervals import Estimate, estimate
-from maskwright.nn.transformer import Transformer
 from maskwright.objectives.modules.supervised import pool_texts
 from maskwright.randomness import key, permute
 from maskwright.tasks.parts.find import task_for
@@ -115,7 +115,7 @@ def compare_pooling(
 
 
 def _told(
-    model: Transformer,
+    model: Prepared,
     subject: ProbedModel,
     examples: Examples,
     way: Pooling,

@@ -23,12 +23,12 @@ from maskwright.analysis.pooling import SAME_DIGITS
 from maskwright.corpus.files import find
 from maskwright.errors import DataError, UsageError
 from maskwright.inference.encoded import Examples, framed
+from maskwright.inference.prepared import Prepared
 from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.examples.cell import text_of
 from maskwright.labelled.formats.parts import names_beside
 from maskwright.labelled.formats.rows import read_rows
 from maskwright.metrics.intervals import Estimate, estimates_of_means
-from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.sequences import Sequences
 
 WORD = "bank"
@@ -206,7 +206,7 @@ def _examples(subject: ProbedModel, word: str, texts: Sequence[str], shorten: bo
     return Examples(framed(ids), np.zeros(len(asked.tokens), np.int64), places=asked)
 
 
-def _vectors(model: Transformer, subject: ProbedModel, examples: Examples) -> NDArray[np.float64]:
+def _vectors(model: Prepared, subject: ProbedModel, examples: Examples) -> NDArray[np.float64]:
     """(L + 1, N, D): the mean over the word's tokens, of length 1."""
     assert examples.places is not None
     each = layer_states(model, examples, subject.collation, at_places).astype(np.float64)

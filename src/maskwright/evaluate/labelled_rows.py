@@ -22,7 +22,6 @@ from maskwright.findings import Finding
 from maskwright.finetune import page, recipe
 from maskwright.finetune.finished_seeds import REJECTS
 from maskwright.finetune.hashes import hashes
-from maskwright.finetune.learner import reader
 from maskwright.labelled.columns.columns import JOINED, as_names
 from maskwright.labelled.columns.contents import stands
 from maskwright.labelled.columns.infer import Task, infer
@@ -95,7 +94,7 @@ def evaluate_file(
     encoded = kind.encode(rows, model.frame)
     for found in (*encoded.findings, *model.findings):
         say(found.line())
-    outputs = reader(model.model, kind, model.frame, model.collation)(encoded)
+    outputs = model.reader(kind)(encoded)
     answers = kind.answers(encoded, outputs)
     figures = kind.estimated(rows, answers)
     asked = "" if chosen == ALL else chosen

@@ -20,6 +20,7 @@ from maskwright.inference import minimal_pairs
 from maskwright.inference import pseudo_likelihood as text_likelihood
 from maskwright.inference.held_out_loss import token_counts
 from maskwright.inference.minimal_pairs import Paradigm, Result
+from maskwright.inference.prepared import Prepared, prepare
 from maskwright.inference.texts import scoring_method
 from maskwright.models.model import Model
 from maskwright.models.open import open_model
@@ -71,7 +72,8 @@ def evaluate_pairs(
     for found in model.findings:
         say(found.line())
     how = scoring_method(model.network, model.conventions) if how is None else how
-    result = score(model.network, model.tokenizer, paradigms, how)
+    network = prepare(model.network, precision="float32")
+    result = score(network, model.tokenizer, paradigms, how)
     stores = training_stores(model.folder)
     weights = read(model.folder / RECIPE).corpus.weights if stores else ()
     counts = token_counts(stores, weights) if stores else None
@@ -92,7 +94,7 @@ def evaluate_pairs(
 
 
 def score(
-    model: Transformer, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], how: str
+    model: Transformer | Prepared, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], how: str
 ) -> Result:
     """What the model prefers, its sentences scored by `how`."""
     return minimal_pairs.judge(

@@ -20,8 +20,8 @@ from torch import Tensor
 from maskwright.budget import Budget
 from maskwright.data.batch import Batch
 from maskwright.errors import ConfigError, DataError
+from maskwright.inference.batches import PACKED
 from maskwright.inference.encoded import Collation, Examples
-from maskwright.inference.scores import AT_ONCE
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import Objective
 from maskwright.randomness import key, permute
@@ -173,7 +173,7 @@ def _portions(train: Examples, settings: Settings) -> int:
     whole ones."""
     if train.pieces is None:
         return settings.accumulate
-    needed = -(-settings.batch * int(train.lengths.mean()) // AT_ONCE)
+    needed = -(-settings.batch * int(train.lengths.mean()) // PACKED)
     return min(settings.batch, max(settings.accumulate, needed))
 
 

@@ -1,24 +1,39 @@
-"""How many texts go together: rows of like length, so that nothing is padding.
+"""How many texts go through a network together. This is the only place that decides.
 
-    lengths 7 3 7 5 3 …  ->  numbers of rows, the longest first, and groups of one length
-                             [0 2 3 1 4]   Group(2, 7) Group(1, 5) Group(2, 3)
+    portions   lengths 7 3 7 5 3 …  ->  numbers of rows, the longest first, and groups of a length
+                                        [0 2 3 1 4]   Group(2, 7) Group(1, 5) Group(2, 3)
+    alike      so many rows of one length, in slices
+    growing    prompts that will be continued, in their order
 
-A batch goes through the network as one run of ids (`Prepared.ragged`): products are as long as the
-batch, attention runs once for every length. This is the only place that decides.
+Rows of a portion are alike in length, so that nothing or little is padding. A prepared network
+reads them as one run of ids (`Prepared.ragged`): products are as long as the portion, attention
+runs once for every length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.inference.prepared import Group
+# Ids that go together, unless one text has more: of rows without padding, and of texts packed into
+# rows of one width, which are next to each other in memory.
+RAGGED, PACKED = 4_096, 16_384
+# Where every layer's states, or its weights of attention, are kept.
+WITH_STATES, WITH_WEIGHTS = 8_192, 2_048
+# Positions of texts that are written, with keys and values in every layer.
+GROWING = 16_384
 
-# Ids of a batch, unless one text has more.
-AT_ONCE = 4_096
+
+@dataclass(frozen=True)
+class Group:
+    """`count` rows of `length` ids each, one after the other."""
+
+    count: int
+    length: int
 
 
 @dataclass(frozen=True)
@@ -29,16 +44,49 @@ class Portion:
     groups: tuple[Group, ...]
 
 
-def portions(lengths: NDArray[np.int64], at_once: int = AT_ONCE) -> Iterator[Portion]:
-    """Rows of these lengths in portions of at most `at_once` ids, one row at least."""
-    order = np.argsort(-lengths, kind="stable")
-    ends = np.cumsum(lengths[order])
-    begin = 0
-    while begin < len(order):
-        before = ends[begin] - lengths[order[begin]]
-        stop = max(begin + 1, int(np.searchsorted(ends, before + at_once, side="right")))
-        numbers = order[begin:stop]
+def portions(lengths: NDArray[np.int64], at_once: int | None = None) -> Iterator[Portion]:
+    """Rows of these lengths, the longest first, in portions of at most `at_once` ids (`RAGGED`),
+    one row at least."""
+    for numbers in _longest_first(lengths, RAGGED if at_once is None else at_once):
         found, counts = np.unique(-lengths[numbers], return_counts=True)
         pairs = zip(counts.tolist(), found.tolist(), strict=True)
         yield Portion(numbers, tuple(Group(count, -length) for count, length in pairs))
+
+
+def by_length(
+    lengths: NDArray[np.int64], kept: Literal["last", "states", "weights"] = "last"
+) -> Iterator[NDArray[np.int64]]:
+    """Numbers of rows, the longest first, in portions of at most as many ids as what is `kept` of
+    each allows: the states of the last layer, of all layers, or their weights of attention."""
+    budgets = {"last": PACKED, "states": WITH_STATES, "weights": WITH_WEIGHTS}
+    return _longest_first(lengths, budgets[kept])
+
+
+def _longest_first(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray[np.int64]]:
+    order = np.argsort(-lengths, kind="stable")
+    return (order[part] for part in _runs(lengths[order], at_once))
+
+
+def alike(rows: int, length: int) -> Iterator[slice]:
+    """Slices of so many rows of one `length`, of at most `RAGGED` ids, one row at least."""
+    return _runs(np.full(rows, length, np.int64), RAGGED)
+
+
+def growing(
+    prompts: Sequence[Sequence[int]], count: int | Sequence[int], beams: int = 1
+) -> Iterator[slice]:
+    """Slices of prompts that grow by `count` tokens, or each by its own, `beams` times each, of at
+    most `GROWING` positions, one prompt at least."""
+    lengths = np.array([len(prompt) for prompt in prompts], np.int64) + np.asarray(count)
+    return _runs(lengths * beams, GROWING)
+
+
+def _runs(lengths: NDArray[np.int64], at_once: int) -> Iterator[slice]:
+    """Runs of neighbours with at most `at_once` in sum, one at least."""
+    ends = np.cumsum(lengths)
+    begin = 0
+    while begin < len(lengths):
+        before = ends[begin] - lengths[begin]
+        stop = max(begin + 1, int(np.searchsorted(ends, before + at_once, side="right")))
+        yield slice(begin, stop)
         begin = stop

@@ -12,7 +12,7 @@ Letters: P prompts, K beams, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -21,9 +21,10 @@ from torch import Tensor
 
 from maskwright.config import require
 from maskwright.errors import ConfigError
+from maskwright.inference.batches import growing
 from maskwright.inference.decode import check
-from maskwright.inference.incremental import Reader, network_of, trained_length
-from maskwright.inference.prepared_writer import PreparedWriter
+from maskwright.inference.incremental import Reader, trained_length
+from maskwright.inference.prepared import Prepared, answering
 from maskwright.nn.transformer import Transformer
 
 # Beyond this only the length decides, and its power may leave the range of numbers.
@@ -51,7 +52,7 @@ class _Search:
 
 
 def beam_search(
-    model: Transformer | PreparedWriter,
+    model: Transformer | Prepared,
     prompts: Sequence[Sequence[int]],
     count: int,
     beams: int,
@@ -61,6 +62,10 @@ def beam_search(
     penalty: float = 1.0,
     cached: bool = True,
     known: int | None = None,
+    forbidden: Collection[int] = (),
+    stopped: Callable[[int, list[int]], bool] | None = None,
+    whole: bool = False,
+    one_way: bool = False,
 ) -> list[list[int]]:
     """At most `count` new ids for each prompt, the end token left out.
 
@@ -71,6 +76,10 @@ def beam_search(
         penalty: the exponent of the length; above 0 it favours longer texts, since log p < 0.
         cached: keep keys and values between steps; the same texts either way.
         known: how many ids the tokenizer has; a table may have some rows more.
+        forbidden: ids that are never chosen.
+        stopped: (prompt, new ids) -> whether the text ends there as at the end token; the ids are
+            all given back.
+        whole, one_way: as of `decode.steps`.
 
     Raises:
         ConfigError: no beam, fewer than two ids, or a penalty out of range.  Others: as
@@ -79,8 +88,8 @@ def beam_search(
     if beams < 1:
         raise ConfigError("no beam to search with", where="beams", found=beams, wanted="1 or more")
     require("penalty", penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
-    network = network_of(model)
-    rows = network.config.tokens.vocabulary
+    config = model.config
+    rows = config.tokens.vocabulary
     if (choices := rows if known is None else min(known, rows)) < 2:
         raise ConfigError(
             "too few ids to choose from",
@@ -88,37 +97,59 @@ def beam_search(
             found=choices,
             wanted="2 or more: one that ends a text, one to go on with",
         )
-    check(network, prompts, [count] * len(prompts), sources, None)
-    was_training = network.training
-    network.eval()
-    try:
-        reader = Reader(model, trained_length(network.config), cached and bool(prompts))
-        return _search(reader, prompts, count, beams, sources, end, penalty, known)
-    finally:
-        network.train(was_training)
+    check(config, prompts, [count] * len(prompts), sources, None, one_way=one_way)
+    found: list[list[int]] = []
+    with answering(model, live=not cached) as ready:
+        for part in growing(prompts, count, beams):
+            reader = Reader(ready, trained_length(config), cached)
+            if whole:
+                reader.seen = [len(prompt) for prompt in prompts[part] for _ in range(beams)]
+            reader.encode(None if sources is None else sources[part], copies=beams)
+
+            def ends(place: int, new: list[int], first: int = part.start) -> bool:
+                return stopped is not None and stopped(first + place, new)
+
+            asked = [_Search(beams, penalty) for _ in prompts[part]]
+            allowed = Choices(end, ends, known, sorted(forbidden))
+            found += _search(reader, asked, prompts[part], count, allowed)
+    return found
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What may follow: `end` and what `ends` says end a text; of the ids up to `known` all but the
+    `forbidden` ones."""
+
+    end: int | None
+    ends: Callable[[int, list[int]], bool]
+    known: int | None
+    forbidden: list[int]
+
+    def chances(self, scores: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
+        """log p of each id."""
+        found = scores[:, : self.known].float().log_softmax(-1)
+        if self.forbidden:
+            found[:, [i for i in self.forbidden if i < found.shape[1]]] = -torch.inf
+        return found
 
 
 def _search(
     reader: Reader,
+    searches: list[_Search],
     prompts: Sequence[Sequence[int]],
     count: int,
-    beams: int,
-    sources: Sequence[Sequence[int]] | None,
-    end: int | None,
-    penalty: float,
-    known: int | None,
+    choices: Choices,
 ) -> list[list[int]]:
-    searches = [_Search(beams, penalty) for _ in prompts]
+    beams = searches[0].beams
     going = list(range(len(prompts)))  # prompts that are not done
     texts = [list(prompt) for prompt in prompts for _ in range(beams)]
     # All beams begin alike: only the first of each prompt counts.
     totals = torch.full((len(prompts), beams), -torch.inf)
     totals[:, 0] = 0.0
-    reader.encode(sources if going else None, copies=beams)
     for number in range(count):
         if not going:
             break
-        chances = reader.next_scores(texts, count - number)[:, :known].float().log_softmax(-1)
+        chances = choices.chances(reader.next_scores(texts, count - number))
         best, parents, tokens = _best(totals, chances, 2 * beams)
         rows: list[int] = []
         new: list[list[int]] = []
@@ -132,13 +163,17 @@ def _search(
                 zip(best[place], parents[place], tokens[place], strict=True)
             ):
                 row = place * beams + parent
-                if token == end:
-                    if rank < beams and total > -torch.inf:
-                        search.add(total, texts[row][begin:], number + 1)
-                elif len(kept) < beams:
-                    kept.append((total, row, token))
-            if search.done(kept[0][0], number + 1):
+                text = texts[row][begin:]
+                if token != choices.end and not choices.ends(prompt, [*text, token]):
+                    if len(kept) < beams:
+                        kept.append((total, row, token))
+                elif rank < beams and total > -torch.inf:
+                    ended = text if token == choices.end else [*text, token]
+                    search.add(total, ended, number + 1)
+            if not kept or search.done(kept[0][0], number + 1):
                 continue
+            # So many end here that fewer go on than there are beams.
+            kept += [(-torch.inf, *kept[0][1:])] * (beams - len(kept))
             still.append(prompt)
             left.append([total for total, _, _ in kept])
             rows += [row for _, row, _ in kept]

@@ -3,7 +3,7 @@
     generate(model, prompts, 20)                                  lists of new ids
     generate(model, [[start]], 20, sources=[ids])                 of a model of two stacks
     for step in steps(model, prompts, 20, Sampling(top_p=0.9)):   one token per row, and its chances
-    generate(PreparedWriter(model), prompts, 20)                  prepared once for several calls
+    generate(prepare(model), prompts, 20)                    prepared once for several calls
 
 Randomness is a function: the number that decides a token hangs on the seed, the prompt (and its
 source) and the step, so a prompt gets the same continuation wherever it stands in a batch (equal
@@ -28,8 +28,9 @@ from torch import Tensor
 
 from maskwright import randomness
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.inference.incremental import Reader, network_of, trained_length
-from maskwright.inference.prepared_writer import PreparedWriter
+from maskwright.inference.batches import growing
+from maskwright.inference.incremental import Reader, trained_length
+from maskwright.inference.prepared import Prepared, answering
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 
@@ -91,7 +92,7 @@ class Step:
 
 
 def generate(
-    model: Transformer | PreparedWriter,
+    model: Transformer | Prepared,
     prompts: Sequence[Sequence[int]],
     count: int | Sequence[int],
     sampling: Sampling = GREEDY,
@@ -124,7 +125,7 @@ def generate(
 
 
 def steps(
-    model: Transformer | PreparedWriter,
+    model: Transformer | Prepared,
     prompts: Sequence[Sequence[int]],
     count: int | Sequence[int],
     sampling: Sampling = GREEDY,
@@ -160,43 +161,55 @@ def steps(
         ConfigError: a forbidden id that the model does not have, or all of them forbidden.
         DataError: a source that is longer than the encoder's positions.
     """
-    network = network_of(model)
     counts = [count] * len(prompts) if isinstance(count, int) else list(count)
-    check(network, prompts, counts, sources, context, one_way=one_way)
-    _check_forbidden(sampling.forbidden, network.config.tokens.vocabulary)
+    check(model.config, prompts, counts, sources, context, one_way=one_way)
+    _check_forbidden(sampling.forbidden, model.config.tokens.vocabulary)
     texts = [list(prompt) for prompt in prompts]
     pairs = zip(sources or [()] * len(texts), prompts, strict=True)
     names = _names([(*source, -1, *prompt) if source else prompt for source, prompt in pairs])
-    rows = [row for row, most in enumerate(counts) if most]
-    was_training = network.training
-    network.eval()
-    try:
-        reader = Reader(model, context or trained_length(network.config), cached and bool(rows))
-        if whole:
-            reader.seen = [len(prompts[row]) for row in rows]
-        reader.encode([sources[row] for row in rows] if sources and rows else None)
-        for number in range(max(counts, default=0)):
+    with answering(model, live=not cached) as ready:
+        limit = context or trained_length(model.config)
+        for part in growing(prompts, counts):
+            rows = [row for row in range(part.start, part.stop) if counts[row]]
             if not rows:
-                return
-            left = max(counts[row] for row in rows) - number
-            scores = reader.next_scores([texts[row] for row in rows], left)
-            keys = randomness.key("sample", sampling.seed, names[0][rows], names[1][rows], number)
-            tokens = _chosen(scores, sampling, keys)
-            yield Step(rows, tokens, scores, sampling)
-            for row, token in zip(rows, tokens, strict=True):
-                texts[row].append(token)
-            going = [
-                place
-                for place, (row, token) in enumerate(zip(rows, tokens, strict=True))
-                if token != end and number + 1 < counts[row] and row not in stopped
-            ]
-            if len(going) < len(rows):
-                going = _closed_up(going)
-                rows = [rows[place] for place in going]
-                if rows:
-                    reader.keep(going)
-    finally:
-        network.train(was_training)
+                continue
+            reader = Reader(ready, limit, cached)
+            if whole:
+                reader.seen = [len(prompts[row]) for row in rows]
+            reader.encode([sources[row] for row in rows] if sources else None)
+            yield from _steps(reader, rows, texts, counts, sampling, names, end, stopped)
+
+
+def _steps(
+    reader: Reader,
+    rows: list[int],
+    texts: list[list[int]],
+    counts: Sequence[int],
+    sampling: Sampling,
+    names: tuple[np.ndarray, np.ndarray],
+    end: int | None,
+    stopped: Collection[int],
+) -> Iterator[Step]:
+    """The steps of some rows of all `texts`, which grow."""
+    for number in range(max(counts[row] for row in rows)):
+        left = max(counts[row] for row in rows) - number
+        scores = reader.next_scores([texts[row] for row in rows], left)
+        keys = randomness.key("sample", sampling.seed, names[0][rows], names[1][rows], number)
+        tokens = _chosen(scores, sampling, keys)
+        yield Step(rows, tokens, scores, sampling)
+        for row, token in zip(rows, tokens, strict=True):
+            texts[row].append(token)
+        going = [
+            place
+            for place, (row, token) in enumerate(zip(rows, tokens, strict=True))
+            if token != end and number + 1 < counts[row] and row not in stopped
+        ]
+        if not going:
+            return
+        if len(going) < len(rows):
+            going = _closed_up(going)
+            rows = [rows[place] for place in going]
+            reader.keep(going)
 
 
 def _closed_up(going: list[int]) -> list[int]:
@@ -308,7 +321,7 @@ def require_writer(config: TransformerConfig, *, one_way: bool = False) -> None:
 
 
 def check(
-    model: Transformer,
+    config: TransformerConfig,
     prompts: Sequence[Sequence[int]],
     counts: Sequence[int],
     sources: Sequence[Sequence[int]] | None,
@@ -317,7 +330,6 @@ def check(
     one_way: bool = False,
 ) -> None:
     """Refuse what cannot be generated from; raises as `steps` says."""
-    config = model.config
     require_writer(config, one_way=one_way)
     empty = next((i for i, prompt in enumerate(prompts) if len(prompt) == 0), None)
     if empty is not None:

@@ -177,6 +177,28 @@ class Examples:
             which, asked = self._asked(numbers, begins, self.places)
         return self._packed(numbers, rows, width, collation, asked), which
 
+    def of_answers(
+        self, numbers: NDArray[np.int64]
+    ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]] | None, Batch]:
+        """The texts that these answers are made of, in their order, their segments, and a batch
+        that says which answer each belongs to."""
+        if self.pieces is None:
+            texts = (numbers[:, None] * self.choices + np.arange(self.choices)).reshape(-1)
+            targets = None
+        else:
+            counts = self.pieces[numbers]
+            texts = np.repeat(first_places(self.pieces)[numbers], counts) + spread(counts)
+            targets = torch.from_numpy(np.repeat(np.arange(len(numbers)), counts))
+        chosen, at = self._take(texts)
+        ends = np.cumsum(chosen.lengths)[:-1]
+        segments = None if self.segments is None else np.split(self.segments[at], ends)
+        asked = Batch(
+            tokens=torch.empty(0, dtype=torch.int64),
+            labels=torch.from_numpy(self.labels[numbers]),
+            targets=targets,
+        )
+        return np.split(chosen.tokens, ends), segments, asked
+
     def _in_pieces(
         self, numbers: NDArray[np.int64], pieces: NDArray[np.int64], collation: Collation
     ) -> tuple[Batch, NDArray[np.int64]]:

@@ -1,165 +1,110 @@
-"""The engine: rows of ids in, float32 out, in the order asked. It knows no text and no task.
+"""Rows of ids through a prepared network, those of like length together, none padded.
 
-    engine = Engine(network)
-    engine.hidden(rows)                 a state for every id of every row
-    engine.pooled(rows)                 one vector for each row, at its first or last id
-    engine.head("classifier", rows)     scores of a head
-    engine.vocabulary(rows, places)     scores over the vocabulary at some places of each row
+    for part in states(model, rows):        numbers of rows, and their states one after the other
+    hidden(model, rows)                     the states of each row, in order
+    at_place(model, rows, "first")          one state for each row, in order
 
-Answers do not depend on which rows go together (`batches.py`), beyond rounding.
+It knows no text and no task. Answers do not depend on which rows go together (`batches.py`), beyond
+rounding.
+
+Letters: N ids of all rows of a portion, R rows, T ids of a row, D width.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.errors import DataError
-from maskwright.inference.batches import portions
-from maskwright.inference.prepared import Group, Place, Prepared, prepare
-from maskwright.nn.transformer import Transformer
-from maskwright.train.machine.choices import Precision
+from maskwright.inference.batches import Group, portions
+from maskwright.inference.prepared import Place, Prepared, cut
 
 Rows = Sequence[Sequence[int]] | Sequence[NDArray[np.int64]]
 
 
-class Engine:
-    """A prepared network that is asked with rows of ids.
+@dataclass(frozen=True)
+class Part:
+    """Rows that were read together.
 
-    Args:
-        network: an encoder, or a decoder that stands alone.
-        precision: "auto" is bfloat16 where the device has matrix units for it, else float32.
-        device: None: where the network is.
-        give_up: as in `prepare`.
+    Attributes:
+        numbers: (R,) of all rows.
+        tokens: (N,) ids of these rows, one after the other.
+        states: (N, D), or (R, D) of one place of each row.
+        lengths: of each row.
     """
 
-    def __init__(
-        self,
-        network: Transformer,
-        *,
-        precision: Precision = "auto",
-        device: str | None = None,
-        give_up: bool = False,
-    ) -> None:
-        self.prepared: Prepared = prepare(
-            network, precision=precision, device=device, give_up=give_up
-        )
+    numbers: NDArray[np.int64]
+    tokens: Int[Tensor, " N"]
+    states: Float[Tensor, "N D"]
+    lengths: list[int]
 
-    @torch.inference_mode()
-    def hidden(self, rows: Rows, segments: Rows | None = None) -> list[NDArray[np.float32]]:
-        """(T, D) of each row."""
-        found: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(rows)
-        for numbers, groups, states in self._states(rows, segments):
-            lengths = [group.length for group in groups for _ in range(group.count)]
-            parts = states.float().cpu().split(lengths)
-            for number, part in zip(numbers, parts, strict=True):
-                found[number] = part.numpy()
-        return found
 
-    @torch.inference_mode()
-    def pooled(
-        self, rows: Rows, segments: Rows | None = None, place: Place = "first"
-    ) -> NDArray[np.float32]:
-        """(N, D): the pooler's vector at one place of each row, or its state without a pooler."""
-        pool = self.prepared.pool if self.prepared.pooler is not None else None
-        parts = [
-            (numbers, states if pool is None else pool(states))
-            for numbers, states in self._at(rows, segments, place)
-        ]
-        return _in_order(parts, len(rows))
+@torch.inference_mode()
+def states(
+    model: Prepared,
+    rows: Rows,
+    segments: Rows | None = None,
+    place: Place | None = None,
+    start: int | None = None,
+) -> Iterator[Part]:
+    """The states of all ids of the rows, or of one place of each.
 
-    @torch.inference_mode()
-    def head(
-        self, name: str, rows: Rows, segments: Rows | None = None, place: Place = "first"
-    ) -> NDArray[np.float32] | list[NDArray[np.float32]]:
-        """Scores of the head `name`: (N, L) of one that reads a text at one place, else (T, L) of
-        each row."""
-        heads = {head.name: head for head in self.prepared.config.heads}
-        ask = self.prepared.head
-        if name in heads and heads[name].pools:
-            if heads[name].pooling != "place":
-                raise DataError(
-                    "this head reads all states of a text",
-                    where=f"heads.{name}.pooling",
-                    found=heads[name].pooling,
-                    wanted="place",
-                    do="pool `hidden` and ask the network's head",
-                )
-            parts = [(n, ask(name, states)) for n, states in self._at(rows, segments, place)]
-            return _in_order(parts, len(rows))
-        found: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(rows)
-        for numbers, groups, states in self._states(rows, segments):
-            lengths = [group.length for group in groups for _ in range(group.count)]
-            for number, part in zip(
-                numbers, ask(name, states).float().cpu().split(lengths), strict=True
-            ):
-                found[number] = part.numpy()
-        return found
+    Args:
+        start: the states are those of a decoder that reads the same row behind this id, the
+            encoder's being its memory.
 
-    @torch.inference_mode()
-    def vocabulary(
-        self, rows: Rows, places: Sequence[Sequence[int]], segments: Rows | None = None
-    ) -> list[NDArray[np.float32]]:
-        """(len(places[i]), V): scores over the vocabulary at these places of row i.
+    Raises:
+        DataError: a row without an id.
+    """
+    lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
+    if len(lengths) and int(lengths.min()) < 1:
+        raise DataError("a row without an id", where=f"row {int(lengths.argmin())}")
+    for portion in portions(lengths):
+        numbers, groups = portion.numbers, portion.groups
+        ids = _flat(rows, numbers).to(model.device)
+        kinds = None if segments is None else _flat(segments, numbers).to(model.device)
+        if start is None:
+            found = model.ragged(ids, groups, kinds, place)
+        else:
+            found = _decoded(model, ids, groups, kinds, start)
+        yield Part(numbers, ids, found, lengths[numbers].tolist())
 
-        Raises:
-            DataError: a place outside its row.
-        """
-        for number, asked in enumerate(places):
-            row = rows[number]
-            if any(not 0 <= place < len(row) for place in asked):
-                raise DataError(
-                    "a place lies outside its row",
-                    where=f"row {number}",
-                    found=list(asked),
-                    wanted=f"0 to {len(row) - 1}",
-                )
-        found: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(rows)
-        for numbers, groups, states in self._states(rows, segments):
-            lengths = np.array([g.length for g in groups for _ in range(g.count)])
-            begins = np.cumsum(lengths) - lengths
-            at = [b + p for n, b in zip(numbers, begins, strict=True) for p in places[n]]
-            index = torch.tensor(at, dtype=torch.long, device=states.device)
-            scores = self.prepared.logits(states.index_select(0, index)).float().cpu()
-            counts = [len(places[n]) for n in numbers]
-            for number, part in zip(numbers, scores.split(counts), strict=True):
-                found[number] = part.numpy()
-        return found
 
-    # --------------------------------------------------------------------------------- one portion
-    def _at(
-        self, rows: Rows, segments: Rows | None, place: Place
-    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        for numbers, _, states in self._states(rows, segments, place):
-            yield numbers, states
+def hidden(model: Prepared, rows: Rows, segments: Rows | None = None) -> list[Tensor]:
+    """(T, D) of each row."""
+    found = [torch.empty(0)] * len(rows)
+    for part in states(model, rows, segments):
+        for number, own in zip(part.numbers, part.states.split(part.lengths), strict=True):
+            found[number] = own
+    return found
 
-    def _states(
-        self, rows: Rows, segments: Rows | None, place: Place | None = None
-    ) -> Iterator[tuple[NDArray[np.int64], tuple[Group, ...], Tensor]]:
-        lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
-        if len(lengths) and int(lengths.min()) < 1:
-            raise DataError("a row without an id", where=f"row {int(lengths.argmin())}")
-        device = self.prepared.device
-        for portion in portions(lengths):
-            ids = _flat(rows, portion.numbers).to(device)
-            kinds = None if segments is None else _flat(segments, portion.numbers).to(device)
-            states = self.prepared.ragged(ids, portion.groups, kinds, place)
-            yield portion.numbers, portion.groups, states
+
+def at_place(
+    model: Prepared, rows: Rows, place: Place, segments: Rows | None = None
+) -> Float[Tensor, "R D"]:
+    """The states of one place of each row."""
+    parts = list(states(model, rows, segments, place))
+    order = np.argsort(np.concatenate([part.numbers for part in parts]))
+    together = torch.cat([part.states for part in parts])
+    return together[torch.from_numpy(order).to(together.device)]
+
+
+def _decoded(
+    model: Prepared, ids: Tensor, groups: Sequence[Group], segments: Tensor | None, start: int
+) -> Float[Tensor, "N D"]:
+    found = []
+    for tokens, kinds in zip(cut(ids, groups), cut(segments, groups), strict=True):
+        memory = model.encode(tokens, segments=kinds)
+        before = torch.cat([torch.full_like(tokens[:, :1], start), tokens[:, :-1]], 1)
+        found.append(model.decode(before, memory=memory).flatten(0, 1))
+    return torch.cat(found)
 
 
 def _flat(rows: Rows, numbers: NDArray[np.int64]) -> Tensor:
     return torch.from_numpy(np.concatenate([np.asarray(rows[n], np.int64) for n in numbers]))
-
-
-def _in_order(parts: list[tuple[NDArray[np.int64], Tensor]], count: int) -> NDArray[np.float32]:
-    found: NDArray[np.float32] | None = None
-    for numbers, values in parts:
-        array = values.float().cpu().numpy()
-        if found is None:
-            found = np.empty((count, *array.shape[1:]), dtype=np.float32)
-        found[numbers] = array
-    return np.zeros((0, 0), dtype=np.float32) if found is None else found

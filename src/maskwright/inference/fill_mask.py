@@ -11,20 +11,18 @@ those of a pair. The tokenizer is asked for through `Words`; this room knows no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from maskwright.errors import IncompatibleError, UsageError
-from maskwright.inference.prepared import Prepared
-from maskwright.nn import mask
+from maskwright.inference.engine import states
+from maskwright.inference.prepared import Prepared, answering
 from maskwright.nn.transformer import Transformer
-
-ROWS_AT_ONCE = 16
 
 
 class Words(Protocol):
@@ -75,6 +73,7 @@ def fill(
     """The holes of each text, in order.
 
     Args:
+        model: prepared, where much is asked of it; else its weights are read as they lie.
         texts: each with the tokenizer's mask string at least once.
         top: how many candidates each hole gets.
         shift: how many places before a hole it is read off (1 for a model of the hybrid objective).
@@ -111,18 +110,16 @@ def fill(
     framed = [words.frame(_joined(piece, words.mask)) for piece in pieces]
     for text, (ids, _) in zip(texts, framed, strict=True):
         _require_room(model, text, len(ids))
-    network = model.network if isinstance(model, Prepared) else model
-    was_training = network.training
-    network.eval()
-    try:
-        found: list[list[Hole]] = []
-        for first in range(0, len(texts), ROWS_AT_ONCE):
-            rows = slice(first, first + ROWS_AT_ONCE)
-            scores = _scores(model, words, framed[rows], shift, start)
-            found += _holes(words, pieces[rows], *scores, top)
-        return found
-    finally:
-        network.train(was_training)
+    rows, segments = [ids for ids, _ in framed], [kinds for _, kinds in framed]
+    found: list[list[Hole]] = [[] for _ in texts]
+    with answering(model, live=True) as ready:
+        for part in states(ready, rows, segments, start=start):
+            places, scores = _scores(ready, words, part.tokens, part.states, shift, part.lengths)
+            owners = [n for n in part.numbers for _ in range(rows[n].count(words.mask))]
+            made = _holes(words, [pieces[n] for n in owners], places, scores, top)
+            for number, hole in zip(owners, made, strict=True):
+                found[number].append(hole)
+    return found
 
 
 def _pieces(words: Words, sign: str, text: str) -> list[list[int]]:
@@ -160,65 +157,49 @@ def _require_room(model: Transformer | Prepared, text: str, count: int) -> None:
         )
 
 
-@torch.inference_mode()
 def _scores(
-    model: Transformer | Prepared,
+    model: Prepared,
     words: Words,
-    framed: Sequence[tuple[list[int], list[int]]],
+    tokens: Int[Tensor, " N"],
+    hidden: Float[Tensor, "N D"],
     shift: int,
-    start: int | None,
-) -> tuple[list[int], list[int], Float[Tensor, "H V"]]:
-    """Row and place of every hole, and its scores; with a `start` they are the decoder's."""
-    device = model.device
-    length = max(len(ids) for ids, _ in framed)
-    tokens = torch.tensor([ids + [0] * (length - len(ids)) for ids, _ in framed])  # B, T
-    segments = torch.tensor([segs + [0] * (length - len(segs)) for _, segs in framed])
-    real = torch.tensor([[1] * len(ids) + [0] * (length - len(ids)) for ids, _ in framed])
-    rows, places = ((tokens == words.mask) & (real == 1)).nonzero(as_tuple=True)
-    full, real = bool(real.all()), real.to(device)
-    hidden = model.encode(
-        tokens.to(device),
-        segments=segments.to(device),
-        visible=None if full else mask.visible_of(real),
-    )
-    if start is not None:
-        # The decoder predicts at each place the token there, from those before and the source.
-        before = torch.cat([torch.full_like(tokens[:, :1], start), tokens[:, :-1]], dim=1)
-        hidden = model.decode(
-            before.to(device),
-            visible=None if full else mask.visible_of(real),
-            memory=hidden,
-            memory_visible=None if full else mask.real(real == 1),
-        )
+    lengths: Sequence[int],
+) -> tuple[list[int], Float[Tensor, "H V"]]:
+    """The place of every hole in its row, and its scores, of rows that stand one after the
+    other."""
+    assert words.mask is not None  # or there were no holes
+    holes = torch.eq(tokens, words.mask).nonzero()[:, 0]
+    ends = torch.tensor(lengths).cumsum(0)
+    begins = (ends - torch.tensor(lengths))[torch.searchsorted(ends, holes.cpu(), right=True)]
+    places = holes.cpu() - begins
     if shift and int(places.min()) < shift:
         raise UsageError(
             "nothing stands before the hole, and the model is read off there",
             where="text",
             wanted="a word before the mask",
         )
-    scores = model.logits(hidden[rows, places - shift]).float()[:, : words.vocabulary_size]
-    return rows.tolist(), places.tolist(), scores
+    scores = model.logits(hidden[holes - shift]).float()[:, : words.vocabulary_size]
+    return places.tolist(), scores
 
 
 def _holes(
     words: Words,
     pieces: Sequence[Sequence[list[int]]],
-    rows: Sequence[int],
     places: Sequence[int],
     scores: Float[Tensor, "H V"],
     top: int,
-) -> list[list[Hole]]:
-    """The holes of each text with their `top` candidates."""
+) -> Iterator[Hole]:
+    """Each hole with its `top` candidates; `pieces` are those of its text, for each hole."""
     best = scores.softmax(-1).topk(min(top, scores.shape[1]))
-    holes: list[list[Hole]] = [[] for _ in pieces]
-    for row, place, chances, ids in zip(
-        rows, places, best.values.tolist(), best.indices.tolist(), strict=True
+    number, before = 0, None
+    for own, place, chances, ids in zip(
+        pieces, places, best.values.tolist(), best.indices.tolist(), strict=True
     ):
-        number = len(holes[row])
-        texts = [_filled(words, pieces[row], number, token) for token in ids]
+        number = number + 1 if own is before else 0
+        before = own
+        texts = [_filled(words, own, number, token) for token in ids]
         candidates = zip(ids, words.tokens(ids), chances, texts, strict=True)
-        holes[row].append(Hole(place, tuple(Candidate(*each) for each in candidates)))
-    return holes
+        yield Hole(place, tuple(Candidate(*each) for each in candidates))
 
 
 def _filled(words: Words, pieces: Sequence[list[int]], number: int, token: int) -> str:

@@ -7,6 +7,7 @@ model whose loss stands on the unigram line has learned no context yet.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,6 +22,8 @@ from maskwright.data.batch import Batch
 from maskwright.data.rows import RowSource
 from maskwright.data.store import TokenStore
 from maskwright.errors import DataError
+from maskwright.inference.prepared import prepared
+from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import Objective
 from maskwright.randomness import key, permute
 
@@ -135,17 +138,20 @@ def evaluate(
     rows: int = 1024,
     batch_rows: int = 32,
     bytes_per_token: float | None = None,
+    live: bool = False,
 ) -> Figures:
-    """Figures of `objective`'s model on the fixed questions, computed where the model is; the
-    training mode is left as it was.
+    """Figures of `objective`'s model on the fixed questions, computed where the model is, in its
+    own precision; the training mode is left as it was.
 
     Args:
+        live: the weights change between two of these evaluations, so that nothing is laid out.
         bytes_per_token: of the held-out text, for bits per byte: all nats, those of framing too,
             over the bytes of the tokens that are text; None where targets are not all tokens (a
             masked model's loss says nothing about coding length).
     """
-    was_training = objective.training
+    was_training, trained = objective.training, objective
     objective.eval()
+    objective = objective if live else with_prepared(objective)
     loss, hits, targets, text = 0.0, [0.0] * len(TOP), 0, 0
     apart: dict[str, list[float]] = {}
     asked, count = list[tuple[np.ndarray, np.ndarray]](), 0
@@ -175,7 +181,7 @@ def evaluate(
                 asked.append((found[0].float().cpu().numpy(), found[1].cpu().numpy()))
                 count += len(found[0])
     finally:
-        objective.train(was_training)
+        trained.train(was_training)
     if targets == 0:
         raise DataError("the held-out rows have no targets", found=source.description)
     mean = loss / targets
@@ -191,6 +197,19 @@ def evaluate(
     return Figures(
         mean, perplexity, bits, hits[0] / targets, hits[1] / targets, targets, decided, told
     )
+
+
+def with_prepared(objective: Objective) -> Objective:
+    """The objective, asked of prepared networks in place of its own."""
+    asked = copy.copy(objective)
+    asked._modules = dict(objective._modules)
+    for name, module in objective._modules.items():
+        if isinstance(module, Transformer):
+            del asked._modules[name]
+            setattr(asked, name, prepared(module))
+        elif isinstance(module, Objective):
+            asked._modules[name] = with_prepared(module)
+    return asked
 
 
 def top_hits(scores: Tensor, wanted: Tensor, best: Sequence[int]) -> list[Tensor]:

@@ -4,8 +4,8 @@ A model is never asked about positions it has no vector for: when a text has out
 starts anew from its last half. Where it starts is a function of the text's length alone, so with or
 without a cache the same contexts are read.
 
-With a cache a `PreparedWriter` reads. Without one, and where something acts on the network that it
-would not see, the network itself does: the plain path, against which the other is tested.
+With a cache a prepared network reads. Without one, and where the stack that writes cannot be
+prepared (`blocks.fits`), the network itself does: the plain path, which the other is tested by.
 
 Letters: B rows, T positions, P sources, S positions of a source, D width, V vocabulary.
 """
@@ -18,7 +18,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from maskwright.inference.prepared_writer import Memory, PreparedWriter, Rows, fits
+from maskwright.inference.blocks import fits, spread
+from maskwright.inference.engine import hidden
+from maskwright.inference.growing_rows import Memory, Rows
+from maskwright.inference.prepared import Prepared, prepared
 from maskwright.nn import mask
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
@@ -33,14 +36,14 @@ class Reader:
         cached: keep keys and values between steps.
     """
 
-    def __init__(
-        self, model: Transformer | PreparedWriter, limit: int | None, cached: bool
-    ) -> None:
+    def __init__(self, model: Transformer | Prepared, limit: int | None, cached: bool) -> None:
         self.network = network_of(model)
         self.limit = limit
-        self.writer: PreparedWriter | None = None
-        if cached and fits(self.network):
-            self.writer = PreparedWriter(model) if isinstance(model, Transformer) else model
+        self.writer: Prepared | None = None
+        stack = self.network.decoder if self.network.decoder is not None else self.network.encoder
+        assert stack is not None  # every config has one
+        if cached and fits(stack):
+            self.writer = prepared(model)
         self.starts: list[int] = []
         self.seen: list[int] | None = None
         """How many of each text's first tokens see each other; None: none do."""
@@ -51,19 +54,22 @@ class Reader:
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[Sequence[int]] | None, copies: int = 1) -> None:
-        """Read the sources, once; padded at their ends. Each is for so many rows in a run."""
+        """Read the sources, once. Each is for so many rows in a run."""
         if sources is None:
             return
         device, lengths = self.network.device, [len(source) for source in sources]
-        tokens = torch.zeros(len(lengths), max(lengths), dtype=torch.int64)
-        for row, source in enumerate(sources):
-            tokens[row, : len(source)] = torch.tensor(source)
         keep = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
         keep = keep.to(device)
-        states = self.network.encode(tokens.to(device), visible=mask.real(keep))
         if self.writer is not None:
-            self.memory = self.writer.memory(states, keep, copies)
+            states = torch.cat(hidden(self.writer, sources))
+            flat = keep.flatten().nonzero()[:, 0]
+            states = spread(states, flat, keep.numel()).unflatten(0, keep.shape)
+            self.memory = Memory.of(self.writer, states, keep, copies)
             return
+        tokens = torch.zeros(keep.shape, dtype=torch.int64)
+        for row, source in enumerate(sources):
+            tokens[row, : len(source)] = torch.tensor(source)
+        states = self.network.encode(tokens.to(device), visible=mask.real(keep))
         self.keep_states = keep.repeat_interleave(copies, 0)
         self.states = states.repeat_interleave(copies, 0)
 
@@ -96,7 +102,7 @@ class Reader:
         if self.rows is not None:
             self.rows.keep(rows)
 
-    def _read(self, writer: PreparedWriter, texts: Sequence[Sequence[int]], left: int) -> Tensor:
+    def _read(self, writer: Prepared, texts: Sequence[Sequence[int]], left: int) -> Tensor:
         """Read the contexts from their beginning."""
         contexts, seen = self._contexts(texts)
         length = max(map(len, contexts))
@@ -104,8 +110,8 @@ class Reader:
         room = length + left - 1
         capacity = room if self.limit is None else min(room, length + self.limit)
         self.rows = None  # the buffers of before are not needed beside the new ones
-        self.rows, hidden = writer.read(contexts, capacity, seen=seen, memory=self.memory)
-        return hidden
+        self.rows = Rows(writer, contexts, capacity, seen, self.memory)
+        return self.rows.read(contexts)
 
     def _contexts(
         self, texts: Sequence[Sequence[int]]
@@ -145,7 +151,7 @@ class Reader:
         )[:, -1]
 
 
-def network_of(model: Transformer | PreparedWriter) -> Transformer:
+def network_of(model: Transformer | Prepared) -> Transformer:
     """The network itself."""
     return model if isinstance(model, Transformer) else model.network
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from maskwright.errors import IncompatibleError, UsageError, near
 
 if TYPE_CHECKING:  # so that a command line is checked without torch
+    from maskwright.inference.prepared import Prepared
     from maskwright.nn.transformer import Transformer
     from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -38,7 +39,7 @@ class Frame:
     source: tuple[int, ...] = ()
 
 
-def frame_for(model: Transformer, tokenizer: Tokenizer, how: str) -> Frame:
+def frame_for(model: Transformer | Prepared, tokenizer: Tokenizer, how: str) -> Frame:
     """What a text is framed by when it is asked `how`; refuses what cannot be asked."""
     require_method(how, "how")
     try:
@@ -64,7 +65,7 @@ def require_method(name: str, where: str) -> None:
 
 
 def _remedied(
-    error: IncompatibleError, model: Transformer, tokenizer: Tokenizer
+    error: IncompatibleError, model: Transformer | Prepared, tokenizer: Tokenizer
 ) -> IncompatibleError:
     """The same with the methods that this model can be asked by."""
     fitting = []
@@ -80,7 +81,7 @@ def _remedied(
     )
 
 
-def _fitting_frame(model: Transformer, tokenizer: Tokenizer, how: str) -> Frame:
+def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, how: str) -> Frame:
     """As `frame_for`, where the method is known."""
     config = model.config
     whole = tokenizer.frame([-1])[0]  # -1 stands for the text
@@ -144,7 +145,7 @@ def _two_stacks(tokenizer: Tokenizer, single: Frame) -> Frame:
     return Frame(before, source=tuple(tokenizer.frame([hole])[0]))
 
 
-def detector(model: Transformer) -> str | None:
+def detector(model: Transformer | Prepared) -> str | None:
     """The head that gives each token one score, the logit of "replaced"; None without one."""
     heads = (h.name for h in model.config.heads if h.kind == "token" and h.labels == 1)
     return next(heads, None)

@@ -2,39 +2,49 @@
 
     prepare(network) -> Prepared      encode, decode, logits, pool, head     as the network has them
                                       ragged                                 rows without padding
+                                      scores                                 for `growing_rows.py`
 
-What is different: query, key and value that read the same input are one product; oneDNN is given
-weights in its own blocks and adds bias, activation and residual while it writes; there is no
-gradient and no dropout. A module that something is attached to from outside (an adapter, a hook) is
-called as it is, with all that it does. Looking in (`trace`) is left to the network itself.
+There is no gradient and no dropout. Weights are read when a stack is first asked: a change
+afterwards is not seen, unless the network was prepared `live`.
 
-Weights are read when the network is prepared: a change afterwards is not seen.
+The rule for what cannot be prepared: a stack on which something acts where its blocks would not see
+it (`blocks.fits`: vectors in front of what it reads, a hook on a layer) is called as it is, in the
+network's own type. Everything else, attention weights and hidden states that are looked at
+included, is answered by the blocks.
+
+Letters: B rows, T positions, N ids of all rows, R rows of all groups, D width, V vocabulary.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from maskwright.errors import ConfigError
-from maskwright.nn.attention import Attention, AttentionContext, attend
-from maskwright.nn.block import Block
+from maskwright.inference.batches import Group
+from maskwright.inference.blocks import (
+    PreparedAttention,
+    PreparedLayer,
+    PreparedNorm,
+    Products,
+    fits,
+    layers_of,
+)
+from maskwright.nn.attention import AttentionContext
 from maskwright.nn.cache import KVCache
-from maskwright.nn.config import Activation, TransformerConfig
-from maskwright.nn.feed_forward import ACTIVATIONS, FeedForward
+from maskwright.nn.config import TransformerConfig
 from maskwright.nn.kernels.packed import Packed
 from maskwright.nn.mask import AttentionMask, bidirectional
-from maskwright.nn.norm import Norm
-from maskwright.nn.positions import rotate
 from maskwright.nn.selection import Selection
-from maskwright.nn.stack import Stack
+from maskwright.nn.stack import Stack, Trace
 from maskwright.nn.transformer import Transformer
 from maskwright.train.machine.choices import Precision
 from maskwright.train.machine.machine import choose
@@ -49,342 +59,69 @@ def prepare(
     precision: Precision = "auto",
     device: str | None = None,
     give_up: bool = False,
+    live: bool = False,
+    like: Prepared | None = None,
 ) -> Prepared:
     """`network` made ready to answer.
 
     Args:
-        precision: "auto" is bfloat16 where the device has matrix units for it, else float32.
+        precision: of products; "auto" is bfloat16 where the device has matrix units, else float32.
         device: where to compute; None: where the network is.
-        give_up: the caller does not use the network any more: weights that were laid out anew are
-            freed there, so that none is in memory twice.
+        give_up: the network itself is not asked meanwhile: weights that were laid out anew are
+            freed there, so that none is in memory twice, until `Prepared.restore`.
+        live: nothing is laid out: for few questions to weights that will change.
+        like: a prepared network of this precision that shares weights with this one: what both
+            have is laid out once.
 
     Raises:
         ConfigError: a device of no known kind.
         ResourceError: a device that is not there.
     """
     machine = choose(precision, str(network.device) if device is None else device)
-    weight = network.tokens.weight
-    if (weight.dtype, weight.device) != (machine.compute, machine.device):
+    if network.device != machine.device:
         network = network if give_up else copy.deepcopy(network)
-        network = network.to(device=machine.device, dtype=machine.compute)
-    with torch.no_grad():
-        return Prepared(network.eval(), give_up)
+        network = network.to(machine.device)
+    if like is not None:
+        return Prepared(network.eval(), like.products)
+    if live:
+        return Prepared(network, Products(network.tokens.weight.dtype, live=True))
+    return Prepared(network.eval(), Products(machine.compute, give_up=give_up))
 
 
-def attached(*modules: nn.Module | None) -> bool:
-    """Whether something acts at one of the modules from outside."""
-    return any(
-        module is not None
-        and (
-            bool(module._forward_hooks or module._forward_pre_hooks)
-            or getattr(module, "before", None) is not None
-        )
-        for module in modules
-    )
+def prepared(model: Transformer | Prepared, *, live: bool = False) -> Prepared:
+    """The network as it was prepared before, or prepared now with products in its own type."""
+    if isinstance(model, Prepared):
+        return model
+    return Prepared(model, Products(model.tokens.weight.dtype, live=live))
 
 
-class Projection:
-    """`activation(x @ weight.T + bias)`, or that plus a residual, of one or more linear modules
-    that read the same input, their outputs side by side.
-
-    Args:
-        modules: with equal inputs, all with a bias or none; nothing is attached to them.
-        activation: None: none.
-        give_up: weights of which a copy is kept are freed in the modules.
-    """
-
-    def __init__(
-        self, modules: Sequence[nn.Linear], activation: Activation | None, give_up: bool
-    ) -> None:
-        self.product = Packed(*_joined(modules), activation)
-        if give_up and (self.product.fits or len(modules) > 1):
-            for module in modules:
-                module.weight.data = module.weight.data.new_empty(0)
-
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        if x.dim() == 2:
-            return self.product(x, residual)
-        beside = None if residual is None else residual.flatten(0, -2)
-        return self.product(x.flatten(0, -2), beside).unflatten(0, x.shape[:-1])
+@contextmanager
+def answering(model: Transformer | Prepared, *, live: bool = False) -> Iterator[Prepared]:
+    """`prepared(model)` in evaluation mode; its mode is given back as it was."""
+    ready = prepared(model, live=live)
+    was_training = ready.network.training
+    ready.network.eval()
+    try:
+        yield ready
+    finally:
+        ready.network.train(was_training)
 
 
-def _joined(modules: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
-    if len(modules) == 1:
-        bias = modules[0].bias
-        return modules[0].weight.detach(), None if bias is None else bias.detach()
-    weight = torch.cat([module.weight.detach() for module in modules])
-    biases = [module.bias.detach() for module in modules if module.bias is not None]
-    return weight, torch.cat(biases) if biases else None
+class PreparedStack:
+    """The layers of one stack that read whole rows."""
 
-
-class Called:
-    """A module called as it is, where a `Projection` would stand."""
-
-    def __init__(self, *modules: nn.Module, activation: Activation | None = None) -> None:
-        self.modules = modules
-        self.act = None if activation is None else ACTIVATIONS[activation]
-
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        parts = [module(x) for module in self.modules]
-        out = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
-        if self.act is not None:
-            out = self.act(out)
-        return out if residual is None else out + residual
-
-
-def projection(
-    *modules: nn.Linear, activation: Activation | None = None, give_up: bool = False
-) -> Projection | Called:
-    """Prepared, unless something is attached."""
-    if attached(*modules):
-        return Called(*modules, activation=activation)
-    return Projection(modules, activation, give_up)
-
-
-class _Norm:
-    """`Norm` without its module; the module where something is attached, or it is RMS."""
-
-    def __init__(self, norm: Norm) -> None:
-        self.plain = norm if attached(norm) or norm.config.kind != "layer" else None
-        self.shape, self.eps = norm.weight.shape, norm.config.eps
-        self.weight = norm.weight.detach()
-        self.bias = None if norm.bias is None else norm.bias.detach()
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if self.plain is not None:
-            return self.plain(x)
-        return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
-
-
-def _norm(norm: Norm | None) -> _Norm | None:
-    return None if norm is None else _Norm(norm)
-
-
-class _Attention:
-    """Attention over the input itself (`own`), or over a memory."""
-
-    def __init__(self, attention: Attention, own: bool, give_up: bool) -> None:
-        config = attention.config
-        self.plain = attention if attached(attention) else None
-        self.shape = (config.heads, config.head_width)
-        self.inner = config.heads * config.head_width
-        self.scale = config.head_width**-0.5 if config.scaled else 1.0
-        self.joined = own
-        if self.plain is not None:
-            return
-        if own:
-            self.all = projection(attention.query, attention.key, attention.value, give_up=give_up)
-        else:
-            self.query = projection(attention.query, give_up=give_up)
-            self.both = projection(attention.key, attention.value, give_up=give_up)
-        self.output = projection(attention.output, give_up=give_up)
-
-    def split(self, x: Tensor, count: int) -> tuple[Tensor, ...]:
-        """`count` of (B, H, T, W) that lie side by side in `x` (B, T, count * H * W)."""
-        heads = x.view(x.shape[0], x.shape[1], count, *self.shape)
-        return heads.permute(2, 0, 3, 1, 4).unbind(0)
-
-    def __call__(
-        self,
-        x: Tensor,
-        context: AttentionContext,
-        residual: Tensor,
-        memory: Tensor | None = None,
-        cache: KVCache | None = None,
-        layer: int = 0,
-    ) -> Tensor:
-        if self.plain is not None:
-            return residual + self.plain(x, context, memory=memory, cache=cache, layer=layer)
-        if memory is None:
-            query, key, value = self._own(x)
-        else:
-            query, key, value = self._over(x, memory, cache, layer)
-        if context.rotary is not None:
-            query = rotate(query, context.rotary)
-            key = rotate(key, context.key_rotary or context.rotary)
-        if memory is None and cache is not None:
-            key, value = cache.extend(layer, key, value)
-        out = attend(query, key, value, context, scale=self.scale)
-        return self.output(out.reshape(x.shape[0], x.shape[1], self.inner), residual)
-
-    def _own(self, x: Tensor) -> tuple[Tensor, ...]:
-        if self.joined:
-            return self.split(self.all(x), 3)
-        return self.split(self.query(x), 1) + self.split(self.both(x), 2)
-
-    def _over(
-        self, x: Tensor, memory: Tensor, cache: KVCache | None, layer: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        def make() -> tuple[Tensor, Tensor]:
-            key, value = self.split(self.both(memory), 2)
-            return key, value
-
-        (query,) = self.split(self.query(x), 1)
-        key, value = make() if cache is None else cache.memory(layer, make)
-        return query, key, value
-
-    def ragged(
-        self,
-        x: Tensor,
-        residual: Tensor,
-        groups: Sequence[Group],
-        contexts: Sequence[AttentionContext],
-        at: Tensor | None = None,
-    ) -> Tensor:
-        """Of rows (N, D) that lie one after the other; each group attends for itself. `at` is the
-        one position of each row whose query is asked, if not all are."""
-        if self.joined:
-            sides = [(self.all(x), 3)]
-        else:
-            sides = [(self.query(x if at is None else x[at]), 1), (self.both(x), 2)]
-        rows = [group.count for group in groups]
-        places = [group.count * group.length for group in groups]
-        cut = [
-            side.split(rows if at is not None and count == 1 else places) for side, count in sides
-        ]
-        out = x.new_empty(len(residual), self.inner)
-        begin = 0
-        for number, (group, context) in enumerate(zip(groups, contexts, strict=True)):
-            query, key, value = (
-                part
-                for side, (_, count) in zip(cut, sides, strict=True)
-                for part in self.split(side[number].view(group.count, -1, side[0].shape[-1]), count)
-            )
-            if context.rotary is not None:
-                query = rotate(query, context.rotary)
-                key = rotate(key, context.key_rotary or context.rotary)
-            got = attend(query, key, value, context, scale=self.scale)
-            end = begin + got.shape[0] * got.shape[1]
-            out[begin:end].view(got.shape).copy_(got)
-            begin = end
-        return self.output(out, residual)
-
-
-class _FeedForward:
-    def __init__(self, half: FeedForward, give_up: bool) -> None:
-        config = half.config
-        self.plain = half if attached(half) else None
-        if self.plain is not None:
-            return
-        if half.gate is None:
-            self.up = projection(half.up, activation=config.activation, give_up=give_up)
-        else:
-            self.up = projection(half.up, give_up=give_up)
-            self.gate = projection(half.gate, activation=config.activation, give_up=give_up)
-        self.gated = half.gate is not None
-        self.down = projection(half.down, give_up=give_up)
-
-    def __call__(self, x: Tensor, residual: Tensor) -> Tensor:
-        if self.plain is not None:
-            return residual + self.plain(x)
-        inner = self.up(x)
-        if self.gated:
-            inner = self.gate(x) * inner
-        return self.down(inner, residual)
-
-
-class _Layer:
-    """A `Block`, its halves one after the other."""
-
-    def __init__(self, block: Block, selects: bool, give_up: bool) -> None:
-        self.pre = block.config.placement == "pre"
-        self.plain = block if attached(block) else None
-        if self.plain is not None:
-            return
-        # A layer of which some positions are wanted has queries of those alone.
-        self.attention = _Attention(block.attention, not selects, give_up)
-        self.attention_norm = _norm(block.attention_norm)
-        self.crosses = block.config.cross_attention is not None
-        if self.crosses:
-            self.cross = _Attention(block.cross_attention, False, give_up)
-            self.cross_norm = _norm(block.cross_attention_norm)
-        self.feed_forward = _FeedForward(block.feed_forward, give_up)
-        self.feed_forward_norm = _norm(block.feed_forward_norm)
-
-    def __call__(
-        self,
-        x: Tensor,
-        context: AttentionContext,
-        memory: Tensor | None,
-        memory_context: AttentionContext | None,
-        cache: KVCache | None,
-        layer: int,
-        selection: Selection | None,
-    ) -> Tensor:
-        if self.plain is not None:
-            return self.plain(
-                x,
-                context,
-                memory=memory,
-                memory_context=memory_context,
-                cache=cache,
-                layer=layer,
-                selection=selection,
-            )
-        norm = self.attention_norm
-        h = x if norm is None or not self.pre else norm(x)
-        if selection is None:
-            x = self.attention(h, context, x, cache=cache, layer=layer)
-        else:
-            some = context.of_queries(selection.places)
-            x = self.attention(selection.take(h), some, selection.take(x), memory=h, layer=layer)
-            if memory_context is not None:
-                memory_context = memory_context.of_queries(selection.places)
-        x = x if norm is None or self.pre else norm(x)
-        if memory is not None and memory_context is not None:
-            norm = self.cross_norm
-            assert norm is not None
-            h = norm(x) if self.pre else x
-            x = self.cross(h, memory_context, x, memory=memory, cache=cache, layer=layer)
-            x = x if self.pre else norm(x)
-        return self._second(x)
-
-    def _second(self, x: Tensor) -> Tensor:
-        norm = self.feed_forward_norm
-        assert norm is not None
-        if self.pre:
-            return self.feed_forward(norm(x), x)
-        return norm(self.feed_forward(x, x))
-
-    @property
-    def takes_ragged(self) -> bool:
-        return self.plain is None and self.attention.plain is None and not self.crosses
-
-    def ragged(
-        self,
-        x: Tensor,
-        groups: Sequence[Group],
-        contexts: Sequence[AttentionContext],
-        at: Tensor | None = None,
-    ) -> Tensor:
-        norm = self.attention_norm
-        h = x if norm is None or not self.pre else norm(x)
-        x = self.attention.ragged(h, x if at is None else x[at], groups, contexts, at)
-        return self._second(x if norm is None or self.pre else norm(x))
-
-
-@dataclass(frozen=True)
-class Group:
-    """`count` rows of `length` ids each, one after the other."""
-
-    count: int
-    length: int
-
-
-class _Stack:
-    def __init__(self, stack: Stack, give_up: bool) -> None:
-        self.module, self.config = stack, stack.config
-        self.plain = attached(stack)
-        self.layers: list[_Layer] = []
+    def __init__(self, stack: Stack, products: Products) -> None:
+        self.module, self.config, self.dtype = stack, stack.config, products.dtype
+        self.own = next(stack.parameters()).dtype
+        self.plain = not fits(stack)
+        self.layers: list[PreparedLayer] = []
         if self.plain:
             return
-        last = stack.config.weights_of[-1]
-        made = {
-            source: _Layer(stack.blocks[str(source)], source == last, give_up)  # type: ignore[arg-type]
-            for source in dict.fromkeys(stack.config.weights_of)
-        }
-        self.layers = [made[source] for source in stack.config.weights_of]
-        self.final_norm = _norm(stack.final_norm)
+        self.layers = layers_of(stack, products)
+        norm = stack.final_norm
+        self.final_norm = (
+            None if norm is None else PreparedNorm(norm, products.dtype, products.live)
+        )
         # Layers that see alike share a context; here, which of them each layer has.
         seen = [
             (a.pattern, a.window, a.positions, a.head_width)
@@ -396,7 +133,7 @@ class _Stack:
 
     @property
     def takes_ragged(self) -> bool:
-        return not self.plain and all(layer.takes_ragged for layer in self.layers)
+        return not self.plain and all(layer.cross is None for layer in self.layers)
 
     def __call__(
         self,
@@ -409,47 +146,55 @@ class _Stack:
         memory: Tensor | None = None,
         memory_visible: AttentionMask | None = None,
         cache: KVCache | None = None,
+        trace: Trace | None = None,
         at: Tensor | None = None,
     ) -> Tensor:
         if self.plain:
-            return self.module(
+            out: Tensor = self.module(
                 vectors,
                 positions=positions,
                 segments=segments,
                 visible=visible,
                 prefix=prefix,
-                memory=memory,
+                memory=None if memory is None else memory.to(self.own),
                 memory_visible=memory_visible,
                 cache=cache,
+                trace=trace,
                 at=at,
             )
+            return out.to(self.dtype)
         start = 0 if cache is None else cache.length
-        x = self.module.embeddings(vectors, positions, segments, start)
+        x = self.module.embeddings(vectors, positions, segments, start).to(self.dtype)
         count = x.shape[1]
-        contexts = self._contexts(x, visible, prefix, positions, start)
+        contexts = self._contexts(x, visible, prefix, positions, start, trace)
         memory_context = None
         if memory is not None:
             facts = bidirectional if memory_visible is None else memory_visible
             memory_context = AttentionContext(
-                facts.draw(count, memory.shape[1], start=start, device=x.device)
+                facts.draw(count, memory.shape[1], start=start, device=x.device),
+                weights=None if trace is None else trace.cross_weights,
             )
         selection = None
-        if at is not None and cache is None:
+        if at is not None and cache is None and trace is None:
             selection = Selection.of(at, len(x), count)
         last = len(self.layers) - 1
         for number, layer in enumerate(self.layers):
-            x = layer(
-                x,
-                contexts[self.context_of[number]],
-                memory,
-                memory_context,
-                cache,
-                number,
-                selection if number == last else None,
+            if trace is not None:
+                trace.hidden.append(x)
+            chosen = selection if number == last else None
+            x = _attended(
+                layer.attention, x, contexts[self.context_of[number]], cache, number, chosen
             )
+            if memory is not None and memory_context is not None and layer.cross is not None:
+                if chosen is not None:
+                    memory_context = memory_context.of_queries(chosen.places)
+                x = _across(layer.cross, x, memory, memory_context, cache, number)
+            x = layer.feed_forward(x)
         if cache is not None:
             cache.advance(count)
         x = x if self.final_norm is None else self.final_norm(x)
+        if trace is not None:
+            trace.hidden.append(x)
         if selection is not None:
             return selection.pick(x)
         return x if at is None else x.reshape(-1, x.shape[-1]).index_select(0, at)
@@ -461,9 +206,10 @@ class _Stack:
         prefix: Tensor | None,
         positions: Tensor | None,
         start: int,
+        trace: Trace | None,
     ) -> list[AttentionContext]:
-        sight = self.module._sight
-        return [sight(a, visible, prefix, positions, start, x, None) for a in self.attentions]
+        context_of = self.module._sight
+        return [context_of(a, visible, prefix, positions, start, x, trace) for a in self.attentions]
 
     def ragged(
         self,
@@ -477,12 +223,12 @@ class _Stack:
         x = torch.cat(
             [
                 self.module.embeddings(one, None, kind).flatten(0, 1)
-                for one, kind in zip(_cut(vectors, groups), _cut(segments, groups), strict=True)
+                for one, kind in zip(cut(vectors, groups), cut(segments, groups), strict=True)
             ]
-        )
+        ).to(self.dtype)
         by_group = [
-            self._contexts(part, None, None, None, 0)
-            for part in _cut(x, groups)
+            self._contexts(part, None, None, None, 0, None)
+            for part in cut(x, groups)
             if part is not None
         ]
         contexts = [[one[i] for one in by_group] for i in range(len(self.attentions))]
@@ -495,11 +241,83 @@ class _Stack:
                     context.of_queries(_column(group, place, x.device))
                     for context, group in zip(here, groups, strict=True)
                 ]
-            x = layer.ragged(x, groups, here, at)
+            x = layer.feed_forward(_ragged(layer.attention, x, groups, here, number, at))
         return x if self.final_norm is None else self.final_norm(x)
 
 
-def _cut(x: Tensor | None, groups: Sequence[Group]) -> Iterator[Any]:
+def _attended(
+    half: PreparedAttention,
+    x: Tensor,
+    context: AttentionContext,
+    cache: KVCache | None,
+    layer: int,
+    selection: Selection | None,
+) -> Tensor:
+    """A layer's attention over its own input, of all positions or of the selected ones."""
+    h = half.enter(x)
+    if selection is None:
+        query, key, value = (p for side, count in half.own(h) for p in half.split(side, count))
+    else:
+        context, x = context.of_queries(selection.places), selection.take(x)
+        query = half.split(half.query(selection.take(h)), 1)[0]
+        key, value = half.split(half.both(h), 2)
+    return half.leave(half.mixed(query, key, value, context, cache, layer), x)
+
+
+def _across(
+    half: PreparedAttention,
+    x: Tensor,
+    memory: Tensor,
+    context: AttentionContext,
+    cache: KVCache | None,
+    layer: int,
+) -> Tensor:
+    """A layer's attention over the memory, whose keys and values a cache keeps."""
+
+    def make() -> tuple[Tensor, Tensor]:
+        key, value = half.split(half.both(memory), 2)
+        return key, value
+
+    query = half.split(half.query(half.enter(x)), 1)[0]
+    key, value = make() if cache is None else cache.memory(layer, make)
+    return half.leave(half.mixed(query, key, value, context, None, layer), x)
+
+
+def _ragged(
+    half: PreparedAttention,
+    x: Tensor,
+    groups: Sequence[Group],
+    contexts: Sequence[AttentionContext],
+    layer: int,
+    at: Tensor | None = None,
+) -> Tensor:
+    """Attention of rows (N, D) that lie one after the other; each group attends for itself. `at` is
+    the one position of each row whose query is asked, if not all are."""
+    h = half.enter(x)
+    sides = half.own(h) if at is None else [(half.query(h[at]), 1), (half.both(h), 2)]
+    x = x if at is None else x[at]
+    rows = [group.count for group in groups]
+    places = [group.count * group.length for group in groups]
+    some = at is not None
+    cut = [side.split(rows if some and count == 1 else places) for side, count in sides]
+    out = x.new_empty(len(x), half.heads * half.width)
+    begin = 0
+    for number, (group, context) in enumerate(zip(groups, contexts, strict=True)):
+        query, key, value = (
+            part
+            for side, (_, count) in zip(cut, sides, strict=True)
+            for part in half.split(
+                side[number].view(group.count, -1, side[number].shape[-1]), count
+            )
+        )
+        got = half.mixed(query, key, value, context, layer=layer)
+        end = begin + got.shape[0] * got.shape[1]
+        out[begin:end].view(got.shape).copy_(got)
+        begin = end
+    return half.leave(out, x)
+
+
+def cut(x: Tensor | None, groups: Sequence[Group]) -> Iterator[Any]:
     """The groups' parts, each (count, length, …)."""
     begin = 0
     for group in groups:
@@ -525,21 +343,38 @@ def _column(group: Group, place: Place, device: torch.device) -> Tensor:
 
 class Prepared:
     """A network that answers; `prepare` makes it. Methods are those of `Transformer`, with the same
-    arguments, less `trace`; none has a gradient."""
+    arguments; none has a gradient. States have the type of the products, scores that of the
+    network. A stack is laid out when it is first asked."""
 
-    def __init__(self, network: Transformer, give_up: bool = False) -> None:
-        self.network = network
+    def __init__(self, network: Transformer, products: Products) -> None:
+        self.network, self.products = network, products
         self.config: TransformerConfig = network.config
-        self.dtype = network.tokens.weight.dtype
-        self.encoder = None if network.encoder is None else _Stack(network.encoder, give_up)
-        self.decoder = None if network.decoder is None else _Stack(network.decoder, give_up)
-        self.pooler = None if network.pooler is None else projection(network.pooler)
+        self.own, self.dtype = network.tokens.weight.dtype, products.dtype
 
     @property
     def device(self) -> torch.device:
         return self.network.device
 
+    def restore(self) -> None:
+        """Give the network the weights that it gave up."""
+        self.products.restore()
+
     # ------------------------------------------------------------------------------------- stacks
+    @cached_property
+    def encoder(self) -> PreparedStack | None:
+        return self._stack(self.network.encoder)
+
+    @cached_property
+    def decoder(self) -> PreparedStack | None:
+        return self._stack(self.network.decoder)
+
+    @torch.no_grad()
+    def _stack(self, stack: Stack | None) -> PreparedStack | None:
+        if stack is None:
+            return None
+        with self.products.whole(stack):
+            return PreparedStack(stack, self.products)
+
     @torch.no_grad()
     def encode(
         self,
@@ -548,13 +383,20 @@ class Prepared:
         positions: Int[Tensor, "#B T"] | None = None,
         segments: Int[Tensor, "B T"] | None = None,
         visible: AttentionMask | None = None,
+        trace: Trace | None = None,
         at: Int[Tensor, " N"] | None = None,
     ) -> Float[Tensor, "B T D"] | Float[Tensor, "N D"]:
         """As `Transformer.encode`."""
         if self.encoder is None:
             raise ConfigError("this model has no encoder", where="encoder", do="use decode")
-        vectors = self.network.token_vectors(tokens)
-        return self.encoder(vectors, positions=positions, segments=segments, visible=visible, at=at)
+        return self.encoder(
+            self.network.token_vectors(tokens),
+            positions=positions,
+            segments=segments,
+            visible=visible,
+            trace=trace,
+            at=at,
+        )
 
     @torch.no_grad()
     def decode(
@@ -568,6 +410,7 @@ class Prepared:
         memory: Float[Tensor, "B S D"] | None = None,
         memory_visible: AttentionMask | None = None,
         cache: KVCache | None = None,
+        trace: Trace | None = None,
         at: Int[Tensor, " N"] | None = None,
     ) -> Float[Tensor, "B T D"] | Float[Tensor, "N D"]:
         """As `Transformer.decode`; a `cache` has this network's `dtype`."""
@@ -586,9 +429,10 @@ class Prepared:
             segments=segments,
             visible=visible,
             prefix=prefix,
-            memory=memory,
+            memory=None if memory is None else memory.to(self.dtype),
             memory_visible=memory_visible,
             cache=cache,
+            trace=trace,
             at=at,
         )
 
@@ -610,7 +454,7 @@ class Prepared:
         assert stack is not None
         if not stack.takes_ragged:
             run = self.encode if self.encoder is not None else self.decode
-            parts = zip(_cut(tokens, groups), _cut(segments, groups), strict=True)
+            parts = zip(cut(tokens, groups), cut(segments, groups), strict=True)
             x = torch.cat([run(ids, segments=kind).flatten(0, 1) for ids, kind in parts])
             return x if place is None else x[places_of(groups, place, x.device)]
         vectors = self.network.token_vectors(tokens[None])[0]
@@ -620,16 +464,51 @@ class Prepared:
     @torch.no_grad()
     def logits(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any V"]:
         """As `Transformer.logits`."""
-        return self.network.logits(hidden)
+        if self.dtype == self.own:
+            return self.network.logits(hidden)
+        read = self.head_hidden(hidden).to(self.dtype)
+        return self.vocabulary(read.flatten(0, -2)).unflatten(0, hidden.shape[:-1]).to(self.own)
+
+    @torch.no_grad()
+    def head_hidden(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any E"]:
+        """As `Transformer.head_hidden`."""
+        return self.network.head_hidden(hidden.to(self.own))
+
+    @property
+    def head_weight(self) -> Float[Tensor, "V E"]:
+        return self.network.head_weight
+
+    @property
+    def head_bias(self) -> Float[Tensor, " V"] | None:
+        return self.network.head_bias
 
     @torch.no_grad()
     def pool(self, hidden_rows: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
         """As `Transformer.pool`."""
-        if self.pooler is None:
-            raise ConfigError("this model has no pooler", where="pooler")
-        return self.pooler(hidden_rows).tanh()
+        return self.network.pool(hidden_rows.to(self.own))
 
     @torch.no_grad()
     def head(self, name: str, hidden: Float[Tensor, "*any D"], **how: Any) -> Tensor:
         """As `Transformer.head`."""
-        return self.network.head(name, hidden, **how)
+        return self.network.head(name, hidden.to(self.own), **how)
+
+    # ------------------------------------------------------------------- one token after another
+    @cached_property
+    def writer(self) -> PreparedStack:
+        """The stack that is read from left to right."""
+        stack = self.decoder if self.network.decoder is not None else self.encoder
+        assert stack is not None  # every config has one
+        return stack
+
+    @cached_property
+    def vocabulary(self) -> Packed:
+        with torch.no_grad():
+            return Packed(self.head_weight, self.head_bias, dtype=self.dtype)
+
+    @torch.inference_mode()
+    def scores(self, hidden: Float[Tensor, "B D"]) -> Float[Tensor, "B V"]:
+        """Scores over the vocabulary of a few states, in float32."""
+        read = self.head_hidden(hidden)
+        if self.products.live:
+            return F.linear(read, self.head_weight, self.head_bias).float()
+        return self.vocabulary(read.to(self.dtype)).float()

@@ -31,7 +31,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from maskwright.errors import IncompatibleError, UsageError
+from maskwright.inference.batches import alike
 from maskwright.inference.likelihood_prompts import Frame, detector, frame_for
+from maskwright.inference.prepared import Prepared, answering
 from maskwright.nn import mask
 from maskwright.nn.transformer import Transformer
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -39,19 +41,22 @@ from maskwright.tokenizer.words import begins_word
 
 # Whose last token is told and not read.
 LEFT_TO_RIGHT = ("causal", "sequence-to-sequence")
-TOKENS_AT_ONCE = 4096
 _SCORES_AT_ONCE = 1 << 25
 
 Group = NDArray[np.int64]  # (N, n): the tokens of texts of one length
-Method = Callable[[Transformer, Tokenizer, Frame, Group], NDArray[np.float64]]
+Method = Callable[[Prepared, Tokenizer, Frame, Group], NDArray[np.float64]]
 
 
 def scores(
-    model: Transformer, tokenizer: Tokenizer, sentences: Sequence[str], how: str | None = None
+    model: Transformer | Prepared,
+    tokenizer: Tokenizer,
+    sentences: Sequence[str],
+    how: str | None = None,
 ) -> NDArray[np.float64]:
     """Log-likelihood in nats of each of `sentences` (S,), float64 sums of float32 terms.
 
     Args:
+        model: prepared in float32, where many sentences are asked.
         how: one of `frames.METHODS`; None is `native(model)`. A model trained both ways takes
             several.
 
@@ -75,7 +80,7 @@ def scores(
     return np.array([found[ids] for ids in texts])
 
 
-def native(model: Transformer) -> str:
+def native(model: Transformer | Prepared) -> str:
     """The method that fits how a model of this shape is usually trained.
 
     Raises:
@@ -97,7 +102,7 @@ def native(model: Transformer) -> str:
 
 # ------------------------------------------------------------------------------ the methods
 def _causal(
-    network: Transformer, tokenizer: Tokenizer, frame: Frame, texts: Group
+    network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
 ) -> NDArray[np.float64]:
     def read(tokens: Tensor) -> Tensor:
         if network.config.decoder is not None:
@@ -108,7 +113,7 @@ def _causal(
 
 
 def _sequence_to_sequence(
-    network: Transformer, tokenizer: Tokenizer, frame: Frame, texts: Group
+    network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
 ) -> NDArray[np.float64]:
     memory = network.encode(_tensor(network, np.array([frame.source])))  # 1, S, D
 
@@ -119,13 +124,13 @@ def _sequence_to_sequence(
 
 
 def _left_to_right(
-    network: Transformer, frame: Frame, texts: Group, read: Callable[[Tensor], Tensor]
+    network: Prepared, frame: Frame, texts: Group, read: Callable[[Tensor], Tensor]
 ) -> NDArray[np.float64]:
     """Each token from `frame.before` and the tokens before it."""
     opening = np.tile(np.array(frame.before, dtype=np.int64), (len(texts), 1))
     inputs = np.concatenate([opening, texts[:, :-1]], axis=1)
     totals = np.zeros(len(texts))
-    for rows in _portions(len(texts), inputs.shape[1]):
+    for rows in alike(len(texts), inputs.shape[1]):
         hidden = read(_tensor(network, inputs[rows]))[:, -texts.shape[1] :]
         told = _log_probabilities(network, hidden.flatten(0, 1), texts[rows].reshape(-1))
         totals[rows] = told.reshape(-1, texts.shape[1]).sum(axis=1)
@@ -134,7 +139,7 @@ def _left_to_right(
 
 def _masked(*, next_token: bool, within_word: bool) -> Method:
     def method(
-        network: Transformer, tokenizer: Tokenizer, frame: Frame, texts: Group
+        network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
     ) -> NDArray[np.float64]:
         """One copy of a text for each of its tokens, in which that token is masked."""
         assert tokenizer.mask is not None
@@ -145,7 +150,7 @@ def _masked(*, next_token: bool, within_word: bool) -> Method:
         begun = begins_word(texts, fresh, tokenizer.starts_word, tokenizer.ends_word)
         words, each = begun.cumsum(axis=1), np.arange(length)
         totals = np.zeros(count)
-        for copies in _portions(count * length, framed.shape[1]):
+        for copies in alike(count * length, framed.shape[1]):
             row, place = np.divmod(np.arange(count * length)[copies], length)
             hidden_ones = each == place[:, None]
             if within_word:
@@ -163,13 +168,13 @@ def _masked(*, next_token: bool, within_word: bool) -> Method:
 
 
 def _replaced(
-    network: Transformer, tokenizer: Tokenizer, frame: Frame, texts: Group
+    network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
 ) -> NDArray[np.float64]:
     """The head's score is the logit of "replaced" (Clark et al. 2020, section 2)."""
     name, first = detector(network), len(frame.before)
     assert name is not None
     framed, totals = _framed(frame, texts), np.zeros(len(texts))
-    for rows in _portions(len(texts), framed.shape[1]):
+    for rows in alike(len(texts), framed.shape[1]):
         hidden = network.encode(_tensor(network, framed[rows]))
         logits = network.head(name, hidden[:, first : first + texts.shape[1]]).squeeze(-1)
         totals[rows] = functional.logsigmoid(-logits).double().sum(1).cpu().numpy()
@@ -188,7 +193,7 @@ _METHODS: dict[str, Method] = {
 
 
 def _require_room(
-    model: Transformer,
+    model: Transformer | Prepared,
     frame: Frame,
     sentences: Sequence[str],
     texts: list[tuple[int, ...]],
@@ -210,24 +215,16 @@ def _require_room(
 
 # ------------------------------------------------------------------------------ computing
 @contextlib.contextmanager
-def _measured(model: Transformer) -> Iterator[Transformer]:
+def _measured(model: Transformer | Prepared) -> Iterator[Prepared]:
     """`model` in float32 and without dropout; its mode is given back as it was."""
-    exact = all(p.dtype == torch.float32 for p in model.parameters())
-    network = model if exact else copy.deepcopy(model).float()
-    was_training = model.training
-    network.eval()
-    try:
-        kind = network.device.type
-        with torch.inference_mode(), torch.autocast(kind, enabled=False):
-            yield network
-    finally:
-        model.train(was_training)
-
-
-def _portions(rows: int, length: int) -> Iterator[slice]:
-    """Slices of range(`rows`) with at most `TOKENS_AT_ONCE` tokens each, one row at least."""
-    size = max(1, TOKENS_AT_ONCE // length)
-    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
+    if isinstance(model, Transformer) and model.tokens.weight.dtype != torch.float32:
+        model = copy.deepcopy(model).float()
+    with (
+        answering(model, live=True) as ready,
+        torch.inference_mode(),
+        torch.autocast(model.device.type, enabled=False),
+    ):
+        yield ready
 
 
 def _framed(frame: Frame, texts: Group) -> NDArray[np.int64]:
@@ -238,12 +235,12 @@ def _framed(frame: Frame, texts: Group) -> NDArray[np.int64]:
     return np.concatenate([before, texts, after], axis=1)
 
 
-def _tensor(network: Transformer, tokens: NDArray[np.int64]) -> Tensor:
+def _tensor(network: Prepared, tokens: NDArray[np.int64]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(tokens)).to(network.device)
 
 
 def _log_probabilities(
-    network: Transformer, states: Tensor, wanted: NDArray[np.int64]
+    network: Prepared, states: Tensor, wanted: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """(N,) log-probability of the token `wanted` (N,) by each hidden state (N, D)."""
     size = max(1, _SCORES_AT_ONCE // network.config.tokens.vocabulary)

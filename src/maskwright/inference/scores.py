@@ -2,6 +2,10 @@
 in the order of the examples.
 
     scores(objective, examples)   ->  (N, L) float32, in the order of the examples or places
+
+A prepared network reads texts that lie one after the other, without padding, where it reads each
+by itself; texts that a decoder reads, too, or of which several are pooled side by side, are packed
+into rows of one width (`Examples.batch`).
 """
 
 from __future__ import annotations
@@ -14,61 +18,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.data.batch import Batch
-from maskwright.inference.batches import portions
+from maskwright.inference.batches import by_length, portions
 from maskwright.inference.encoded import Collation, Examples
+from maskwright.inference.engine import at_place
 from maskwright.inference.prepared import Place, Prepared
 from maskwright.objectives.modules.supervised import Supervised, pool_texts
 from maskwright.objectives.parts.contrastive import Contrast
 
-# Ids that are scored at a time; examples of like length are scored together.
-AT_ONCE = 16_384
 # What gives scores, not texts.
 Scored = Supervised | Contrast
+# Numbers of answers, and scores of each.
+Answered = Iterator[tuple[NDArray[np.int64], Tensor]]
 
 
 def scores(objective: Scored, examples: Examples, collation: Collation) -> NDArray[np.float32]:
     """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
-    network = objective.product
-    if isinstance(network, Prepared) and examples.plain and collation.decoder_start is None:
-        return _in_lines(objective, network, examples, collation)
-    return _asked(objective, examples, collation, objective.scores, examples.asked)
-
-
-@torch.inference_mode()
-def _in_lines(
-    objective: Scored, network: Prepared, examples: Examples, collation: Collation
-) -> NDArray[np.float32]:
-    """`scores` of a prepared network: texts of like length one after the other, none padded."""
-    parts, device = [], network.device
-    place: Place | None = None
-    if objective.reads_place:
-        place = "last" if collation.last else "first"
-    for portion in portions(examples.lengths):
-        batch, which = examples.in_line(portion.numbers, collation)
-        batch = batch.to(device)
-        segments = None if batch.segments is None else batch.segments[0]
-        states = network.ragged(batch.tokens[0], portion.groups, segments, place)
-        found = objective.scores_of(states if place else states[None], batch)
-        parts.append((which, found.float().cpu().numpy()))
-    if not parts:
-        return np.zeros((0, 0), dtype=np.float32)
-    made = np.empty((examples.asked, parts[0][1].shape[1]), np.float32)
-    for which, rows in parts:
-        made[which] = rows
-    return made
+    return _in_order(_scored([objective], examples, collation), examples.asked)
 
 
 def scores_together(
     objectives: Sequence[Supervised], examples: Examples, collation: Collation
 ) -> list[NDArray[np.float32]]:
     """`scores` of each of several heads of one body, which reads each text once."""
-    first = objectives[0]
-
-    def ask(batch: Batch) -> Tensor:
-        hidden = first.states(batch)
-        return torch.cat([each.scores_of(hidden, batch) for each in objectives], 1)
-
-    found = _asked(first, examples, collation, ask, examples.asked)
+    found = _in_order(_scored(objectives, examples, collation), examples.asked)
     widths = [each.head.labels for each in objectives]
     return np.split(found, np.cumsum(widths)[:-1], axis=1)
 
@@ -79,38 +51,79 @@ def vectors(objective: Supervised, examples: Examples, collation: Collation) -> 
     def mean(batch: Batch) -> Tensor:
         return pool_texts(objective.states(batch), batch.documents, "mean")
 
-    return _asked(objective, examples, collation, mean, len(examples))
+    return _in_order(_in_rows(examples, collation, mean, objective.product.device), len(examples))
+
+
+def _scored(objectives: Sequence[Scored], examples: Examples, collation: Collation) -> Answered:
+    first, network = objectives[0], objectives[0].product
+    place: Place | None = None
+    if all(each.reads_place for each in objectives):
+        place = "last" if collation.last else "first"
+
+    def of(states: Tensor, batch: Batch) -> Tensor:
+        return torch.cat([each.scores_of(states, batch) for each in objectives], 1)
+
+    if isinstance(network, Prepared) and collation.decoder_start is None:
+        if examples.plain:
+            return _in_lines(network, examples, collation, place, of)
+        if place is not None and examples.targets is None:
+            return _of_several(network, examples, place, of)
+    if len(objectives) == 1:
+        return _in_rows(examples, collation, first.scores, network.device)
+    assert isinstance(first, Supervised)
+    states_of = first.states
+    return _in_rows(examples, collation, lambda b: of(states_of(b), b), network.device)
+
+
+@torch.inference_mode()
+def _in_lines(
+    network: Prepared,
+    examples: Examples,
+    collation: Collation,
+    place: Place | None,
+    of: Callable[[Tensor, Batch], Tensor],
+) -> Answered:
+    """Texts of like length one after the other, each answered by itself."""
+    for portion in portions(examples.lengths):
+        batch, which = examples.in_line(portion.numbers, collation)
+        batch = batch.to(network.device)
+        segments = None if batch.segments is None else batch.segments[0]
+        states = network.ragged(batch.tokens[0], portion.groups, segments, place)
+        yield which, of(states if place else states[None], batch)
+
+
+@torch.inference_mode()
+def _of_several(
+    network: Prepared, examples: Examples, place: Place, of: Callable[[Tensor, Batch], Tensor]
+) -> Answered:
+    """Texts of which several make one answer, each read at one place: choices, or pieces."""
+    for numbers in by_length(examples.lengths * examples.choices):
+        rows, segments, asked = examples.of_answers(numbers)
+        states = at_place(network, rows, place, segments)
+        yield numbers, of(states, asked.to(network.device))
 
 
 @torch.no_grad()
-def _asked(
-    objective: Scored,
+def _in_rows(
     examples: Examples,
     collation: Collation,
     ask: Callable[[Batch], Tensor],
-    count: int,
-) -> NDArray[np.float32]:
-    device = objective.product.device
-    found: NDArray[np.float32] | None = None
+    device: torch.device,
+) -> Answered:
+    """Texts packed into rows of one width."""
     for numbers in by_length(examples.lengths * examples.choices):
         batch, which = examples.batch(numbers, collation)
-        told = ask(batch.to(device)).float().cpu().numpy()
-        width = told.shape[1]
+        yield which, ask(batch.to(device))
+
+
+def _in_order(parts: Answered, count: int) -> NDArray[np.float32]:
+    found: NDArray[np.float32] | None = None
+    for which, rows in parts:
+        own = rows.float().cpu().numpy()
+        width = own.shape[1]
         if found is None:
             found = np.full((count, width), -np.inf, dtype=np.float32)
-        elif width > found.shape[1]:  # choices, of which this batch has more
+        elif width > found.shape[1]:  # choices, of which these examples have more
             found = np.pad(found, ((0, 0), (0, width - found.shape[1])), constant_values=-np.inf)
-        found[which, :width] = told
+        found[which, :width] = own
     return np.zeros((0, 0), dtype=np.float32) if found is None else found
-
-
-def by_length(lengths: NDArray[np.int64], at_once: int = AT_ONCE) -> Iterator[NDArray[np.int64]]:
-    """Numbers of examples in portions of at most `at_once` ids, the longest first."""
-    order = np.argsort(-lengths, kind="stable")
-    ends = np.cumsum(lengths[order])
-    begin = 0
-    while begin < len(order):
-        before = ends[begin] - lengths[order[begin]]
-        stop = max(begin + 1, int(np.searchsorted(ends, before + at_once, side="right")))
-        yield order[begin:stop]
-        begin = stop

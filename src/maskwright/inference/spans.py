@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
-from maskwright.inference.incremental import Reader, network_of, trained_length
-from maskwright.inference.prepared_writer import PreparedWriter
+from maskwright.inference.incremental import Reader, trained_length
+from maskwright.inference.prepared import Prepared, answering
 from maskwright.nn.transformer import Transformer
 
 LONGEST = 16  # tokens of a span
@@ -33,7 +33,7 @@ class Span:
 
 @torch.inference_mode()
 def spans(
-    model: Transformer | PreparedWriter,
+    model: Transformer | Prepared,
     source: Sequence[int],
     written: Sequence[int],
     stops: Collection[int],
@@ -52,15 +52,10 @@ def spans(
         forbidden: further ids that are in none.
         cached: keep keys and values between steps; the same spans either way.
     """
-    network = network_of(model)
-    was_training = network.training
-    network.eval()
-    try:
-        reader = Reader(model, trained_length(network.config), cached)
+    with answering(model, live=not cached) as ready:
+        reader = Reader(ready, trained_length(ready.config), cached)
         reader.encode([source])
         return _search(reader, written, sorted(stops), sorted(forbidden), top)
-    finally:
-        network.train(was_training)
 
 
 def _search(

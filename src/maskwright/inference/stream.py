@@ -21,7 +21,7 @@ from typing import Literal
 
 from maskwright.errors import UsageError
 from maskwright.inference.decode import GREEDY, Sampling, steps
-from maskwright.inference.prepared_writer import PreparedWriter
+from maskwright.inference.prepared import Prepared
 from maskwright.nn.transformer import Transformer
 
 Decode = Callable[[Sequence[int]], str]
@@ -117,7 +117,7 @@ class GrowingText:
 
 
 def stream(
-    model: Transformer | PreparedWriter,
+    model: Transformer | Prepared,
     prompts: Sequence[Sequence[int]],
     count: int | Sequence[int],
     sampling: Sampling = GREEDY,
@@ -145,13 +145,7 @@ def stream(
     Raises:
         UsageError: an empty string in `stop`.  Others: as `decode.steps`.
     """
-    if isinstance(stop, str) or not all(stop):
-        raise UsageError(
-            "a string that ends the text is empty",
-            where="stop",
-            found=repr(stop),
-            wanted="a list of strings, each of at least one character",
-        )
+    require_stop(stop)
     decodes = [decode] * len(prompts) if callable(decode) else list(decode)
     texts = [
         GrowingText(decodes[row], given[row] if given else (), stop, is_byte)
@@ -172,9 +166,11 @@ def stream(
         cached=cached,
         stopped=stopped,
     )
-    for number, step in enumerate(every, start=1):
+    written = [0] * len(prompts)
+    for step in every:
         for row, token in zip(step.rows, step.tokens, strict=True):
             text = texts[row]
+            written[row] += 1
             new = "" if token == end else text.add(token)
             finished: Reason | None = None
             if token == end:
@@ -182,7 +178,7 @@ def stream(
             elif text.stopped:
                 finished = "stop"
                 stopped.add(row)
-            elif number == counts[row]:
+            elif written[row] == counts[row]:
                 finished = "length"
             if finished in ("end", "length"):
                 new += text.end()
@@ -191,8 +187,23 @@ def stream(
             yield Piece(row, None if token == end else token, new, finished)
 
 
+def require_stop(stop: Sequence[str]) -> None:
+    """Refuse what is no list of strings that end a text.
+
+    Raises:
+        UsageError: one is empty.
+    """
+    if isinstance(stop, str) or not all(stop):
+        raise UsageError(
+            "a string that ends the text is empty",
+            where="stop",
+            found=repr(stop),
+            wanted="a list of strings, each of at least one character",
+        )
+
+
 def written(
-    model: Transformer | PreparedWriter,
+    model: Transformer | Prepared,
     prompts: Sequence[Sequence[int]],
     count: int | Sequence[int],
     sampling: Sampling = GREEDY,

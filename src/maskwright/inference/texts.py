@@ -17,18 +17,19 @@ from maskwright.checkpoint.conventions import Conventions
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.findings import Note, ignore
 from maskwright.inference import pseudo_likelihood
+from maskwright.inference.beam import beam_search
 from maskwright.inference.decode import Sampling, require_writer
 from maskwright.inference.fill_mask import Candidate, Hole, fill
 from maskwright.inference.gaps import Gapped, gapped, spelled
 from maskwright.inference.incremental import trained_length
-from maskwright.inference.prepared import Prepared
-from maskwright.inference.prepared_writer import PreparedWriter
+from maskwright.inference.prepared import Prepared, answering
 from maskwright.inference.spans import spans
-from maskwright.inference.stream import BYTE, Piece, stream
+from maskwright.inference.stream import BYTE, Decode, GrowingText, Piece, require_stop, stream
 from maskwright.models import special_tokens
 from maskwright.models.model import Model
 from maskwright.models.special_tokens import opening
 from maskwright.nn.transformer import Transformer
+from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.training.wordpiece import CONTINUATION
 from maskwright.tokenizer.unknown import OTHER_MODEL
 
@@ -47,7 +48,7 @@ def fill_masks(
 
     Args:
         note: gets the finding that much of a text is unknown to the tokenizer.
-        prepared: the network, if it was prepared before; spans are written by the network itself.
+        prepared: the network, if it was prepared before.
 
     Raises:
         UsageError: a text without a mask, or longer than the model reads.
@@ -66,11 +67,12 @@ def fill_masks(
                     do=f"write {first} for the first gap, and so on",
                 )
         if all(given is not None for given in gaps):
-            return [_fill_gaps(model, given, top) for given in gaps if given is not None]
+            with answering(model.network if prepared is None else prepared) as network:
+                return [_fill_gaps(model, network, given, top) for given in gaps if given]
     start = model.decoder_start if tokenizer.mask is not None else None
     shift = model.conventions.prediction_offset
-    network = model.network if prepared is None else prepared
-    found = fill(network, tokenizer, texts, top=top, shift=shift, start=start, alone=start is None)
+    asked = model.network if prepared is None else prepared
+    found = fill(asked, tokenizer, texts, top=top, shift=shift, start=start, alone=start is None)
     return [
         _with_unknown(model, text, holes, note) for text, holes in zip(texts, found, strict=True)
     ]
@@ -106,7 +108,7 @@ def _in_given_text(model: Model, hole: Hole, before: str, after: str) -> Hole:
     return replace(hole, candidates=tuple(replace(c, text=text(c)) for c in hole.candidates))
 
 
-def _fill_gaps(model: Model, given: Gapped, top: int) -> list[Hole]:
+def _fill_gaps(model: Model, network: Prepared, given: Gapped, top: int) -> list[Hole]:
     """The likeliest spans for each gap; a candidate's `id` is the first of its span's."""
     if top < 1:
         raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
@@ -122,7 +124,7 @@ def _fill_gaps(model: Model, given: Gapped, top: int) -> list[Hole]:
         number = tokenizer.id(sign)
         assert number is not None
         written.append(number)
-        found = spans(model.network, source, written, stops, forbidden, top)
+        found = spans(network, source, written, stops, forbidden, top)
         words = [tokenizer.decode(list(each.ids)).strip() for each in found]
         holes.append(
             Hole(
@@ -142,22 +144,25 @@ def write(
     prompts: Sequence[str],
     *,
     tokens: int = 100,
-    temperature: float = 0.8,
+    temperature: float | None = None,
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int = 0,
     stop: Sequence[str] = (),
-    writer: PreparedWriter | None = None,
+    num_beams: int = 1,
+    writer: Prepared | None = None,
 ) -> list[str]:
     """Each prompt and what the model writes after it; of two stacks, only what it makes of it. A
     prompt with sentinels, such as <extra_id_0>, is answered with them.
 
     Args:
         tokens: how many are written at most.
-        temperature: of the scores; 0 takes the likeliest token.
+        temperature: of the scores; 0 takes the likeliest token. None: 0.8.
         top_k, top_p: only so many of the likeliest tokens; 0 and 1 for all of them.
         seed: decides with the prompt what is drawn, whatever stands beside it in the list.
         stop: strings that end what is written; it is cut before them.
+        num_beams: above 1, the likeliest whole text is searched with so many beams, and nothing is
+            drawn.
         writer: the network, if it was prepared before.
 
     Raises:
@@ -166,7 +171,10 @@ def write(
             than the model reads, or a setting that is out of range.
     """
     asked = _asked(model, prompts)
-    sampling = Sampling(temperature=temperature, top_k=top_k or None, top_p=top_p, seed=seed)
+    if num_beams != 1:
+        _require_no_sampling(temperature, top_k, top_p)
+        return _searched(model, asked, tokens, num_beams, stop, writer)
+    sampling = _sampling(temperature, top_k, top_p, seed)
     texts = list(asked.before)
     for piece in _pieces(model, asked, tokens, sampling, stop, writer):
         texts[piece.row] += piece.text
@@ -178,17 +186,32 @@ def write_stream(
     prompt: str,
     *,
     tokens: int = 100,
-    temperature: float = 0.8,
+    temperature: float | None = None,
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int = 0,
     stop: Sequence[str] = (),
-    writer: PreparedWriter | None = None,
+    writer: Prepared | None = None,
 ) -> Iterator[Piece]:
     """What `write` adds to the prompt, piece by piece, as soon as it is known; what is shown is
     never taken back. See `write`."""
-    sampling = Sampling(temperature=temperature, top_k=top_k or None, top_p=top_p, seed=seed)
+    sampling = _sampling(temperature, top_k, top_p, seed)
     return _pieces(model, _asked(model, [prompt]), tokens, sampling, stop, writer)
+
+
+def _sampling(temperature: float | None, top_k: int, top_p: float, seed: int) -> Sampling:
+    usual = 0.8 if temperature is None else temperature
+    return Sampling(temperature=usual, top_k=top_k or None, top_p=top_p, seed=seed)
+
+
+def _require_no_sampling(temperature: float | None, top_k: int, top_p: float) -> None:
+    if temperature or top_k or top_p != 1.0:
+        raise UsageError(
+            "beam search draws nothing",
+            where="num_beams",
+            found="a setting of sampling: temperature, top_k or top_p",
+            do="leave those out, or search with num_beams=1",
+        )
 
 
 @dataclass(frozen=True)
@@ -251,26 +274,20 @@ def _pieces(
     tokens: int,
     sampling: Sampling,
     stop: Sequence[str],
-    writer: PreparedWriter | None,
+    writer: Prepared | None,
 ) -> Iterator[Piece]:
     tokenizer = model.tokenizer
     end = special_tokens.vocabulary(tokenizer).end
-    # Sentinels are written only where the prompt has some.
-    for with_gaps in (False, True):
-        some = [n for n, gaps in enumerate(asked.with_gaps) if gaps is with_gaps]
-        if not some:
-            continue
-        allowed = {end, *(tokenizer.sentinels if with_gaps else ())}
-        forbidden = tuple(sorted(_never(model) - allowed))
+    for some, forbidden, decode in _alike(model, asked):
         for piece in stream(
             model.network if writer is None else writer,
             [asked.opened[n] for n in some],
             tokens,
             replace(sampling, forbidden=forbidden),
-            decode=partial(spelled, tokenizer) if with_gaps else tokenizer.decode,
+            decode=decode,
             given=[asked.given[n] for n in some],
             stop=stop,
-            is_byte=lambda token: BYTE.fullmatch(tokenizer.vocabulary[token]) is not None,
+            is_byte=partial(_is_byte, tokenizer),
             sources=None if asked.sources is None else [asked.sources[n] for n in some],
             end=end,
             whole=model.conventions.bidirectional_prefix,
@@ -279,18 +296,76 @@ def _pieces(
             yield replace(piece, row=some[piece.row])
 
 
+def _alike(model: Model, asked: _Asked) -> Iterator[tuple[list[int], tuple[int, ...], Decode]]:
+    """Numbers of prompts, what is never written after them, and how ids are spelled: sentinels are
+    written only where the prompt has some."""
+    tokenizer = model.tokenizer
+    end = special_tokens.vocabulary(tokenizer).end
+    for with_gaps in (False, True):
+        some = [n for n, gaps in enumerate(asked.with_gaps) if gaps is with_gaps]
+        allowed = {end, *(tokenizer.sentinels if with_gaps else ())}
+        if some:
+            decode = partial(spelled, tokenizer) if with_gaps else tokenizer.decode
+            yield some, tuple(sorted(_never(model) - allowed)), decode
+
+
+def _searched(
+    model: Model,
+    asked: _Asked,
+    tokens: int,
+    beams: int,
+    stop: Sequence[str],
+    writer: Prepared | None,
+) -> list[str]:
+    """As `write`, by beam search."""
+    tokenizer, texts = model.tokenizer, list(asked.before)
+    require_stop(stop)
+    for some, forbidden, decode in _alike(model, asked):
+
+        def grown(place: int, ids: Sequence[int]) -> tuple[str, bool]:
+            given = asked.given[some[place]]  # noqa: B023
+            text = GrowingText(decode, given, stop, partial(_is_byte, tokenizer))  # noqa: B023
+            pieces = [text.add(token) for token in ids if not text.stopped]
+            return "".join([*pieces, text.end()]), text.stopped
+
+        found = beam_search(
+            model.network if writer is None else writer,
+            [asked.opened[n] for n in some],
+            tokens,
+            beams,
+            sources=None if asked.sources is None else [asked.sources[n] for n in some],
+            end=special_tokens.vocabulary(tokenizer).end,
+            forbidden=forbidden,
+            stopped=(lambda place, ids: grown(place, ids)[1]) if stop else None,
+            whole=model.conventions.bidirectional_prefix,
+            one_way=model.conventions.writes,
+        )
+        for place, ids in enumerate(found):
+            texts[some[place]] += grown(place, ids)[0]
+    return texts
+
+
+def _is_byte(tokenizer: Tokenizer, token: int) -> bool:
+    return BYTE.fullmatch(tokenizer.vocabulary[token]) is not None
+
+
 def log_likelihoods(
-    model: Model, texts: Sequence[str], how: str | None = None
+    model: Model,
+    texts: Sequence[str],
+    how: str | None = None,
+    prepared: Prepared | None = None,
 ) -> NDArray[np.float64]:
     """The log-likelihood in nats of each text (N,), as the model was trained or by the method
-    `how` of `likelihood_prompts.METHODS`. Computed in float32.
+    `how` of `likelihood_prompts.METHODS`. Computed in float32, by the network that was `prepared`
+    in it, if there is one.
 
     Raises:
         UsageError: no such method, or a text longer than the model reads.
         IncompatibleError: the model cannot be asked so.
     """
     chosen = scoring_method(model.network, model.conventions) if how is None else how
-    return pseudo_likelihood.scores(model.network, model.tokenizer, texts, chosen)
+    network = model.network if prepared is None else prepared
+    return pseudo_likelihood.scores(network, model.tokenizer, texts, chosen)
 
 
 def scoring_method(network: Transformer, conventions: Conventions) -> str:

@@ -14,8 +14,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args, overload
 
@@ -23,20 +21,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskwright.errors import DataError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.findings import Finding
+from maskwright.errors import DataError, IncompatibleError, UsageError
+from maskwright.findings import Finding, Note
 from maskwright.inference import texts as asked
 from maskwright.inference.decode import require_writer
 from maskwright.inference.fill_mask import Hole
-from maskwright.inference.prepared import Prepared, prepare
-from maskwright.inference.prepared_writer import PreparedWriter
+from maskwright.inference.prepared import Prepared
+from maskwright.models import folders
 from maskwright.models.model import Model
-from maskwright.models.open import open_model
+from maskwright.models.open import home_of, open_model
 from maskwright.predict.given import listed
-from maskwright.predict.predictor import Answer, OnBad, Predictor, of_vectors, predictor
+from maskwright.predict.opened import Opened
+from maskwright.predict.predictor import Answer, OnBad, Predictor
+from maskwright.predict.shared_encoder import SharedEncoder, groups_of_one_body
 from maskwright.report import document
 from maskwright.train.machine.choices import Precision
-from maskwright.train.machine.machine import choose
+
+DEFAULT = "default"
+"""What the adapter of an adapter folder is called, as in `peft`."""
 
 
 class CutWarning(UserWarning):
@@ -49,60 +51,114 @@ class LanguageModel:
     Attributes:
         precision: what is computed in: "float32", "bfloat16", or "auto", which is bfloat16 where
             there are matrix units for it. Likelihoods are always computed in float32.
-        model: the opened folder: network, tokenizer, config, conventions and where they come from.
     """
 
     def __init__(self, model: Model, precision: Precision = "auto") -> None:
         if precision not in get_args(Precision):
             raise _no_precision(precision)
-        self.model = model
         self.precision = precision
-        self._poolings: dict[str, Predictor] = {}
-        self._writers: dict[torch.dtype, PreparedWriter] = {}
+        self._active = DEFAULT if model.is_adapter else None
+        self._models: dict[str | None, Opened] = {self._active: Opened(model, precision)}
 
     # ------------------------------------------------------------------------------- what it can
-    @cached_property
+    @property
+    def _now(self) -> Opened:
+        """The model with the adapter that is active."""
+        return self._models[self._active]
+
+    @property
+    def model(self) -> Model:
+        """The opened folder: network, tokenizer, config, conventions and where they come from. Its
+        network has all weights from now on, beside those that are laid out for answering."""
+        return self._now.whole()
+
+    @property
     def abilities(self) -> tuple[str, ...]:
         """The names of the methods that this model answers."""
-        config, conventions = self.model.config, self.model.conventions
-        found = []
-        try:
-            _ = self.predictor
-            found.append("predict")
-        except MaskwrightError:
-            pass
-        words = self.model.words
-        if words is None:
-            return tuple(found)
-        head = config.vocabulary_head is not None
-        two = self.model.num_stacks == 2
-        if head and config.encoder is not None and (words.mask is not None or words.sentinels):
-            found.append("fill_mask")
-        if head and (
-            (config.decoder is not None and conventions.decoder_trained) or conventions.writes
-        ):
-            found.append("generate")
-        if config.encoder is not None or not two:
-            found.append("embed")
-        try:
-            asked.scoring_method(self.model.network, conventions)
-            found.append("log_likelihood")
-        except IncompatibleError:
-            pass
-        return (*found, "tokens")
+        return self._now.abilities
 
-    @cached_property
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was assumed when the folder was opened."""
+        return self._now.model.findings
+
+    @property
     def predictor(self) -> Predictor:
         """How it answers the task it was trained for.
 
         Raises:
             IncompatibleError: it was trained for none.
         """
-        return replace(predictor(self.model), network=lambda: self._network)
+        return self._now.predictor
+
+    # --------------------------------------------------------------------------------- adapters
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The names of the adapters that were loaded."""
+        return tuple(name for name in self._models if name is not None)
+
+    @property
+    def active_adapter(self) -> str | None:
+        """The name of the adapter that answers; None: the model without one does."""
+        return self._active
+
+    def load_adapter(self, folder: Path | str, name: str | None = None) -> str:
+        """Load a further adapter, or a head, of the same base; `set_adapter` lets it answer. What
+        it has in common with the base is held, and laid out, once.
+
+        Args:
+            folder: an adapter of `peft`, or the result of a fine-tuning by a method that leaves the
+                model's own weights as they are.
+            name: what it is called here; None: as its folder.
+
+        Returns:
+            The name.
+
+        Raises:
+            UsageError: no such folder, or the name is taken.
+            IncompatibleError: it stands on another model.
+            CheckpointError: as `load`.
+        """
+        name = folders.called(home_of(Path(folder))) if name is None else name
+        if name in self._models:
+            raise UsageError(
+                "an adapter of that name is loaded already",
+                where="name",
+                found=repr(name),
+                do="give another name",
+            )
+        self._models[name] = self._base.with_adapter(folder)
+        return name
+
+    def set_adapter(self, name: str | None) -> None:
+        """Let the adapter of that name answer from now on; None: the model as it was opened, or
+        the base of an adapter folder.
+
+        Raises:
+            UsageError: no such adapter was loaded.
+        """
+        if name is None:
+            _ = self._base  # opened if need be
+        if name not in self._models:
+            raise _no_adapter(name, self.adapters)
+        self._active = name
+
+    @property
+    def _base(self) -> Opened:
+        """The model without an adapter; that of an adapter folder is opened when it is asked."""
+        if None not in self._models:
+            (first,) = [each for each in self._models.values() if each.base is None]
+            self._models[None] = Opened(open_model(first.model.path), self.precision)
+        return self._models[None]
 
     # ---------------------------------------------------------------------------------- answers
     def predict(
-        self, given: Iterable[Any], *, top: int | None = None, on_bad: OnBad = "strict"
+        self,
+        given: Iterable[Any],
+        *,
+        top: int | None = None,
+        on_bad: OnBad = "strict",
+        adapters: Sequence[str] | None = None,
     ) -> list[Answer]:
         """An answer of the task for each example: a text, a tuple or a mapping of texts, or tables
         and columns of them (`Answering.predict` says which).
@@ -110,16 +166,20 @@ class LanguageModel:
         Args:
             top: give a list of the best so many answers for each, the best first.
             on_bad: with "skip" the answer to an example that cannot be read is None.
+            adapters: several that were loaded: each example then has an answer of each, by name;
+                texts are read once by all that have the same body.
 
         Raises:
             IncompatibleError: the model was not fine-tuned for a task.
             UsageError: an empty list, or an argument that is none of these.
             DataError: an example of another shape than the model was trained on.
         """
-        with self._asked("predict"):
-            answering = self.predictor
         if isinstance(given, Sequence) and len(given) == 0:
             raise _nothing("predict")
+        if adapters is not None:
+            return self._several(list(adapters), given, top, on_bad)
+        with self._asked("predict"):
+            answering = self.predictor
         return answering.predict(given, top=top, on_bad=on_bad, note=_warn)
 
     @overload
@@ -140,31 +200,42 @@ class LanguageModel:
             DataError: an example that is no text.
         """
         many = self._texts(texts, "fill_mask")
-        with self._asked("fill_mask"):
-            found = asked.fill_masks(self.model, many, top=top, note=_warn, prepared=self._prepared)
+        found = self.filled(many, top, _warn)
         return found[0] if isinstance(texts, str) else found
+
+    def filled(
+        self, texts: Sequence[str], top: int, note: Note, *, live: bool = False
+    ) -> list[list[Hole]]:
+        """As `fill_mask` of a list; `note` gets what the tokenizer does not know. `live`: nothing
+        more will be asked, so no weights are laid out."""
+        with self._asked("fill_mask"):
+            network = None if live else self._now.network()
+            return asked.fill_masks(self._now.model, texts, top=top, note=note, prepared=network)
 
     def generate(
         self,
         prompts: str | Iterable[str],
         *,
         tokens: int = 100,
-        temperature: float = 0.8,
+        temperature: float | None = None,
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 0,
         stop: Sequence[str] = (),
-        precision: Precision = "auto",
+        num_beams: int = 1,
+        precision: Precision | None = None,
     ) -> str | list[str]:
         """Each prompt and what the model writes after it; of an encoder–decoder what it makes of
         it. The same prompt and seed give the same text, whatever stands beside it in the list.
 
         Args:
             tokens: how many are written at most.
-            temperature: of the scores; 0 takes the likeliest token.
+            temperature: of the scores; 0 takes the likeliest token. None: 0.8.
             top_k, top_p: draw among so many of the likeliest; 0 and 1 for all.
             stop: strings that end a text wherever they appear in it; it is cut before them.
-            precision: "auto" is bfloat16 where the machine has matrix units for it.
+            num_beams: above 1, the likeliest whole text is searched with so many beams; nothing is
+                drawn then.
+            precision: as of `load`; None: that of the model.
 
         Raises:
             IncompatibleError: the model does not write.
@@ -174,7 +245,7 @@ class LanguageModel:
         many = self._texts(prompts, "generate")
         with self._asked("generate"):
             found = asked.write(
-                self.model,
+                self._now.model,
                 many,
                 tokens=tokens,
                 temperature=temperature,
@@ -182,6 +253,7 @@ class LanguageModel:
                 top_p=top_p,
                 seed=seed,
                 stop=stop,
+                num_beams=num_beams,
                 writer=self._writer(precision),
             )
         return found[0] if isinstance(prompts, str) else found
@@ -191,12 +263,12 @@ class LanguageModel:
         prompt: str,
         *,
         tokens: int = 100,
-        temperature: float = 0.8,
+        temperature: float | None = None,
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 0,
         stop: Sequence[str] = (),
-        precision: Precision = "auto",
+        precision: Precision | None = None,
     ) -> Iterator[str]:
         """What `generate` adds to the prompt, piece by piece as it is written. A piece is never
         taken back: it holds no half character, and nothing of a string that ends the text.
@@ -206,7 +278,7 @@ class LanguageModel:
         (text,) = self._texts([prompt], "stream")
         with self._asked("generate"):
             pieces = asked.write_stream(
-                self.model,
+                self._now.model,
                 text,
                 tokens=tokens,
                 temperature=temperature,
@@ -218,27 +290,38 @@ class LanguageModel:
             )
         return (piece.text for piece in pieces if piece.text)
 
-    @cached_property
-    def _network(self) -> Prepared:
-        """The network with its weights prepared, once for all that reads."""
-        return prepare(self.model.network, precision=self.precision)
+    def _several(
+        self, names: list[str], given: Iterable[Any], top: int | None, on_bad: OnBad
+    ) -> list[Answer]:
+        """The answers of several adapters to each example, by name."""
+        if isinstance(given, Iterator):
+            given = list(given)
+        members: dict[str, Predictor] = {}
+        for name in names:
+            if name not in self._models:
+                raise _no_adapter(name, self.adapters)
+            members[name] = self._models[name].predictor
+        found: dict[str, list[Answer]] = {}
+        for group in groups_of_one_body(members):
+            if len(group) == 1:
+                ((name, alone),) = group.items()
+                found[name] = alone.predict(given, top=top, on_bad=on_bad, note=_warn)
+                continue
+            rows = SharedEncoder.of(group).predict(given, top=top, on_bad=on_bad, note=_warn)
+            for name in group:
+                found[name] = [None if row is None else row[name] for row in rows]
+        return [
+            dict(zip(names, row, strict=True))
+            for row in zip(*(found[name] for name in names), strict=True)
+        ]
 
-    @property
-    def _prepared(self) -> Prepared | None:
-        """The network that fills masks; None of one that writes spans instead."""
-        filling = self.model.tokenizer.mask is not None and self.model.config.encoder is not None
-        return self._network if filling else None
-
-    def _writer(self, precision: Precision) -> PreparedWriter:
-        """The network with its weights prepared, once for each precision."""
-        if precision not in get_args(Precision):
+    def _writer(self, precision: Precision | None) -> Prepared:
+        """The network that writes, in a precision of its own or in that of all else."""
+        if precision is not None and precision not in get_args(Precision):
             raise _no_precision(precision)
-        require_writer(self.model.config, one_way=self.model.conventions.writes)
-        network = self.model.network
-        dtype = choose(precision, str(network.device)).compute
-        if dtype not in self._writers:
-            self._writers[dtype] = PreparedWriter(network, dtype)
-        return self._writers[dtype]
+        model = self._now.model
+        require_writer(model.config, one_way=model.conventions.writes)
+        return self._now.network(precision)
 
     def embed(
         self, texts: str | Iterable[str], *, pooling: str | None = None
@@ -257,7 +340,7 @@ class LanguageModel:
         many = self._texts(texts, "embed")
         made = self.predictor if "predict" in self.abilities else None
         if made is None or not made.kind.alone:
-            made = self._pooled(pooling or "mean")
+            made = self._now.pooled(pooling or "mean")
             self._require_room(many)
         elif pooling is not None:
             raise UsageError(
@@ -270,22 +353,8 @@ class LanguageModel:
             found = made.vectors(many, note=_warn)
         return found[0] if isinstance(texts, str) else found
 
-    def _pooled(self, pooling: str) -> Predictor:
-        known = {"cls", "mean", "max"} - ({"cls"} if self.model.config.encoder is None else set())
-        if pooling not in known:
-            raise UsageError(
-                "no such pooling",
-                where="pooling",
-                found=repr(pooling),
-                wanted=", ".join(sorted(known)),
-            )
-        if pooling not in self._poolings:
-            made = of_vectors(self.model, pooling)
-            self._poolings[pooling] = replace(made, network=lambda: self._network)
-        return self._poolings[pooling]
-
     def _require_room(self, texts: Sequence[str]) -> None:
-        model, tokenizer = self.model, self.model.tokenizer
+        model, tokenizer = self._now.model, self._now.model.tokenizer
         if model.config.longest is None:
             return
         most = model.config.longest - model.positions
@@ -316,12 +385,14 @@ class LanguageModel:
         """
         many = self._texts(texts, "log_likelihood")
         with self._asked("log_likelihood"):
-            found = asked.log_likelihoods(self.model, many, how)
+            ready = self._now.network()
+            exact = ready if ready.dtype == torch.float32 else None
+            found = asked.log_likelihoods(self._now.model, many, how, exact)
         return float(found[0]) if isinstance(texts, str) else found
 
     def tokens(self, texts: str | Iterable[str]) -> list[str] | list[list[str]]:
         """The tokens of each text as the model reads it, its special tokens among them."""
-        tokenizer = self.model.tokenizer
+        tokenizer = self._now.model.tokenizer
         many = self._texts(texts, "tokens")
         found = [
             tokenizer.tokens(tokenizer.frame(ids.tolist())[0])
@@ -355,44 +426,27 @@ class LanguageModel:
             remedy = f"this model can be asked: {', '.join(can)}" if can else ""
             raise IncompatibleError(
                 error.what,
-                where=error.where or self.model.folder,
-                found=error.found or self._kind(),
+                where=error.where or self._now.model.folder,
+                found=error.found or self._now.describe(),
                 wanted=error.wanted or NEEDS[what],
                 do="; ".join(filter(None, [str(error.do or ""), remedy])),
             ) from error
 
     # ------------------------------------------------------------------------------------ looks
-    def _kind(self) -> str:
-        config = self.model.config
-        stacks = (
-            "encoder–decoder"
-            if self.model.num_stacks == 2
-            else ("decoder" if config.encoder is None else "encoder")
-        )
-        both = [stack for stack in (config.encoder, config.decoder) if stack is not None]
-        layers = "+".join(str(len(stack.blocks)) for stack in both)
-        heads = [f"a {head.kind} head" for head in config.heads]
-        heads += ["a vocabulary head"] if config.vocabulary_head is not None else []
-        return (
-            f"{self.model.model_type}, {stacks}, {layers} layers of width {config.width}, "
-            f"{self.model.network.num_parameters():,} parameters, "
-            f"{' and '.join(heads) or 'no head'}"
-        )
-
     def __repr__(self) -> str:
         return (
-            f"<maskwright model {str(self.model.folder)!r}: {self._kind()}; "
+            f"<maskwright model {str(self._now.model.folder)!r}: {self._now.describe()}; "
             f"can: {', '.join(self.abilities)}>"
         )
 
     def _repr_html_(self) -> str:
         """The same as a small table, for notebooks."""
-        model = self.model
+        model = self._now.model
         task = model.task.kind if model.task is not None else "none"
         labels = ", ".join(model.about.labels[:8])
         rows = [
             ("folder", str(model.folder)),
-            ("model", self._kind()),
+            ("model", self._now.describe()),
             ("task", f"{task} ({labels})" if labels else task),
             ("can be asked", ", ".join(self.abilities)),
             *(("note", str(found)) for found in model.findings),
@@ -417,7 +471,8 @@ def load(
     `finetune` wrote, a Hugging Face or sentence-transformers folder, or an adapter.
 
     Args:
-        base: the folder of an adapter's base; None: the one that the adapter names.
+        base: the folder of an adapter's base; None: the one that the adapter names. The adapter is
+            called "default" (`set_adapter`).
         precision: what is computed in; "auto" is bfloat16 where there are matrix units for it.
 
     Raises:
@@ -426,6 +481,16 @@ def load(
         IncompatibleError: an adapter without its base, a tokenizer that does not fit.
     """
     return LanguageModel(open_model(folder, base=base), precision)
+
+
+def _no_adapter(name: str | None, known: Sequence[str]) -> UsageError:
+    return UsageError(
+        "no adapter of that name was loaded",
+        where="adapter",
+        found=repr(name),
+        wanted=", ".join(known) or "the name that load_adapter gives",
+        do="load it first: load_adapter(FOLDER)",
+    )
 
 
 def _no_precision(found: str) -> UsageError:

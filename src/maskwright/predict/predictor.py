@@ -243,15 +243,21 @@ class Predictor(Answering):
         return encoded, self._read(encoded)
 
     @cached_property
+    def prepared(self) -> Prepared:
+        """The network, prepared when it is first asked; weights that were laid out are freed in
+        `model`."""
+        if self.network is not None:
+            return self.network()
+        return prepare(self.model, precision=self.precision, give_up=True)
+
+    @cached_property
     def _read(self) -> Callable[[Encoded], Outputs]:
-        """What gives the scores; the network is prepared when it is first asked. What writes
-        prepares itself (`inference/decode.py`)."""
-        network: Any = self.model
-        if not self.kind.writes:
-            network = (
-                self.network() if self.network else prepare(self.model, precision=self.precision)
-            )
-        return learner.reader(network, self.kind, self.frame, self.collation)
+        return self.reader(self.kind)
+
+    def reader(self, kind: TaskType) -> Callable[[Encoded], Outputs]:
+        """What gives the scores, or the texts, for rows that `kind` encoded."""
+        network: Any = self.prepared
+        return learner.reader(network, kind, self.frame, self.collation)
 
 
 def answers_of(

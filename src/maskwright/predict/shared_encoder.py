@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from maskwright.checkpoint.transfer import TOPS
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.findings import Finding, Note, ignore
+from maskwright.inference.prepared import prepare
 from maskwright.inference.scores import scores_together
 from maskwright.models import special_tokens
 from maskwright.nn.transformer import Transformer
@@ -35,6 +38,12 @@ class SharedEncoder(Answering):
     kind: TaskType
     columns: Mapping[str, Sequence[str]]
 
+    @classmethod
+    def of(cls, members: Mapping[str, Predictor]) -> SharedEncoder:
+        """Of models that have one body and read rows alike."""
+        first = next(iter(members.values()))
+        return cls(members, first.kind, first.columns)
+
     @property
     def first(self) -> Predictor:
         return next(iter(self.members.values()))
@@ -43,19 +52,26 @@ class SharedEncoder(Answering):
     def findings(self) -> list[Finding]:
         return self.first.findings
 
+    @cached_property
+    def _objectives(self) -> list[Supervised]:
+        """The heads, above one prepared network."""
+        frame, body = self.first.frame, self.first.prepared
+        found = []
+        for each in self.members.values():
+            network: Any = prepare(each.model, like=body)
+            vocabulary = special_tokens.vocabulary(frame.tokenizer)
+            objective = each.kind.objective(network, vocabulary, frame.long)
+            assert isinstance(objective, Supervised)
+            found.append(objective.eval())
+        return found
+
     def answers(
         self, rows: Sequence[object], top: int | None = None, note: Note = ignore
     ) -> list[Answer]:
-        frame, objectives = self.first.frame, []
-        for each in self.members.values():
-            vocabulary = special_tokens.vocabulary(frame.tokenizer)
-            objective = each.kind.objective(each.model, vocabulary, frame.long)
-            assert isinstance(objective, Supervised)
-            objectives.append(objective.eval())
-        encoded = self.kind.encode(rows, frame)
+        encoded = self.kind.encode(rows, self.first.frame)
         for found in encoded.findings:
             note(found)
-        told = scores_together(objectives, encoded.examples, self.first.collation)
+        told = scores_together(self._objectives, encoded.examples, self.first.collation)
         answers = [
             answers_of(each.kind, encoded, one, top)
             for each, one in zip(self.members.values(), told, strict=True)
@@ -90,8 +106,31 @@ def load_shared(folders: Sequence[Path | str]) -> SharedEncoder:
             for part in ("tokens", "encoder", "decoder"):
                 setattr(member.model, part, getattr(first.model, part))
         members[name] = member
-    first = next(iter(members.values()))
-    return SharedEncoder(members, first.kind, first.columns)
+    return SharedEncoder.of(members)
+
+
+def groups_of_one_body(members: Mapping[str, Predictor]) -> list[dict[str, Predictor]]:
+    """Members that read rows alike and share all weights below their heads, together."""
+    found: list[dict[str, Predictor]] = []
+    for name, member in members.items():
+        for group in found:
+            first = next(iter(group.values()))
+            if _of_one_body(first, member):
+                group[name] = member
+                break
+        else:
+            found.append({name: member})
+    return found
+
+
+def _of_one_body(one: Predictor, other: Predictor) -> bool:
+    ours, theirs = _body(one.model), _body(other.model)
+    return (
+        one.kind.head == other.kind.head == "sequence"
+        and ours.keys() == theirs.keys()
+        and all(weight is theirs[name] for name, weight in ours.items())
+        and _reading(one) == _reading(other)
+    )
 
 
 def _require_alike(first: Predictor, name: str, other: Predictor, folder: Path) -> None:

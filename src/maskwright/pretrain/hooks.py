@@ -87,6 +87,7 @@ class Evaluate:
             bytes_per_token=s.prepared.held_out_bytes_per_token
             if s.objective.is_language_model
             else None,
+            live=True,
         )
         record = {"kind": "evaluation", "step": state.step, **figures.to_json()}
         self.journal.write(record)

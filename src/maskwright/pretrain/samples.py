@@ -1,6 +1,7 @@
 """Samples during training: a filled mask, a continued text, or a restored text.
 
 The prompt comes from the held-out text and never changes in a run, so the samples show progress.
+The weights change between two of them, so none are laid out (docs/log.md).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from maskwright.data.rows import RowSource
 from maskwright.inference.decode import Sampling, generate
 from maskwright.inference.fill_mask import fill
 from maskwright.inference.held_out_loss import SEED
+from maskwright.inference.prepared import prepare
 from maskwright.models.special_tokens import opening
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.encoder_decoder import EncoderDecoder
@@ -46,7 +48,12 @@ def sample(
         prompt = f"{left}{glue}{sign}{glue}{right.removeprefix(glue)}"
         # Of two stacks this objective trains the encoder alone, and that is what is shown.
         found = fill(
-            model, tokenizer, [prompt], top=5, shift=objective.prediction_offset, alone=True
+            prepare(model, live=True),
+            tokenizer,
+            [prompt],
+            top=5,
+            shift=objective.prediction_offset,
+            alone=True,
         )[0]
         text = "  ".join(f"{c.token} {c.probability:.0%}" for c in found[0].candidates)
         return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
@@ -54,7 +61,11 @@ def sample(
         start = ids[:PROMPT_TOKENS]
         sampling = _sampling(prepared, model, 0.8)
         written = generate(
-            model, [start], SHOWN_TOKENS, sampling, whole=objective.bidirectional_prefix
+            prepare(model, live=True),
+            [start],
+            SHOWN_TOKENS,
+            sampling,
+            whole=objective.bidirectional_prefix,
         )[0]
         return {
             "kind": "sample",
@@ -73,7 +84,7 @@ def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource)
     assert batch.decoder_tokens is not None
     read = batch.tokens[0] if batch.documents is None else batch.tokens[batch.documents != 0]
     written = generate(
-        objective.product,
+        prepare(objective.product, live=True),
         [_decoder_prefix(batch.decoder_tokens[0].tolist(), opening(prepared.tokenizer))],
         SHOWN_TOKENS,
         _sampling(prepared, objective.product, 0.0),

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ from maskwright.finetune.tune import Settings, tune
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.inference.encoded import Collation, Examples, framed
 from maskwright.inference.fill_mask import fill
+from maskwright.inference.prepared import prepare as prepare_network
 from maskwright.inference.scores import scores, vectors
 from maskwright.labelled import exception_messages as labelled
 from maskwright.models.open import open_weights
@@ -252,7 +254,8 @@ def _probe(task: Task, models: list[Transformer], tokenizer: Tokenizer) -> Score
 
 
 def _features(model: Transformer, part: Examples, tokenizer: Tokenizer) -> np.ndarray:
-    objective = Supervised(model, Options(), vocabulary(tokenizer)).eval()
+    network: Any = prepare_network(model, precision="float32")
+    objective = Supervised(network, Options(), vocabulary(tokenizer)).eval()
     return vectors(objective, part, _collation(tokenizer))
 
 
@@ -267,5 +270,6 @@ def _tune(task: Task, model: Transformer, tokenizer: Tokenizer, seed: int) -> np
         _collation(tokenizer),
     )
     tuned = tune(objective, task.train, collation, replace(SETTINGS, seed=seed))
-    objective = Supervised(tuned.network, Options(), vocabulary(tokenizer)).eval()
+    network: Any = prepare_network(tuned.network, precision="float32")
+    objective = Supervised(network, Options(), vocabulary(tokenizer)).eval()
     return scores(objective, task.test, collation).argmax(axis=1)

@@ -19,13 +19,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     existing(a.model, "model")
-    from maskwright.inference.texts import fill_masks
-    from maskwright.models.open import open_model
+    from maskwright.predict.language_model import load
 
-    model = open_model(a.model)
+    model = load(a.model)
     for found in model.findings:
         note(found)
-    (holes,) = fill_masks(model, [a.text], top=a.top, note=note)
+    (holes,) = model.filled([a.text], a.top, note, live=True)
     for number, hole in enumerate(holes, start=1):
         if len(holes) > 1:
             print(f"mask {number}")

@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the text to continue, or the input of an encoder-decoder",
     )
     parser.add_argument("--tokens", type=int, default=100, help="maximum number (default 100)")
-    parser.add_argument("--temperature", type=float, default=0.8, help="0 is greedy (default 0.8)")
+    parser.add_argument("--temperature", type=float, help="0 is greedy (default 0.8)")
     parser.add_argument("--top-k", type=int, default=0, help="sample from the k likeliest (0: all)")
     parser.add_argument(
         "--top-p",
@@ -31,6 +31,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="sample from the likeliest tokens that make up this probability (default 1: all)",
     )
     parser.add_argument("--seed", type=int, default=0, help="random seed (default 0)")
+    parser.add_argument(
+        "--num-beams",
+        type=int,
+        default=1,
+        metavar="N",
+        help="search the likeliest whole text with N beams, drawing nothing (default 1: draw)",
+    )
     parser.add_argument(
         "--stop",
         action="append",
@@ -51,7 +58,7 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.predict.language_model import load
 
     model = load(a.model)
-    for found in model.model.findings:
+    for found in model.findings:
         note(found)
     written = model.generate(
         a.prompt,
@@ -61,6 +68,7 @@ def do(a: argparse.Namespace) -> None:
         top_p=a.top_p,
         seed=a.seed,
         stop=a.stop,
+        num_beams=a.num_beams,
         precision=a.precision,
     )
     assert isinstance(written, str)  # of one prompt

@@ -71,6 +71,10 @@ class Packed:
             return x.new_empty(0, self.weight.shape[0])
         return _fused(x, self.weight, self.bias, self.activation, residual)
 
+    def dense(self) -> Float[Tensor, "O I"]:
+        """The weight as it was given, bit for bit, in the type of the product."""
+        return self.weight.to_dense() if self.fits else self.weight
+
 
 def _fused(
     x: Tensor,

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.inference.batches import by_length
 from maskwright.inference.beam import beam_search
 from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.inference.prepared_writer import PreparedWriter
-from maskwright.inference.scores import by_length
+from maskwright.inference.prepared import prepared
 from maskwright.labelled.windows.text_to_text import Template
 from maskwright.labelled.windows.windows import Cuts, fit, room_of
 from maskwright.models import special_tokens
@@ -120,7 +120,7 @@ class Writing(TaskType):
         longest = min(way.room, int(self.settled.get("longest", way.longest)))
         lengths = np.array([len(s) for s in way.sources or prompts], np.int64) + longest
         found = np.full(len(encoded.rows), "", object)
-        writer = PreparedWriter(objective.product)
+        writer = prepared(objective.product)
         for numbers in by_length(lengths * beams):
             made = beam_search(
                 writer,

@@ -17,11 +17,13 @@ from maskwright.adapters.prefix import Prefix
 from maskwright.adapters.prompt import Prompt
 from maskwright.errors import DataError
 from maskwright.families.parts.family import family
-from maskwright.inference import prepared_writer
+from maskwright.inference import growing_rows
 from maskwright.inference.beam import beam_search
+from maskwright.inference.blocks import fits
 from maskwright.inference.decode import Sampling, generate, steps
+from maskwright.inference.growing_rows import Rows
 from maskwright.inference.incremental import Reader
-from maskwright.inference.prepared_writer import PreparedWriter, fits
+from maskwright.inference.prepared import prepare
 from maskwright.inference.spans import spans
 from maskwright.nn.cache import KVCache
 from maskwright.nn.transformer import Transformer
@@ -87,7 +89,7 @@ def test_controls_a_cache_out_of_place(name: str, monkeypatch: pytest.MonkeyPatc
 def test_controls_a_bias_out_of_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Distances of the query beside the one that asks are noticed, in the steps alone too."""
     network = point("relative encoder-decoder", deviation=0.4)
-    buckets = prepared_writer.relative_buckets
+    buckets = growing_rows.relative_buckets
     for steps_alone in (False, True):
 
         def moved(table: Any, queries: int, keys: int, start: int, *rest: Any) -> torch.Tensor:
@@ -95,7 +97,7 @@ def test_controls_a_bias_out_of_place(monkeypatch: pytest.MonkeyPatch) -> None:
             return buckets(table, queries, keys, start + further, *rest)
 
         with monkeypatch.context() as broken:
-            broken.setattr(prepared_writer, "relative_buckets", moved)
+            broken.setattr(growing_rows, "relative_buckets", moved)
             assert not agree(network)
     assert agree(network)
 
@@ -104,7 +106,7 @@ def test_controls_a_bias_out_of_place(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_spans_with_a_cache_and_without(name: str) -> None:
     architecture = {"t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGeneration"}
     network = model_of(small(family(name), architecture[name]))
-    writer, asked = PreparedWriter(network), ([0, 30], {30, 31, 1}, {0}, 4)
+    writer, asked = prepare(network), ([0, 30], {30, 31, 1}, {0}, 4)
     for source in SOURCES[:2]:
         wanted = spans(network, source, *asked, cached=False)
         assert len(wanted) == 4
@@ -140,19 +142,20 @@ def test_adapters_act_as_on_the_network(family_name: str, kind: str) -> None:
     acted = scores_of(network, True)[-1]
     assert not torch.allclose(before, acted, atol=1e-2), "the control: the adapter does something"
     # Vectors in front of what a stack reads have no place in a cache; an encoder's do no harm.
-    assert fits(network) == (kind != "prompt" or family_name != "gpt2")
+    stack = network.decoder
+    assert stack is not None and fits(stack) == (kind != "prompt" or family_name != "gpt2")
 
 
 def test_weights_are_those_of_the_preparation() -> None:
     network = point("pre-norm decoder")
-    writer = PreparedWriter(network)
+    writer = prepare(network)
     wanted = generate(writer, TEXTS, 6)
     assert wanted == generate(network, TEXTS, 6)
     with torch.no_grad():
         for parameter in network.decoder.parameters():  # type: ignore[union-attr]
             parameter.mul_(-3)
     assert generate(network, TEXTS, 6) != wanted
-    assert beam_search(PreparedWriter(network), TEXTS, 6, 2) == beam_search(network, TEXTS, 6, 2)
+    assert beam_search(prepare(network), TEXTS, 6, 2) == beam_search(network, TEXTS, 6, 2)
 
 
 def test_scores_of_a_batch_are_those_of_each_alone() -> None:
@@ -181,8 +184,8 @@ def test_each_row_its_own_number_of_tokens() -> None:
 def test_narrow_products_stay_near() -> None:
     """In bfloat16 the scores are near those of float32; they come as float32."""
     network = point("pre-norm decoder", deviation=0.2)
-    narrow, wide = (PreparedWriter(network, t) for t in (torch.bfloat16, torch.float32))
-    found = [writer.scores(writer.read(TEXTS, 9)[1]) for writer in (narrow, wide)]
+    narrow, wide = (prepare(network, precision=t) for t in ("bfloat16", "float32"))
+    found = [ready.scores(Rows(ready, TEXTS, 9).read(TEXTS)) for ready in (narrow, wide)]
     assert found[0].dtype == torch.float32
     error = (found[0] - found[1]).abs().max() / found[1].abs().max()
     assert 0 < error < 0.05

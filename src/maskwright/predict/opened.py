@@ -1,0 +1,188 @@
+"""A model folder that was opened, with its network prepared once for all that it is asked.
+
+Weights that were laid out anew are freed in the network, so that none is in memory twice; who asks
+for the network itself gets it whole (`Opened.whole`). An adapter is opened as by itself; weights
+that are its base's, bit for bit, are then held and laid out once for both.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from maskwright.errors import IncompatibleError, MaskwrightError, UsageError
+from maskwright.inference import texts as asked
+from maskwright.inference.prepared import Prepared, prepare
+from maskwright.models.adapter_folder import is_adapter
+from maskwright.models.model import Model
+from maskwright.models.open import home_of, open_model
+from maskwright.nn.transformer import Transformer
+from maskwright.predict.predictor import Predictor, of_vectors, predictor
+from maskwright.train.machine.choices import Precision
+from maskwright.train.machine.machine import choose
+
+
+class Opened:
+    """An opened model and what is made of it, when it is first asked.
+
+    Attributes:
+        model: the opened folder; weights of its network may be freed.
+        precision: what is computed in, unless another is named.
+        base: the model whose weights this one shares; None: its own.
+    """
+
+    def __init__(self, model: Model, precision: Precision, base: Opened | None = None) -> None:
+        self.model, self.precision, self.base = model, precision, base
+        self.num_parameters = model.network.num_parameters()
+        self._networks: dict[torch.dtype, Prepared] = {}
+        self._poolings: dict[str, Predictor] = {}
+        self._frees = True
+
+    # -------------------------------------------------------------------------------- the network
+    def network(self, precision: Precision | None = None) -> Prepared:
+        """The network with its weights laid out, once for each precision."""
+        precision, network = precision or self.precision, self.model.network
+        dtype = choose(precision, str(network.device)).compute
+        if dtype not in self._networks:
+            if self.base is not None:
+                made = prepare(network, precision=precision, like=self.base.network(precision))
+            else:
+                self._restore()  # a second layout needs all weights
+                frees = self._frees and not self._networks
+                made = prepare(network, precision=precision, give_up=frees)
+            self._networks[dtype] = made
+        return self._networks[dtype]
+
+    def whole(self) -> Model:
+        """The opened folder, from now on with all weights in its network."""
+        self._frees = False
+        if self.base is not None:
+            self.base.whole()
+        self._restore()
+        return self.model
+
+    def _restore(self) -> None:
+        for each in self._networks.values():
+            each.restore()
+
+    # ------------------------------------------------------------------------------- what it can
+    @cached_property
+    def predictor(self) -> Predictor:
+        """How it answers the task it was trained for.
+
+        Raises:
+            IncompatibleError: it was trained for none.
+        """
+        return replace(predictor(self.model), network=self.network)
+
+    def pooled(self, pooling: str) -> Predictor:
+        """How vectors are pooled over the states of a model that was not trained to make some.
+
+        Raises:
+            UsageError: no such pooling.
+        """
+        known = {"cls", "mean", "max"} - ({"cls"} if self.model.config.encoder is None else set())
+        if pooling not in known:
+            raise UsageError(
+                "no such pooling",
+                where="pooling",
+                found=repr(pooling),
+                wanted=", ".join(sorted(known)),
+            )
+        if pooling not in self._poolings:
+            made = of_vectors(self.model, pooling)
+            self._poolings[pooling] = replace(made, network=self.network)
+        return self._poolings[pooling]
+
+    @cached_property
+    def abilities(self) -> tuple[str, ...]:
+        """The names of the methods of `LanguageModel` that this model answers."""
+        config, conventions = self.model.config, self.model.conventions
+        found = []
+        try:
+            _ = self.predictor
+            found.append("predict")
+        except MaskwrightError:
+            pass
+        words = self.model.words
+        if words is None:
+            return tuple(found)
+        head = config.vocabulary_head is not None
+        two = self.model.num_stacks == 2
+        if head and config.encoder is not None and (words.mask is not None or words.sentinels):
+            found.append("fill_mask")
+        if head and (
+            (config.decoder is not None and conventions.decoder_trained) or conventions.writes
+        ):
+            found.append("generate")
+        if config.encoder is not None or not two:
+            found.append("embed")
+        try:
+            asked.scoring_method(self.model.network, conventions)
+            found.append("log_likelihood")
+        except IncompatibleError:
+            pass
+        return (*found, "tokens")
+
+    def describe(self) -> str:
+        """Family, stacks, sizes and heads, in a line."""
+        config = self.model.config
+        stacks = (
+            "encoder–decoder"
+            if self.model.num_stacks == 2
+            else ("decoder" if config.encoder is None else "encoder")
+        )
+        both = [stack for stack in (config.encoder, config.decoder) if stack is not None]
+        layers = "+".join(str(len(stack.blocks)) for stack in both)
+        heads = [f"a {head.kind} head" for head in config.heads]
+        heads += ["a vocabulary head"] if config.vocabulary_head is not None else []
+        return (
+            f"{self.model.model_type}, {stacks}, {layers} layers of width {config.width}, "
+            f"{self.num_parameters:,} parameters, {' and '.join(heads) or 'no head'}"
+        )
+
+    # -------------------------------------------------------------------------------- adapters
+    def with_adapter(self, folder: Path | str) -> Opened:
+        """What the adapter in `folder`, or the result of a fine-tuning that left the model's
+        weights as they were but for an adapter or a head, makes of this model.
+
+        Raises:
+            IncompatibleError: it stands on another model.
+            Others: as `open_model`.
+        """
+        home = home_of(Path(folder))
+        base = self.model.path if is_adapter(home) else None
+        found = open_model(folder, base=base)
+        ours = self.model.network
+        with ExitStack() as meanwhile:
+            for each in self._networks.values():
+                meanwhile.enter_context(each.products.whole(ours))
+            shared = _share(found.network, ours)
+        alike = found.words is not None and self.model.words is not None
+        if not shared or (
+            alike and found.tokenizer.fingerprint != self.model.tokenizer.fingerprint
+        ):
+            raise IncompatibleError(
+                "the adapter stands on another model",
+                where=folder,
+                found="other weights" if not shared else "another tokenizer",
+                wanted=f"an adapter or a head that was trained on {self.model.path}",
+                do="open it by itself: maskwright.load",
+            )
+        return Opened(found, self.precision, self)
+
+
+def _share(network: Transformer, base: Transformer) -> bool:
+    """Put the weights of `base` in place of those of `network` that are equal to them; whether the
+    tokens' are."""
+    known = dict(base.named_parameters())
+    for name, parameter in list(network.named_parameters()):
+        ours = known.get(name)
+        if ours is not None and ours.shape == parameter.shape and torch.equal(ours, parameter):
+            path, _, last = name.rpartition(".")
+            network.get_submodule(path)._parameters[last] = ours
+    return network.tokens.weight is base.tokens.weight

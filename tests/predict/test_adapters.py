@@ -1,0 +1,143 @@
+"""Adapters and heads that are loaded beside each other answer as from their own folders, on one
+copy of what they have in common."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import maskwright
+from finetune.test_command import table
+from maskwright.errors import IncompatibleError, UsageError
+from maskwright.finetune.command import finetune_file
+from maskwright.inference.prepared import PreparedStack
+
+TEXTS = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat", "the dog"]
+MADE = {
+    "sounds": ("classification", "lora"),
+    "moods": ("classification", "ia3"),
+    "topics": ("classification", "probe"),
+    "lengths": ("regression", "probe"),
+    "front": ("classification", "prefix"),
+    "moved": ("classification", "full"),
+}
+
+
+@pytest.fixture(scope="module")
+def results(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder, made = tmp_path_factory.mktemp("adapters"), {}
+    for name, (task, method) in MADE.items():
+        made[name] = folder / name
+        data = table(folder / f"{name}.csv", task, 60)
+        options: dict[str, Any] = {"method": method, "rate": 0.02, "least_steps": 0}
+        finetune_file(
+            model, data, made[name], seeds=1, epochs=1, batch=16, stream=io.StringIO(), **options
+        )
+    return made
+
+
+def test_each_answers_as_from_its_own_folder(model: Path, results: dict[str, Path]) -> None:
+    opened = maskwright.load(model)
+    before = opened.embed(TEXTS)
+    names = ("sounds", "moods", "topics", "lengths", "front")
+    wanted = {name: maskwright.load(results[name]).predict(TEXTS) for name in names}
+    assert [opened.load_adapter(results[name]) for name in names] == list(names)
+    assert opened.adapters == names and opened.active_adapter is None
+    for name in (*names, *names[::-1]):
+        opened.set_adapter(name)
+        assert "predict" in opened.abilities and opened.predict(TEXTS) == wanted[name]
+    # Several at once; the control: they say different things.
+    together = opened.predict(TEXTS, adapters=["lengths", "sounds", "topics"])
+    for name in ("lengths", "sounds", "topics"):
+        assert [row[name] for row in together] == wanted[name]
+    assert wanted["sounds"] != wanted["moods"]
+    opened.set_adapter(None)
+    assert np.array_equal(opened.embed(TEXTS), before)
+    assert "predict" not in opened.abilities
+
+
+def test_what_they_have_in_common_is_held_once(
+    model: Path, results: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = maskwright.load(model)
+    opened.embed(TEXTS)
+    for name in ("sounds", "topics", "lengths"):
+        opened.load_adapter(results[name])
+    base, topics, sounds = (opened._models[n] for n in (None, "topics", "sounds"))
+    body, head, lora = (each.network() for each in (base, topics, sounds))
+    assert body.products is head.products is lora.products
+
+    def second(network: Any) -> Any:
+        return network.encoder.layers[0].feed_forward.up
+
+    assert second(body) is second(head) is second(lora)
+    assert lora.network.tokens.weight is body.network.tokens.weight
+    # The control: another model with as many numbers shares nothing.
+    other = maskwright.load(model)._now.network()
+    assert second(other) is not second(body)
+    reads: list[int] = []
+    ragged = PreparedStack.ragged
+    monkeypatch.setattr(
+        PreparedStack, "ragged", lambda self, *a, **k: (reads.append(1), ragged(self, *a, **k))[1]
+    )
+    opened.predict(TEXTS, adapters=["topics", "lengths"])
+    assert len(reads) == 1, "two heads, one reading"
+    opened.predict(TEXTS, adapters=["topics", "sounds"])
+    assert len(reads) == 3, "the control: another body is read by itself"
+
+
+def test_an_adapter_folder_is_swapped_for_others(results: dict[str, Path], model: Path) -> None:
+    """A folder of `peft` opens on its base, active as "default"."""
+    folder = results["sounds"] / "adapter"
+    alone = results["sounds"].parent / "alone"
+    if not alone.exists():
+        import shutil
+
+        shutil.copytree(folder, alone)
+    opened = maskwright.load(alone, base=results["sounds"] / "model")
+    assert opened.active_adapter == "default" and opened.adapters == ("default",)
+    first = opened.predict(TEXTS)
+    opened.load_adapter(results["moods"], "moods")
+    opened.set_adapter("moods")
+    assert opened.predict(TEXTS) == maskwright.load(results["moods"]).predict(TEXTS)
+    opened.set_adapter("default")
+    assert opened.predict(TEXTS) == first
+
+
+def test_refusals(model: Path, results: dict[str, Path], models: dict[str, Path]) -> None:
+    opened = maskwright.load(model)
+    with pytest.raises(UsageError, match="no adapter of that name"):
+        opened.set_adapter("sounds")
+    opened.load_adapter(results["topics"], "a")
+    with pytest.raises(UsageError, match="loaded already"):
+        opened.load_adapter(results["topics"], "a")
+    with pytest.raises(UsageError, match="no adapter of that name"):
+        opened.predict(TEXTS, adapters=["a", "b"])
+    for folder in (results["moved"], models["gpt2"]):
+        with pytest.raises(IncompatibleError, match="stands on another model"):
+            opened.load_adapter(folder)
+    assert opened.adapters == ("a",)
+
+
+def test_weights_are_held_once_until_the_network_is_asked_for(model: Path) -> None:
+    opened = maskwright.load(model)
+    first = opened.embed(TEXTS)
+    network = opened._now.model.network
+    assert network.encoder is not None
+    up = network.encoder.blocks["0"].feed_forward.up  # type: ignore[union-attr]
+    assert up.weight.numel() == 0
+    whole = opened.model.network
+    other = maskwright.load(model).model.network
+    for name, weight in whole.named_parameters():
+        assert np.array_equal(weight.detach(), other.get_parameter(name).detach()), name
+    assert np.array_equal(opened.embed(TEXTS), first)
+    assert up.weight.numel() > 0
+    # A second precision needs the weights, too; the control is what bfloat16 gives.
+    written = maskwright.load(model)
+    exact = written.embed(TEXTS)
+    written._now.network("bfloat16").encode(whole.tokens.weight.new_ones(1, 3).long())
+    assert np.array_equal(written.embed(TEXTS), exact)
