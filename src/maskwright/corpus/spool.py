@@ -47,7 +47,7 @@ class Spool:
         Raises:
             StoppedError, StorageError: the disk is full, or fails.
         """
-        parts = [_bytes(each) for each in (document.source, document.id, document.text)]
+        parts = [_bytes(field) for field in (document.source, document.id, document.text)]
         record = b"".join([_SIZES.pack(*map(len, parts)), *parts])
         if self._most is not None and self._end + len(record) > self._most:
             self.complete = False

@@ -213,8 +213,8 @@ def _attention(fields: Fields, kind: str, num_heads: int, head_width: int) -> At
     turns.fixed({"rope_type": "default"})
     # Null is not the default here: the older generation then turns all layers alike.
     alike = kind == LOCAL and fields.null(OLD_THETA[LOCAL])
-    said = GLOBAL if alike else kind
-    old_theta = fields.number(OLD_THETA[said], THETA[said])
+    stated = GLOBAL if alike else kind
+    old_theta = fields.number(OLD_THETA[stated], THETA[stated])
     theta = turns.number("rope_theta", old_theta)
     fields.fixed({OLD_THETA[kind]: theta})
     if alike:
@@ -238,16 +238,16 @@ def _layer_types(fields: Fields) -> list[str]:
     """What each layer sees: the list, or a cadence; where both are there, both must say the same,
     because each generation of transformers reads only one of them."""
     count, every = fields.integer("num_hidden_layers", 22), "global_attn_every_n_layers"
-    said = fields.names("layer_types", tuple(THETA))
-    cadence = fields.integer(every, _cadence(said) if said else 3)
+    stated = fields.names("layer_types", tuple(THETA))
+    cadence = fields.integer(every, _cadence(stated) if stated else 3)
     # More than the largest number of layers is refused by the stack, so one more is enough here.
     count = min(count, LARGEST["layers"] + 1)
     kinds = [LOCAL if layer % cadence else GLOBAL for layer in range(count)]
-    if said not in ([], kinds):
+    if stated not in ([], kinds):
         raise ConfigError(
             "layer_types contradicts global_attn_every_n_layers",
             where="config.json: layer_types",
-            found=f"{len(said)} layers, {said.count(GLOBAL)} of them {GLOBAL}",
+            found=f"{len(stated)} layers, {stated.count(GLOBAL)} of them {GLOBAL}",
             wanted=f"{count} layers, {GLOBAL} at each that {cadence} divides ({every})",
         )
     return kinds

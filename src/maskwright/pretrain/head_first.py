@@ -34,11 +34,11 @@ FOLDER, WEIGHTS = "head-first", "head.safetensors"
 PRODUCT = "product."
 
 
-def new_parts(there: TransformerConfig, wanted: TransformerConfig) -> tuple[str, ...]:
-    """The heads of a model of the config `wanted` that a model of the config `there` lacks."""
-    known = {head.name: head for head in there.heads}
-    parts = ["vocabulary_head"] * (there.vocabulary_head != wanted.vocabulary_head)
-    parts += ["pooler"] * (wanted.pooler and not there.pooler)
+def new_parts(current: TransformerConfig, wanted: TransformerConfig) -> tuple[str, ...]:
+    """The heads of a model of the config `wanted` that a model of the config `current` lacks."""
+    known = {head.name: head for head in current.heads}
+    parts = ["vocabulary_head"] * (current.vocabulary_head != wanted.vocabulary_head)
+    parts += ["pooler"] * (wanted.pooler and not current.pooler)
     parts += [f"heads.{h.name}" for h in wanted.heads if known.get(h.name) != h]
     return tuple(part for part in parts if part != "vocabulary_head" or wanted.vocabulary_head)
 
@@ -132,9 +132,9 @@ def expect_frequencies(model: Transformer, counts: NDArray[np.float64]) -> None:
     bias = None if model.vocabulary_head is None else model.vocabulary_head.bias
     if bias is None:
         return
-    each = np.ones(len(bias))
-    each[: len(counts)] += counts
-    bias.copy_(torch.from_numpy(np.log(each / each.sum())))
+    frequencies = np.ones(len(bias))
+    frequencies[: len(counts)] += counts
+    bias.copy_(torch.from_numpy(np.log(frequencies / frequencies.sum())))
 
 
 @torch.no_grad()
@@ -147,18 +147,18 @@ def take(out: Path, model: Transformer, new: Sequence[str]) -> bool:
     if not (out / FOLDER).is_dir():
         return False
     commit.verify(out / FOLDER)
-    kept = files.open_file(out / FOLDER / WEIGHTS)
+    saved = files.open_file(out / FOLDER / WEIGHTS)
     own = {
         n: p for n, p in model.named_parameters() if n.startswith(tuple(f"{part}." for part in new))
     }
-    if own.keys() != set(kept.entries):
+    if own.keys() != set(saved.entries):
         raise CheckpointError(
             "the saved head belongs to another model",
             where=out / FOLDER,
-            found=", ".join(sorted(kept.entries)[:5]),
+            found=", ".join(sorted(saved.entries)[:5]),
             wanted=", ".join(sorted(own)[:5]),
             do="remove that folder, and start the run again",
         )
     for name, parameter in own.items():
-        parameter.copy_(kept.read(name))
+        parameter.copy_(saved.read(name))
     return True

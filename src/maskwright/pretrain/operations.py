@@ -18,12 +18,12 @@ TRIAL_ROWS = 64
 def operations_per_token(recipe: Recipe, prepared: Prepared, objective: Objective) -> float:
     """Operations of matrix products, forward and backward, per token of a row: the mean over the
     phases of the run, on rows of its held-out text."""
-    operations, begun = 0.0, 0.0
+    operations, start = 0.0, 0.0
     for phase in recipe.phases:
         rows = held_out_rows(recipe, prepared.held_out, phase.length)
-        middle = (begun + phase.until) / 2  # where rates of masks that change are at their mean
+        middle = (start + phase.until) / 2  # where rates of masks that change are at their mean
         trial = next(likelihood.evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
-        share, begun = phase.until - begun, phase.until
+        share, start = phase.until - start, phase.until
         operations += share * training_operations(objective, trial) / trial.tokens.numel()
     return operations
 
@@ -34,6 +34,6 @@ def with_counted_budget(recipe: Recipe, prepared: Prepared) -> Recipe:
         return recipe
     network = build.model(recipe, build.transformer_config(recipe, prepared.tokenizer))
     objective = build.objective(recipe, network, prepared.tokenizer)
-    each = operations_per_token(recipe, prepared, objective)
-    budget = recipe.training.budget.in_tokens(each)
+    per_token = operations_per_token(recipe, prepared, objective)
+    budget = recipe.training.budget.in_tokens(per_token)
     return replace(recipe, training=replace(recipe.training, budget=budget))

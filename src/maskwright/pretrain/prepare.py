@@ -256,7 +256,7 @@ def text_is_there(corpus: Corpus) -> bool:
 def is_prepared(corpus: Corpus, folder: Path) -> bool:
     """Whether tokenizer and tokens are all there, so that the text itself is not needed."""
     stores = (folder / "data" / name / MANIFEST for name in (*_parts(corpus), HELD_OUT))
-    return (folder / "tokenizer").is_dir() and all(each.is_file() for each in stores)
+    return (folder / "tokenizer").is_dir() and all(part.is_file() for part in stores)
 
 
 def take_tokens(source: Path, folder: Path) -> None:
@@ -287,10 +287,10 @@ def _parts(corpus: Corpus) -> list[str]:
 
 def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
     """A note on how the text differs from what the tokens were made of; empty if it does not."""
-    if not (told := text_changed(corpus, folder, quickly=True)):
+    if not (changes := text_changed(corpus, folder, quickly=True)):
         return []
     what = "the text is not what this run's tokens were made of"
-    return [Finding("other-text", what, listed(told), "the run goes on with its tokens").line()]
+    return [Finding("other-text", what, listed(changes), "the run goes on with its tokens").line()]
 
 
 def _where_from(corpus: Corpus, folder: Path) -> dict[str, Any]:
@@ -387,11 +387,11 @@ def _shares(corpus: Corpus, train: Sequence[TokenStore]) -> str:
     shares = np.array(corpus.weights) / sum(corpus.weights)
     sizes = np.array([store.num_tokens for store in train])
     times = shares * sizes.sum() / np.maximum(1, sizes)
-    each = (
+    part = (
         f"{share:.0%} {Path(name).name} ({often:.2g} times an epoch)"
         for name, share, often in zip(corpus.text, shares, times, strict=True)
     )
-    return ", ".join(each)
+    return ", ".join(part)
 
 
 def _read(path: Path) -> dict[str, Any]:

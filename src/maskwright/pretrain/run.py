@@ -227,9 +227,9 @@ def _run(
                 raise
         processes.wait()
         prepared = prepared or prepare(recipe, out, quiet)
-        asked, recipe = recipe.training.budget, with_counted_budget(recipe, prepared)
-        if asked.flops is not None and processes.first:
-            say(f"budget: {asked} are {recipe.training.budget}")
+        stated, recipe = recipe.training.budget, with_counted_budget(recipe, prepared)
+        if stated.flops is not None and processes.first:
+            say(f"budget: {stated} are {recipe.training.budget}")
             document.write(out / RECIPE, to_toml(recipe))
         processes.wait()
         flag = held.enter_context(listening())

@@ -117,6 +117,6 @@ def _word(ids: list[int], starts_word: np.ndarray) -> tuple[int, int]:
     after it; of any word if no word is one token."""
     starts = [i for i in range(len(ids)) if starts_word[ids[i]]] or [0]
     ends = [*starts[1:], len(ids)]
-    whole = [(a, b) for a, b in zip(starts, ends, strict=True) if b - a == 1]
-    words = whole or list(zip(starts, ends, strict=True))
+    single = [(a, b) for a, b in zip(starts, ends, strict=True) if b - a == 1]
+    words = single or list(zip(starts, ends, strict=True))
     return min(words, key=lambda word: abs(word[0] - len(ids) // 2))

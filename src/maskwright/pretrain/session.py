@@ -323,8 +323,8 @@ def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
     bytes_each = 4 + training.optimizer.bytes_per_parameter + 4 * (training.ema > 0.0)
     steps = training.budget.steps
     written = 1 if not every else 2 if steps is None else -(-steps // every)
-    there = len(commit.numbered(out / "checkpoints"))
-    count = min(recipe.checkpoints.keep + 1, written) - there
+    available = len(commit.numbered(out / "checkpoints"))
+    count = min(recipe.checkpoints.keep + 1, written) - available
     return parameters * bytes_each * max(0, count)
 
 
@@ -335,32 +335,32 @@ def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Reci
     Raises:
         ResourceError: with the bytes needed and the bytes there are.
     """
-    training, there = recipe.training, free_bytes()
+    training, available = recipe.training, free_bytes()
     if chosen.device.type != "cpu":
         return  # where memory that is not there is an error, and no end by the system
     parameters = num_parameters(architecture)
     narrow, average = chosen.compute != torch.float32, training.ema > 0.0
     bytes_each = 8 + training.optimizer.bytes_per_parameter + 2 * narrow + 4 * average
     needed = parameters * bytes_each
-    if needed > there:
+    if needed > available:
         raise ResourceError(
             "the model does not fit into memory",
             where="model",
             found=f"{parameters:,} parameters need {needed:,} bytes to train",
-            wanted=f"at most the {there:,} bytes that are free",
+            wanted=f"at most the {available:,} bytes that are free",
             do="choose a smaller model",
         )
     step = max(phase.batch * phase.length for phase in recipe.phases)
     activations = kept_bytes(architecture, step, chosen.compute.itemsize)
-    if needed + activations / training.microbatches <= there:
+    if needed + activations / training.microbatches <= available:
         return
-    fitting = [n for n in recipe.divisors if needed + activations / n <= there]
+    fitting = [n for n in recipe.divisors if needed + activations / n <= available]
     raise ResourceError(
         "the model and one microbatch do not fit into memory together",
         where="training.microbatches",
         found=f"{step // training.microbatches:,} tokens at once need "
         f"{activations // training.microbatches:,} bytes at the least, the model {needed:,}",
-        wanted=f"at most the {there:,} bytes that are free",
+        wanted=f"at most the {available:,} bytes that are free",
         do=f"--set training.microbatches={fitting[0]} does the same work with less"
         if fitting
         else "choose a smaller model or shorter rows",

@@ -45,8 +45,8 @@ def pinned(recipe: Recipe) -> Recipe:
         full, found = pinned_folder(model.path, model.sha256)
         model = replace(model, path=full, sha256=found)
         if model.head_first != 0.0 or model.body_rate != 1.0:
-            there = pretrained.described(model.path).config
-            model = replace(model, new=head_first.new_parts(there, layout(model).config))
+            current = pretrained.described(model.path).config
+            model = replace(model, new=head_first.new_parts(current, layout(model).config))
         own = TokenizerFolder(path=full)
         tokenizer = tokenizer if isinstance(tokenizer, TokenizerFolder) else own
     if isinstance(tokenizer, TokenizerFolder):

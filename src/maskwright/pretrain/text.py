@@ -183,22 +183,23 @@ def _least(sizes: dict[float, int], share: float) -> set[float]:
     """The smallest hashes that together make up a `share` of the text; never all of them, and none
     that is most of the text unless it is alone."""
     out: set[float] = set()
-    whole, taken, least = sum(sizes.values()), 0, 2 if len(sizes) >= PAIR_CORPUS else 1
-    for number in sorted(sizes, key=lambda n: (2 * sizes[n] > whole, n))[:-1]:
-        if len(out) >= least and taken >= share * whole:
+    total, taken, least = sum(sizes.values()), 0, 2 if len(sizes) >= PAIR_CORPUS else 1
+    for number in sorted(sizes, key=lambda n: (2 * sizes[n] > total, n))[:-1]:
+        if len(out) >= least and taken >= share * total:
             break
         out.add(number)
         taken += sizes[number]
     return out
 
 
-def _halves(whole: Document, share: float) -> tuple[Document, Document]:
+def _halves(document: Document, share: float) -> tuple[Document, Document]:
     """A document cut in two at a blank, the second part about a `share` of it."""
-    text = whole.text
+    text = document.text
     place = min(len(text) - 1, int(len(text) * (1 - share)))
     blank = next((n for n in range(place, 0, -1) if text[n].isspace()), place)
     first, second = text[:blank].strip(), text[blank:].strip()
-    return replace(whole, text=first), replace(whole, text=second, id=f"{whole.id}:{blank}")
+    end = replace(document, text=second, id=f"{document.id}:{blank}")
+    return replace(document, text=first), end
 
 
 def text_bytes(corpus: Corpus) -> int:

@@ -66,15 +66,15 @@ def train_and_report(
         # once.
         rejects = out.with_name(f"{out.name}-rejects")
         text = Text(Corpus(text=tuple(listed(texts)), **vars(reading)), rejects)
-        made = train(text.for_tokenizer(), choice)
+        tokenizer = train(text.for_tokenizer(), choice)
         for line in text.report_lines():
             say(line)
-        made.save(out)
+        tokenizer.save(out)
     say(f"tokenizer: {out}" + (f", {choice.training}" if choice.training else ""))
     remedy = f"--kind byte-bpe ({REMEDY})"
-    measured = report(made, text.held_out(), remedy)
+    measured = report(tokenizer, text.held_out(), remedy)
     if not measured.all.tokens:
         say("the text is too short for a held-out part: measured on the training text")
-        measured = report(made, text.for_tokenizer(), remedy)
+        measured = report(tokenizer, text.for_tokenizer(), remedy)
     say(measured.render())
-    return made
+    return tokenizer

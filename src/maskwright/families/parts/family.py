@@ -129,8 +129,8 @@ class Family:
             LookupError: the config has nothing at one of the coordinates.
         """
         hf = {key: look(config, where) for key, where in self._coordinates.items()}
-        said = {key: value for key, value in hf.items() if value is not None}
-        return {"architectures": [self._nearest(config)], **said}
+        stated = {key: value for key, value in hf.items() if value is not None}
+        return {"architectures": [self._nearest(config)], **stated}
 
     def departures(self, config: TransformerConfig) -> list[str]:
         """Where `config` leaves the family, one line each; empty when it belongs."""

@@ -64,8 +64,8 @@ class Denoising(EncoderDecoder):
             text, masks = self._thinned(texts, text, masks, originals)
         if o.random > 0:
             chance, other = (texts.draws(text.lengths, "noise", use) for use in (OTHER, WHICH))
-            drawn = self.ordinary[(other * len(self.ordinary)).astype(np.int64)]
-            changed = np.where(masks & (chance < o.random), drawn, text.tokens)
+            sampled = self.ordinary[(other * len(self.ordinary)).astype(np.int64)]
+            changed = np.where(masks & (chance < o.random), sampled, text.tokens)
             text = Sequences(changed, text.lengths)
         return _rotated(texts, text, o.rotation) if o.rotation > 0 else text
 
@@ -74,14 +74,14 @@ class Denoising(EncoderDecoder):
         follow a Poisson distribution, the last one cut to the exact number of tokens; places are
         random."""
         covered = budget(text.lengths, self.options.infilling)
-        drawn = _poisson(texts.draws(covered, "noise", SPAN_LENGTH), self.options.mean_span)
+        sampled = _poisson(texts.draws(covered, "noise", SPAN_LENGTH), self.options.mean_span)
         # At most as many spans as covered tokens; whatever is left falls to the last of them.
         last = spread(covered) == np.repeat(covered, covered) - 1
-        total = np.cumsum(drawn) - drawn
+        total = np.cumsum(sampled) - sampled
         before = total - np.repeat(total[first_places(covered)[covered > 0]], covered[covered > 0])
         left = np.repeat(covered, covered) - before
         used = left > 0
-        sizes = np.where(last, left, np.minimum(drawn, left))[used]
+        sizes = np.where(last, left, np.minimum(sampled, left))[used]
         spans = np.bincount(owners(covered)[used], minlength=len(covered))
         # In another order, or the one that was cut would always be the last of its text.
         order = np.lexsort((texts.draws(spans, "noise", SPAN_ORDER), owners(spans)))

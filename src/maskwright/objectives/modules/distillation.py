@@ -127,16 +127,16 @@ class Distillation(Objective):
         return self.text.target_states(batch)
 
 
-def alternate_layers(count: int, kept: int) -> tuple[int, ...]:
-    """`kept` of `count` layers, evenly spread from the first to the last: 0, 2, 4, 7, 9, 11."""
-    if not 1 <= kept <= count:
+def alternate_layers(count: int, number: int) -> tuple[int, ...]:
+    """`number` of `count` layers, evenly spread from the first to the last: 0, 2, 4, 7, 9, 11."""
+    if not 1 <= number <= count:
         raise ConfigError(
             "the student needs at least one layer, and no more than its teacher",
             where="layers",
-            found=kept,
+            found=number,
             wanted=f"1 to {count}",
         )
-    return tuple(round(layer) for layer in np.linspace(0, count - 1, kept).tolist())
+    return tuple(round(layer) for layer in np.linspace(0, count - 1, number).tolist())
 
 
 @torch.no_grad()

@@ -73,22 +73,22 @@ class Supervised(Objective):
         )
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        kind = self.head.kind
-        if kind == "token":
+        head_kind = self.head.kind
+        if head_kind == "token":
             assert batch.targets is not None
             return {"class": batch.targets.numel()}
-        if kind == "span":
+        if head_kind == "span":
             assert batch.labels is not None
             return {"span": int((batch.labels >= 0).sum())}
         assert batch.labels is not None
         return {"class": len(batch.labels)}
 
     def forward(self, batch: Batch) -> Loss:
-        scores, kind = self.scores(batch), self.head.kind
-        if kind == "span":
+        scores, head_kind = self.scores(batch), self.head.kind
+        if head_kind == "span":
             assert batch.labels is not None
             return Loss({"span": Part(_lost_ends(scores, batch.labels))})
-        wanted = batch.targets if kind == "token" else batch.labels
+        wanted = batch.targets if head_kind == "token" else batch.labels
         assert wanted is not None
         if self.options.problem == "single":
             total = functional.cross_entropy(scores, wanted, reduction="sum")

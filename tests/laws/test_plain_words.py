@@ -1,0 +1,43 @@
+"""In the lower rooms a name is a noun of the field: the house's old words name nothing there."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import maskwright
+
+SOURCE = Path(maskwright.__file__).parent
+ROOMS = (
+    *("checkpoint", "cli", "corpus", "data", "families"),
+    *("objectives", "pretrain", "quickstart", "recipes", "train"),
+)
+WORDS = {
+    *("asked", "begun", "entrant", "gone", "kit", "odd", "said", "several", "sitting"),
+    *("taught", "told", "way", "ways", "_asked", "_begun", "_said", "_told"),
+}
+FILES = [file for room in ROOMS for file in sorted((SOURCE / room).rglob("*.py"))]
+
+
+def old_words(code: str) -> Iterator[tuple[int, str]]:
+    """Line and word of each such name."""
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.NAME and token.string in WORDS:
+            yield token.start[0], token.string
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_names_are_nouns_of_the_field(room: str) -> None:
+    files = [file for file in FILES if file.relative_to(SOURCE).parts[0] == room]
+    found = {file.name: list(old_words(file.read_text(encoding="utf-8"))) for file in files}
+    assert files and not {name: words for name, words in found.items() if words}
+
+
+@pytest.mark.parametrize("code", ["told = 1", "def f(way): ...", "x.several", "f(said=2)"])
+def test_an_old_word_is_noticed(code: str) -> None:
+    assert list(old_words(code))
+    assert not list(old_words("'told' # said"))  # the control: text is not a name
