@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import json
 import os
 import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,12 @@ import pytest
 from maskwright.cli.main import main
 from maskwright.corpus.document import Document
 from maskwright.corpus.read import Reader
+from maskwright.corpus.spool import Spool
 from maskwright.data.tokenize import build_store
 from maskwright.errors import (
     ConfigError,
     DataError,
     IncompatibleError,
-    MaskwrightError,
     OutputError,
     StoppedError,
     UsageError,
@@ -30,13 +32,13 @@ from maskwright.errors import (
 from maskwright.evaluate.text import evaluate_text
 from maskwright.models import folders
 from maskwright.pretrain import build, journal, run
-from maskwright.pretrain import prepare as prepare_module
-from maskwright.pretrain.prepare import keeps_text, prepare
-from maskwright.pretrain.text import Text, _hash, resolve
-from maskwright.recipes.parts.corpus import Corpus
+from maskwright.pretrain.prepare import keeps_text, prepare, text_changed
+from maskwright.pretrain.text import SMALL_CORPUS, Text, _hash, resolve
+from maskwright.pretrain.tokenizer_run import train_and_report
+from maskwright.recipes.parts.corpus import CharacterRanges, Corpus
 from maskwright.recipes.parts.find import find, read
 from maskwright.recipes.parts.override import override, with_text
-from maskwright.recipes.parts.recipe import Recipe
+from maskwright.recipes.parts.recipe import Recipe, TokenizerFolder
 from maskwright.report.say import quiet
 from maskwright.storage.lock import Lock
 from maskwright.storage.manifest import hash_file
@@ -320,48 +322,121 @@ HOWS = ["changed", "grown", "added", "removed", "touched"]
 
 
 @pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("when", ["dividing", "tokenizer", "train"])
-def test_a_text_that_changes_between_two_passes_is_refused(
-    when: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_change_after_the_reading_makes_no_difference(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one sitting: after the pass that divides it, the tokenizer's, or that of the training
-    part."""
+    """While the tokenizer is saved, the text is read; the stores are of the text that it knows."""
     texts, chosen = _files(tmp_path), recipe(tmp_path / "texts")
-    if when == "dividing":
-        trained = _then(prepare_module.train_tokenizer, texts, how, first=True)
-        monkeypatch.setattr(prepare_module, "train_tokenizer", trained)
-    elif when == "tokenizer":
-        monkeypatch.setattr(Tokenizer, "save", _then(Tokenizer.save, texts, how))
-    else:
-        built = _then(prepare_module.build_store, texts, how)
-        monkeypatch.setattr(prepare_module, "build_store", built)
-    if how == "touched":
-        prepare(chosen, tmp_path / "run", quiet)
-        return
-    lost = (when, how) == ("dividing", "removed")  # before the file's turn came
-    with pytest.raises(
-        MaskwrightError, match="no such file" if lost else "changed while the run was prepared"
-    ) as refusal:
-        prepare(chosen, tmp_path / "run", quiet)
-    assert ("d.txt" if how == "added" else "b.txt") in str(refusal.value.where)
-    assert refusal.value.do
+    wanted = prepare(chosen, tmp_path / "before", quiet)
+    with monkeypatch.context() as patch:
+        patch.setattr(Tokenizer, "save", _then(Tokenizer.save, texts, how))
+        made = prepare(chosen, tmp_path / "run", quiet)
+    assert made.train_fingerprint == wanted.train_fingerprint
+    assert made.held_out.fingerprint == wanted.held_out.fingerprint
+    assert bool(text_changed(chosen.corpus, tmp_path / "run")) is (how != "touched")
+    after = prepare(chosen, tmp_path / "after", quiet)
+    same = after.train_fingerprint == wanted.train_fingerprint
+    assert same is (how == "touched"), "the control: the changed text makes other stores"
 
 
-def _then(act: Any, texts: Path, how: str, *, first: bool = False) -> Any:
-    """`act`, and a change of the text after it, or before it; once."""
-    changes = [how]
+def test_a_file_that_goes_before_its_turn_is_missed(tmp_path: Path) -> None:
+    texts, corpus = _files(tmp_path), Corpus(text=(str(tmp_path / "texts"),), held_out=0.5)
+    for name in ("a.txt", "b.txt", "c.txt"):
+        documents = (f"{name} {n}" for n in range(SMALL_CORPUS))
+        (texts / name).write_text("\n\n".join(documents), encoding="utf-8")
+    documents = Text(corpus, tmp_path).training()
+    next(documents)
+    (texts / "c.txt").unlink()
+    with pytest.raises(UsageError, match="no such file"):
+        list(documents)
+
+
+def _then(act: Any, texts: Path, how: str) -> Any:
+    """`act`, and a change of the text after it."""
 
     def both(*given: Any, **named: Any) -> Any:
-        if first and changes:
-            documents = iter(given[0])
-            given = (itertools.chain([next(documents)], documents), *given[1:])  # it has begun
-            _change(texts, changes.pop())
         made = act(*given, **named)
-        if changes:
-            _change(texts, changes.pop())
+        _change(texts, how)
         return made
 
     return both
+
+
+# ------------------------------------------------------------------------------ read once
+COUNTED: list[tuple[str, Counter[str]]] = []  # a hook of this kind stays as long as the process
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and COUNTED and isinstance(arguments[0], str):
+        prefix, found = COUNTED[-1]
+        if arguments[0].startswith(prefix):
+            found[arguments[0].removeprefix(prefix)] += 1
+
+
+sys.addaudithook(_hook)
+
+
+def _opened(folder: Path, act: Callable[[], object]) -> Counter[str]:
+    """How often each file in `folder` is opened while `act` runs."""
+    COUNTED.append((f"{folder}{os.sep}", found := Counter[str]()))
+    try:
+        act()
+    finally:
+        COUNTED.pop()
+    return found
+
+
+ONCE = dict.fromkeys(("a.txt", "b.txt", "c.txt"), 1)
+
+
+@pytest.mark.parametrize("kind", ["one", "weights", "held out", "characters", "small"])
+@pytest.mark.parametrize("learned", [True, False])
+def test_every_file_is_read_once(kind: str, learned: bool, tmp_path: Path) -> None:
+    texts = _files(tmp_path)
+    if kind != "small":
+        for name in ONCE:
+            whole = (texts / name).read_text(encoding="utf-8")
+            (texts / name).write_text("\n\n".join([whole] * 12), encoding="utf-8")
+    chosen, each = recipe(texts), tuple(str(texts / name) for name in ONCE)
+    corpus = {
+        "one": chosen.corpus,
+        "small": chosen.corpus,
+        "weights": Corpus(text=each, weights=(3.0, 2.0, 1.0), held_out=0.1),
+        "held out": Corpus(text=each[:2], held_out_text=each[2:]),
+        "characters": Corpus(
+            text=each,
+            characters=CharacterRanges(train=(0, 9000), held_out=(9000, 9900), tokenizer=(0, 8000)),
+        ),
+    }[kind]
+    chosen = replace(chosen, corpus=corpus)
+    if not learned:
+        prepare(recipe(texts), tmp_path / "other", quiet)
+        chosen = replace(chosen, tokenizer=TokenizerFolder(path=str(tmp_path / "other/tokenizer")))
+    found = _opened(texts, lambda: prepare(chosen, tmp_path / "run", quiet))
+    assert found == ONCE
+    whole = recipe(texts, steps=1)
+    found = _opened(texts, lambda: run.pretrain(whole, tmp_path / "all", stream=io.StringIO()))
+    assert found == ONCE, "the whole command"
+
+
+def test_the_control_counts_what_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = _files(tmp_path)
+    monkeypatch.setattr(Spool, "add", lambda self, _: setattr(self, "complete", False))
+    monkeypatch.setattr(Text, "_chosen", lambda *_: None)
+    found = _opened(texts, lambda: prepare(recipe(texts), tmp_path / "run", quiet))
+    assert set(found.values()) == {3}
+
+
+def test_a_tokenizer_reads_its_text_once(tmp_path: Path) -> None:
+    texts = _files(tmp_path)
+    found = _opened(texts, lambda: train_and_report([texts], tmp_path / "made", vocabulary=200))
+    assert found == ONCE
+    (alone := tmp_path / "alone").mkdir()
+    (alone / "one.txt").write_text("onlyoneword", encoding="utf-8")  # nothing is held out of it
+    found = _opened(alone, lambda: train_and_report([alone], tmp_path / "b", kind="byte-bpe"))
+    assert found == {"one.txt": 1}
 
 
 @pytest.mark.parametrize("how", HOWS)

@@ -1,9 +1,11 @@
 """From the recipe's text to a tokenizer and two token stores, one for training and one held out.
 
 Every step commits a folder and is skipped if that folder exists, so an interrupted preparation
-continues where it stopped; a text that has changed meanwhile is refused.
+continues where it stopped; a text that has changed meanwhile is refused. Raw files are read once in
+a command: while the tokenizer is trained, the checked documents wait in spools (`corpus/spool.py`).
 
-    text --tokenizer/train--> tokenizer/        text --data/tokenize--> data/train/, data/held-out/
+    text --+--> tokenizer/train --> tokenizer/
+           +--> spools --data/tokenize--> data/train/, data/held-out/
 
 Texts with weights have a store each, `data/train-0/` and so on; their held-out parts are one store,
 in which each text has its natural share.
@@ -96,7 +98,9 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     else:
         if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
             require_other_files(recipe.corpus)
-            storage.require_space(folder, text_bytes(recipe.corpus) / TEXT_TO_STORE)
+            kept = not isinstance(recipe.tokenizer, TokenizerFolder)  # until the tokenizer is there
+            share = 1 / TEXT_TO_STORE + kept
+            storage.require_space(folder, share * text_bytes(recipe.corpus))
         texts = texts_of(recipe.corpus, folder)
     tokenizer_folder = folder / "tokenizer"
     if not tokenizer_folder.is_dir():

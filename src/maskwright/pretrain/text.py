@@ -1,4 +1,4 @@
-"""The recipe's text, readable as often as needed: the training part and the held-out part.
+"""The recipe's text, read once and divided: the training part and the held-out part.
 
 A document is held out by a hash of its text, not by chance: adding documents moves no other
 document, and copies of one are on the same side. Of few texts, those with the smallest hashes are
@@ -8,6 +8,7 @@ held out until they reach the share; of a single text, its end.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,9 +21,9 @@ from maskwright.corpus.document import Document
 from maskwright.corpus.files import find, size_of
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.read import Reader
+from maskwright.corpus.spool import Spool
 from maskwright.errors import ConfigError, DataError
 from maskwright.findings import Finding
-from maskwright.pretrain.as_read import Passes
 from maskwright.recipes.parts.corpus import Corpus
 
 SMALL_CORPUS = 256  # documents, of which the share is counted in text and not left to the hashes
@@ -41,10 +42,12 @@ def texts_of(corpus: Corpus, folder: Path) -> list[Text]:
 
 
 class Text:
-    """A corpus, readable as often as needed, in parts.
+    """A corpus in parts. Its raw files are read once: what is held out, or asked for again, is kept
+    in spools until this object goes.
 
     Args:
-        folder: where skipped rows are listed, in files whose names begin with `prefix`.
+        folder: where skipped rows are listed, in files whose names begin with `prefix`, and on
+            whose disk the spools are.
     """
 
     def __init__(self, corpus: Corpus, folder: Path, prefix: str = "") -> None:
@@ -54,28 +57,33 @@ class Text:
         self.where = ", ".join(str(p) for p in self.paths) or "the embedded corpus"
         self._folder, self._prefix = folder, prefix
         self._embedded: list[Document] | None = None
-        self._reader: Reader | None = None
-        self._divided = ""
-        self._passes: dict[str, Passes] = {}
+        self._reader: Reader | None = None  # of the last reading
+        self._own: Reader | None = None  # of what is not held out in files of its own
+        self._division = ""
+        self._kept: dict[bool, Spool] = {}  # by whether it is held out
 
-    def for_tokenizer(self) -> Iterator[Document]:
-        """The tokenizer's training text: everything that is not held out."""
-        ranges = self.corpus.characters
-        return self._characters(ranges.tokenizer) if ranges else self.training()
+    def for_tokenizer(self, *, keep: int | None = None) -> Iterator[Document]:
+        """The tokenizer's training text: everything that is not held out.
+
+        Args:
+            keep: the most bytes that are kept for a second reading; None: all of it.
+        """
+        if ranges := self.corpus.characters:
+            return self._characters(ranges.tokenizer)
+        return self._part(held_out=False, keep=Spool(self._folder, keep))
 
     def training(self) -> Iterator[Document]:
-        if self.corpus.characters:
-            return self._characters(self.corpus.characters.train)
-        if self.held_out_paths:
-            return self._documents(self.paths)
-        return self._share(held_out=False)
+        """The training part; it is not kept, unless `for_tokenizer` kept it."""
+        if ranges := self.corpus.characters:
+            return self._characters(ranges.train)
+        return self._part(held_out=False)
 
     def held_out(self) -> Iterator[Document]:
-        if self.corpus.characters:
-            return self._characters(self.corpus.characters.held_out)
+        if ranges := self.corpus.characters:
+            return self._characters(ranges.held_out)
         if self.held_out_paths:
             return self._documents(self.held_out_paths, "held-out-")
-        return self._share(held_out=True)
+        return self._part(held_out=True)
 
     def provenance(self) -> dict[str, Any]:
         """Where the text came from, for the report."""
@@ -84,16 +92,9 @@ class Text:
         return {"source": "files", "files": [str(p) for p in [*self.paths, *self.held_out_paths]]}
 
     def hashes(self) -> dict[str, str]:
-        """The SHA-256 of each file of the training text, even if the last pass used only some of
-        them; with a limit, of the files that were read to the end.
-
-        Raises:
-            IncompatibleError: a file has changed since it was met.
-        """
-        passes = self._passes.get("")
-        if passes is None:
-            return {}
-        return passes.hashes if self.corpus.limit_bytes is not None else passes.complete()
+        """The SHA-256 of each file of the training text, as it was read; with a limit, of the files
+        that were reached."""
+        return {} if self._own is None else self._own.counts.hashes
 
     @property
     def counts(self) -> Counts | None:
@@ -109,8 +110,8 @@ class Text:
         if self._reader.cut:
             limit = f"stopped at corpus.limit_bytes={self.corpus.limit_bytes}"
             yield Finding("text-limited", limit, "the files contain more text").line()
-        if self._divided:
-            yield Finding("few-texts", self._divided).line()
+        if self._division:
+            yield Finding("few-texts", self._division).line()
 
     def _documents(self, paths: list[Path], prefix: str = "") -> Iterator[Document]:
         limit = self.corpus.limit_bytes
@@ -120,31 +121,50 @@ class Text:
             return iter(self._embedded)
         rejects = self._folder / f"{self._prefix}{prefix}rejects.jsonl"
         self._reader = Reader(paths, self.corpus, rejects=rejects, limit_bytes=limit)
-        return self._noted(self._reader, self._passes.setdefault(prefix, Passes()))
+        if paths is self.paths:
+            self._own = self._reader
+        return iter(self._reader)
 
-    @staticmethod
-    def _noted(reader: Reader, passes: Passes) -> Iterator[Document]:
-        passes.begin(reader.sources)
-        yield from reader
-        passes.end(reader.counts.hashes)
+    def _part(self, *, held_out: bool, keep: Spool | None = None) -> Iterator[Document]:
+        """A part of the documents, from its spool if it is kept; else the files are read, this part
+        goes into `keep`, and what is held out into a spool of its own."""
+        if (kept := self._kept.get(held_out)) is not None:
+            yield from kept
+            return
+        spools = {} if keep is None or not self.paths else {held_out: keep}
+        if not held_out and self.paths and not self.held_out_paths:
+            spools[True] = Spool(self._folder)
+        for document, out in self._divided():
+            if out in spools:
+                spools[out].add(document)
+            if out is held_out:
+                yield document
+        self._kept |= {part: spool for part, spool in spools.items() if spool.complete}
 
-    def _share(self, *, held_out: bool) -> Iterator[Document]:
-        chosen, share = self._chosen, self.corpus.held_out
-        for document in self._documents(self.paths):
+    def _divided(self) -> Iterator[tuple[Document, bool]]:
+        """The documents, each with whether it is held out; one reading of the files."""
+        documents, share = self._documents(self.paths), self.corpus.held_out
+        if self.held_out_paths:
+            yield from ((document, False) for document in documents)
+            return
+        first = Spool(self._folder)
+        chosen = self._chosen(_added(documents, first))
+        for document in itertools.chain(first, documents):
             if chosen is not None and not chosen:
-                yield _halves(document, share)[held_out]
+                begin, end = _halves(document, share)
+                yield begin, False
+                yield end, True
                 continue
             number = _hash(document.text)
-            if (number < share if chosen is None else number in chosen) is held_out:
-                yield document
+            yield document, number < share if chosen is None else number in chosen
 
-    @cached_property
-    def _chosen(self) -> set[float] | None:
+    def _chosen(self, documents: Iterator[Document]) -> set[float] | None:
         """The hashes of the held-out documents of a small corpus, or of one whose share would hold
-        out none or all; empty for a single text. None where the share alone decides."""
+        out none or all; empty for a single text. None where the share alone decides, as the first
+        documents show."""
         sizes: dict[float, int] = {}  # bytes of each text with all its copies
         count, sides = 0, set()
-        for count, document in enumerate(self._documents(self.paths), start=1):
+        for count, document in enumerate(documents, start=1):
             number = _hash(document.text)
             sizes[number] = sizes.get(number, 0) + len(document.text.encode())
             sides.add(number < self.corpus.held_out)
@@ -153,13 +173,18 @@ class Text:
         if not sizes:
             return None
         chosen = _least(sizes, self.corpus.held_out) if len(sizes) > 1 else set()
-        part = f"{len(chosen):,} {'is' if len(chosen) == 1 else 'are'}" if chosen else "its end is"
+        some = f"{len(chosen):,} {'is' if len(chosen) == 1 else 'are'}" if chosen else "its end is"
         of = f"{len(sizes):,} {'text' if count > len(sizes) else 'document'}"
-        self._divided = f"of {of}{'s' * (len(sizes) > 1)} {part} held out"
+        self._division = f"of {of}{'s' * (len(sizes) > 1)} {some} held out"
         return chosen
 
+    @cached_property
+    def _whole(self) -> str:
+        """All of the text, of which a recipe takes ranges of characters."""
+        return "\n".join(d.text for d in self._documents(self.paths))
+
     def _characters(self, limits: tuple[int, int]) -> Iterator[Document]:
-        text = "\n".join(d.text for d in self._documents(self.paths))
+        text = self._whole
         if len(text) < limits[1]:
             raise DataError(
                 "the text is shorter than the recipe's character ranges",
@@ -171,6 +196,13 @@ class Text:
         yield Document(
             text=text[slice(*limits)], source=self.where, id=f"{self.where}:{limits[0]}-{limits[1]}"
         )
+
+
+def _added(documents: Iterator[Document], spool: Spool) -> Iterator[Document]:
+    """The documents, which are kept in `spool` as they go by."""
+    for document in documents:
+        spool.add(document)
+        yield document
 
 
 def _hash(text: str) -> float:

@@ -20,6 +20,7 @@ from maskwright.tokenizer.training.train import TokenizerChoice, train
 from maskwright.tokenizer.unknown import REMEDY
 
 BYTES_PER_TOKEN = 24  # of tokenizer.json, at the least
+SMALL = 1 << 20  # bytes of text: where nothing is held out of it, there is less
 
 
 def train_and_report(
@@ -66,7 +67,7 @@ def train_and_report(
         # once.
         rejects = out.with_name(f"{out.name}-rejects")
         text = Text(Corpus(text=tuple(listed(texts)), **vars(reading)), rejects)
-        tokenizer = train(text.for_tokenizer(), choice)
+        tokenizer = train(text.for_tokenizer(keep=SMALL), choice)
         for line in text.report_lines():
             say(line)
         tokenizer.save(out)
