@@ -1,8 +1,8 @@
 """Whether a text is still what an earlier pass over it read.
 
-A run reads its text once, and again if it was stopped before its stores were made. If a file changed
-between the two, a held-out part could be of another text than the training part, and the tokenizer
-would cut text that it was not trained on.
+A run reads its text once, and again if it was stopped before its stores were made. If a file
+changed between the two, a held-out part could be of another text than the training part, and the
+tokenizer would cut text that it was not trained on.
 """
 
 from __future__ import annotations
