@@ -56,7 +56,7 @@ class TaskRecord:
         values: the numbers that stood in the data for the labels; None: these stood there.
         separator: what stood between several labels of a cell.
         settled: what was chosen on validation data.
-        attached: whether what was learned lies in the adapter beside the model.
+        attached: whether the trained weights are in the folder `adapter/` next to the model.
     """
 
     format: int = 1

@@ -114,7 +114,7 @@ def load(
     if found_files := tokenizer_files(folder):
         for name in found_files:
             regular_file(folder, name)
-        # Another tokenizer is told as such, and not as a damaged file.
+        # Another tokenizer is reported as such, not as a damaged file.
         tokenizer = Tokenizer.load(folder, as_saved=False)
         require_room(tokenizer, form.config)
         if recorded is not None and not other_tokenizer:
@@ -155,7 +155,7 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
             raise IncompatibleError(
                 "the folder holds an adapter, not a model",
                 where=folder / ADAPTER,
-                wanted=f"{CONFIG} beside the weights of a whole model",
+                wanted=f"{CONFIG} next to the weights of a whole model",
                 do="predict and evaluate open it on its base; for all else make a model of it "
                 "first, in Python: maskwright.api.merge_adapter(FOLDER, OUT)",
             )
@@ -184,7 +184,7 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
             "not the folder of a model",
             where=folder,
             found=listed(present),
-            wanted=f"{CONFIG} beside the weights",
+            wanted=f"{CONFIG} next to the weights",
             do="name the folder of a model, a run or a fine-tuning",
         )
     if (folder / ADAPTER).is_file():

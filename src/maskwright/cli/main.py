@@ -53,7 +53,7 @@ MOST_THREADS = 1024
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 # The verbs whose recipe records the number.
 RECORDED = ("pretrain", "adapt", "resume", "compare")
-# How each verb that reads files is told how to.
+# The option by which each verb takes settings of reading.
 LABELLED = ("finetune", "predict", "probe")
 TYPED = {
     **dict.fromkeys(("pretrain", "adapt", "compare"), "--set corpus."),

@@ -42,7 +42,7 @@ MADE_OF = {
     **dict.fromkeys((".pkl", ".pickle"), "save it as .jsonl; a pickle could run any code"),
 }
 NEAR_LIMIT = 5000
-# Texts that tell of the data beside them.
+# Texts about the data in their folder.
 ABOUT = re.compile(r"(readme|licen[cs]e|citation|changelog)\b", re.IGNORECASE)
 # Files and folders, one or several.
 Paths = str | Path | Sequence[str | Path]

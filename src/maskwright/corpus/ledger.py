@@ -53,7 +53,7 @@ class Counts:
     ignored_files: list[str] = field(default_factory=list)
     """Files of a folder whose suffix says no kind of text."""
     without_part: list[str] = field(default_factory=list)
-    """Files whose names do not say which part they are, beside others whose names do."""
+    """Files whose names do not name a part, among others whose names do."""
     separators: dict[str, str] = field(default_factory=dict)
     """What separates the fields of tables that say so in their first lines."""
     spanning: int = 0

@@ -97,7 +97,7 @@ class Neighbours:
                 self.ahead.append(next(self.rows))
             except StopIteration:
                 return
-            except DataError as error:  # told when its row is due
+            except DataError as error:  # raised when its row is due
                 self.failed = error
 
 

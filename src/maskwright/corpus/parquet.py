@@ -158,7 +158,7 @@ def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]
             return
         # Small reads instead of whole row groups keep the memory bounded.
         with pyarrow.parquet.ParquetFile(source.path, pre_buffer=False, buffer_size=STEP) as table:
-            _ = table.schema_arrow.names  # names that are no text are told here
+            _ = table.schema_arrow.names  # names that are not text are reported here
             yield table
     except UnicodeDecodeError as failure:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Masked spans, and the span-boundary objective beside them (SpanBERT, Joshi et al. 2019, 3.1-3.2).
+"""Masked spans, with the span-boundary objective (SpanBERT, Joshi et al. 2019, 3.1-3.2).
 
     … the  [MASK] [MASK] [MASK]  was …        the second hole from the states of `the` and `was`
        s-1   s              e    e+1           and the place 1 in the span

@@ -53,6 +53,6 @@ def differences(
             try:
                 found = find([path])[0]
             except MaskwrightError:
-                continue  # not there, or nothing in it: told above
+                continue  # missing or empty: reported above
             changes += [f"{s.shown} was added" for s in found if s.shown not in read]
     return changes

@@ -1,4 +1,4 @@
-"""A run's checkpoints: each is a Hugging Face folder with the state of training beside it.
+"""A run's checkpoints: each is a Hugging Face folder with the training state.
 
     checkpoints/step-00001200/
         config.json, model.safetensors, tokenizer.json, ...     loads in transformers as it stands

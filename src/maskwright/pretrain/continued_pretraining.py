@@ -58,7 +58,7 @@ WORTH = "What training further was worth"
 SENTENCE_MODEL = "modules.json"  # of sentence-transformers
 GENERAL = 60_000  # bytes of text that has nothing to do with the run
 SEEN_ROWS, SEEN_TEXTS = 64, 200
-# A head that is drawn learns alone for a share of the run, and faster than the body under it, which
+# A new head is trained alone for a share of the run, and faster than the body under it, which
 # was never trained for it and has most to lose: that learns at a rate for a width of 768, too.
 HEAD_FIRST, HEAD_RATE, BODY_RATE = 0.3, 1e-3, 1e-5
 
@@ -198,7 +198,7 @@ def worth(out: Path) -> list[tables.Table]:
     last = folders.newest(out)
     models = [(initial, path)] * known + [(open_weights(last).network, last)]
     store = TokenStore.open(out / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
-    # A checkpoint lies in its run, beside the text that was held out of that.
+    # A checkpoint lies in its run's folder, which has the held-out text, too.
     old = path.parent.parent / HELD_OUT
     own = path.parent.name == "checkpoints" and old.is_dir()
     found = {"the new text": _losses(recipe, models, tokenizer, store)}

@@ -58,7 +58,7 @@ class Evaluate:
 
     def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
         self.session, self.journal, self.panel = session, journal, panel
-        # What an earlier sitting has evaluated and logged stands in the journal already.
+        # The journal has the evaluations of earlier sessions.
         lines = read_journal(session.out)
         self._done = max((r["step"] for r in lines if r["kind"] == "evaluation"), default=-1)
 

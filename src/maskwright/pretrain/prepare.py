@@ -244,7 +244,9 @@ def text_changed(corpus: Corpus, folder: Path, *, quickly: bool = False) -> list
         read |= _files(_read(record), record)
     paths = []
     for name in (*corpus.text, *corpus.held_out_text):
-        with contextlib.suppress(ConfigError):  # an unset variable: its files are told as gone
+        with contextlib.suppress(
+            ConfigError
+        ):  # an unset variable: its files are reported as missing
             paths.append(resolve(name))
     return differences(corpus, paths, read, quickly=quickly)
 

@@ -20,7 +20,7 @@ from maskwright.nn.config import Learned, TransformerConfig
 from maskwright.recipes.parts.objective_rows import require_rows, row_kind, streams
 from maskwright.recipes.parts.recipe import Folder, Recipe
 
-# Of a table of positions: so much of it may be said to be trained.
+# The share of a table of positions that counts as trained.
 NEARLY = 0.9
 
 
@@ -114,7 +114,7 @@ def untrained_positions(recipe: Recipe, network: TransformerConfig) -> Finding |
                 "untrained-positions",
                 f"the {name} has vectors for {table.length:,} positions, of which rows of "
                 f"{longest:,} tokens train {read:,}",
-                "longer texts will meet what was drawn",
+                "longer texts will meet untrained vectors",
                 "longer rows in training.phases, or a smaller table",
             )
     return None
@@ -125,7 +125,7 @@ def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length:
     spec, kind = recipe.objective.spec, row_kind(recipe)
     if len(network.stacks) == 2 and spec.lengths is not None:
         options = recipe.objective.checked
-        # Packed texts stand beside one special token at least, others may fill their row.
+        # A row of packed texts has at least one special token; other rows may be all text.
         text = length if kind in ("stream", "windows") else length - 1
         if kind == "blocks" and spec.text_length is not None:
             text = spec.text_length(options, length)

@@ -1,4 +1,4 @@
-"""The model of the first run beside what needs no pretraining, in three tables: held-out text
+"""The first run's model compared with baselines without pretraining, in three tables: held-out text
 against the unigram line and a random encoder, a few filled masks, and a labelled task. Each is
 printed and kept for the report.
 

@@ -23,7 +23,7 @@ from maskwright.labelled.formats.options import how_read
 SUMMARY = "fine-tune a model on labelled texts"
 # Fields of a recipe that are no plain option, or have another form here.
 OTHERS = ("data", "adapters", "columns", "curve", "read", "made_from")
-# What every verb has, or is said first.
+# Options that every verb has, and positional arguments.
 ELSEWHERE = ("model", "threads")
 
 

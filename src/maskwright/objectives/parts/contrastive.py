@@ -10,7 +10,7 @@ vector is made of a text's hidden states, by one pooling or by several side by s
 
     cls, lasttoken               the first state, the last
     max, mean                    of each number the largest, the mean
-    mean_sqrt_len_tokens         the sum beside the root of their number
+    mean_sqrt_len_tokens         the sum divided by the root of their number
     weightedmean                 the mean with weights 1, 2, 3, …        Muennighoff 2022, section 3
 """
 

@@ -63,8 +63,9 @@ class Folder:
     further. With an `architecture` of its family the heads are that one's; those that the folder
     lacks are drawn. `sha256`, of its files, is filled in when the run begins.
 
-    What is drawn learns alone for the share `head_first` of the budget; after that all else learns
-    at `body_rate` times the learning rate. `new`, the parts that are drawn, is filled in, too."""
+    New parts are trained alone for the share `head_first` of the budget; after that the rest is
+    trained at `body_rate` times the learning rate. `new`, the parts that are drawn, is filled in,
+    too."""
 
     path: str
     architecture: str | None = None
@@ -160,7 +161,7 @@ class Training:
     `phases` come before the one with the recipe's own length and batch, `ramp` lets batches grow;
     `ema` is the decay of the average of the weights that is evaluated and saved (0: the weights
     themselves are). `on_nonfinite` says what becomes of a step whose loss or gradient is no finite
-    number: the run stops, or the step is skipped, told and counted.
+    number: the run stops, or the step is skipped, reported and counted.
     """
 
     budget: Budget

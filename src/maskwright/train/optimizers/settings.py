@@ -31,7 +31,7 @@ class Optimizer(abc.ABC):
     """Settings that every optimizer has; `kind` is its name in a recipe, `decay` decoupled weight
     decay, `clip` the largest gradient norm (0 = none)."""
 
-    # What a parameter costs beside its master and its gradient.
+    # The memory of a parameter besides its master and its gradient.
     bytes_per_parameter: ClassVar[int] = 8
 
     kind: str
