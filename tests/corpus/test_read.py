@@ -244,7 +244,7 @@ def test_paths_that_say_no_kind(tmp_path: Path) -> None:
         Reader(write(tmp_path, "corpus.page", "x"))
     with pytest.raises(UsageError, match=r"save the sheet as \.csv"):
         Reader(write(tmp_path, "Labels.XLSX", "x"))
-    with pytest.raises(UsageError, match=r"no file of a known kind.*\n.*\n.*corpus\.doc"):
+    with pytest.raises(UsageError, match=r"no file with a known ending.*\n.*\n.*corpus\.doc"):
         Reader(tmp_path)
     with pytest.raises(UsageError, match="no files were given"):
         Reader([])

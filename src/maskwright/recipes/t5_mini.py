@@ -1,7 +1,8 @@
 """T5, version 1.0, at mini size: span corruption; Unigram with a hundred sentinels.
 
 Its token vectors are initialised with deviation 1, as published, and need a higher rate than
-others: after 100 steps of 2,048 tokens the held-out loss was 6.02 at 1e-3, 5.58 at 3e-3 and 5.53 at 1e-2.
+others: after 100 steps of 2,048 tokens the held-out loss was 6.02 at 1e-3, 5.58 at 3e-3 and 5.53 at
+1e-2.
 """
 
 from __future__ import annotations
