@@ -176,8 +176,8 @@ def _store(
             say(line)
     store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
     say(f"{part}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}")
-    if unknown_ := _origin(folder, part).get("unknown"):
-        say(Finding.from_json(unknown_).line())
+    if (found := _unknown_to_tokenizer(folder, part)) is not None:
+        say(found.line())
     if store.num_documents == 0:
         raise DataError(
             f"the part {part!r} has no documents",
@@ -331,6 +331,25 @@ def _files(record: dict[str, Any], path: Path) -> dict[str, str]:
             do="remove the file, if the text is what it was",
         )
     return found
+
+
+def _unknown_to_tokenizer(folder: Path, part: str) -> Finding | None:
+    """The recorded finding on text that the tokenizer does not know; None if there is none.
+
+    Raises:
+        DataError: the record is damaged.
+    """
+    if not (recorded := _origin(folder, part).get("unknown")):
+        return None
+    try:
+        return Finding.from_json(recorded)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            "the record of the text's files is damaged",
+            where=f"{_origin_file(folder, part)}: unknown",
+            found=repr(recorded)[:80],
+            do="remove the file, if the text is what it was",
+        ) from error
 
 
 def _files_of(folder: Path, part: str) -> dict[str, str]:
