@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from maskwright.metrics import seeds as intervals
+from maskwright.metrics.intervals import wilson
 
 RANDOM = np.random.default_rng(0)
 
@@ -70,6 +71,29 @@ def test_seeds_by_hand() -> None:
     assert math.isnan(intervals.over_seeds([1.0]).deviation)
     undefined = intervals.over_seeds([0.5, math.nan, 0.25])  # a correlation of answers all alike
     assert math.isnan(undefined.mean) and math.isnan(undefined.deviation) and undefined.count == 3
+
+
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_a_spread_over_seeds_equals_scipys_interval(count: int) -> None:
+    values = RANDOM.normal(0.8, 0.01, count)
+    found = intervals.over_seeds(values.tolist())
+    theirs = stats.t.interval(0.95, count - 1, values.mean(), stats.sem(values))
+    assert (found.low, found.high) == pytest.approx(theirs, rel=1e-12)
+
+
+@pytest.mark.parametrize(("right", "count"), [(0, 4), (3, 7), (70, 100), (100, 100)])
+def test_wilsons_interval_equals_scipys(right: int, count: int) -> None:
+    theirs = stats.binomtest(right, count).proportion_ci(0.95, "wilson")
+    assert wilson(right / count, count) == pytest.approx(tuple(theirs), abs=1e-12)
+
+
+def test_the_bootstrap_agrees_with_scipys() -> None:
+    """Other draws: the ends differ by what resamples of a percentile differ."""
+    items = (RANDOM.random(300) < 0.7).astype(float)
+    theirs = stats.bootstrap(
+        (items,), np.mean, n_resamples=2000, method="percentile", rng=np.random.default_rng(1)
+    ).confidence_interval
+    assert intervals.bootstrap([items]) == pytest.approx(tuple(theirs), abs=0.012)
 
 
 @pytest.mark.parametrize("counts", [(2, 2), (3, 3), (5, 3)])

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from maskwright.errors import StoppedError
+from maskwright.findings import Finding
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.pretrain.journal import Journal
 from maskwright.pretrain.journal import read as read_journal
@@ -120,7 +121,15 @@ class Save:
                 self._failures += 1
                 if self._failures >= PATIENCE:
                     raise
-                self.panel.note(f"not saved, training goes on: {error.what}, {error.found}")
+                why = f"{error.what}, {error.found}"
+                self.panel.note(
+                    Finding(
+                        "checkpoint-not-saved",
+                        "not saved, training goes on",
+                        why,
+                        severity="warning",
+                    ).line()
+                )
 
     def at_end(self, state: TrainState) -> None:
         if self._saved != state.step:

@@ -9,6 +9,7 @@ from maskwright.corpus.files import Paths, listed
 from maskwright.corpus.read import DEFAULT
 from maskwright.corpus.reading import Reading
 from maskwright.errors import OutputError
+from maskwright.findings import Finding
 from maskwright.pretrain.text import Text
 from maskwright.recipes.parts.corpus import Corpus
 from maskwright.report.say import printer
@@ -75,7 +76,8 @@ def train_and_report(
     remedy = f"--kind byte-bpe ({REMEDY})"
     measured = report(tokenizer, text.held_out(), remedy)
     if not measured.all.tokens:
-        say("the text is too short for a held-out part: measured on the training text")
+        what = "the text is too short for a held-out part"
+        say(Finding("nothing-held-out", what, "measured on the training text").line())
         measured = report(tokenizer, text.for_tokenizer(), remedy)
     say(measured.render())
     return tokenizer
