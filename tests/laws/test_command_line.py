@@ -25,7 +25,7 @@ from maskwright.errors import DataError, UsageError
 from maskwright.finetune.recipe import Recipe
 
 # Short for settings of a recipe that the field has names for.
-SHORT = {"--rate", "--batch", "--length", "--seed", "--precision", "--device"}
+SHORT = {"--budget", "--rate", "--batch", "--length", "--seed", "--precision", "--device"}
 FROZEN = {
     "quickstart": {"--minutes", "--out"},
     "tokenizer": {
@@ -38,7 +38,7 @@ FROZEN = {
         "--read",
     },
     "tokens": {"model", "passage", "pair", "--text", "--beside", "--read"},
-    "pretrain": {"recipe", "--text", "--set", "--out", "--steps", "--budget", "--minutes", *SHORT},
+    "pretrain": {"recipe", "--text", "--set", "--out", "--steps", "--minutes", *SHORT},
     "adapt": {"model", "--text", "--minutes", "--set", "--out", *SHORT},
     "resume": {"run", "--set"},
     "compare": {"recipes", "--budget", "--seeds", "--text", "--data", "--set", "--out"},

@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="the folder of a model or a run")
     add_text(parser)
     parser.add_argument("--minutes", type=float, default=10.0, help="time in minutes (default 10)")
-    add_short_settings(parser, without=("--minutes", "--steps", "--budget"))
+    add_short_settings(parser, without=("--minutes", "--steps"))
     add_settings(parser)
     add_out(parser)
 
