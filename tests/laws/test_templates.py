@@ -320,7 +320,7 @@ def switches(source: str) -> list[str]:
     return found + re.findall(r"=\{\{", source)
 
 
-@pytest.mark.parametrize("name", [*PAGES, *LAYOUT])
+@pytest.mark.parametrize("name", sorted({*PAGES, *LAYOUT}))
 def test_no_template_turns_escaping_off(name: str) -> None:
     assert switches((document.TEMPLATES / name).read_text(encoding="utf-8")) == []
 
