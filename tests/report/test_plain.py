@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
+from maskwright.findings import Finding
 from maskwright.report import document, plain
+from maskwright.report.plain import with_sentences
 
 TAGS = re.compile(r"</?(?:mark|dl|dt|dd|ul|li|details|summary|code|pre)(?: title=\"[0-9a-f]*\")?>")
 MARKED = (
@@ -104,3 +106,12 @@ def test_no_name_becomes_markdown(text: str) -> None:
     quoted = document.code(text)
     fence = re.match("`+", quoted)
     assert fence is not None and quoted.endswith(fence.group()) and "\n" not in quoted
+
+
+def test_findings_in_a_record_are_sentences() -> None:
+    found = Finding("empty-files", "empty files: a", remedy="remove them")
+    record = {"read": {"train": {"notes": [found.to_json(), "of before"], "unknown": {}}}}
+    shown = with_sentences(record)["read"]["train"]
+    assert shown == {"notes": ["empty files: a; remove them", "of before"], "unknown": {}}
+    for other in ({"name": "a", "what": 3}, {"name": "Not one", "what": "b"}, {"name": "a"}):
+        assert with_sentences([other]) == [other], "the control"

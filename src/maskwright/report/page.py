@@ -12,6 +12,7 @@ from pathlib import Path
 from maskwright.findings import Finding
 from maskwright.report import document, opened
 from maskwright.report.drawing.curves import draw
+from maskwright.report.plain import with_sentences
 from maskwright.report.progress import budget
 from maskwright.report.run_charts import main_chart, small_charts
 from maskwright.report.run_folder import Record, RunFolder, read, table
@@ -68,7 +69,7 @@ def render(folder: RunFolder) -> str:
         tables=folder.tables,
         next_steps=list(_next_steps(folder)),
         misread=opened.misread(folder.saved) if folder.checkpoints and folder.saved else None,
-        corpus=run.get("corpus"),
+        corpus=with_sentences(run.get("corpus")),
         machine=run.get("machine"),
         recipe=folder.recipe,
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
+from typing import Any
 
+from maskwright.findings import Finding
 from maskwright.report.wording import count
 
 COMPARED = 3000  # longer texts are shown without marks
@@ -21,6 +24,16 @@ def fact(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}" if abs(value) < 10**15 else count(float(value))
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def with_sentences(value: Any) -> Any:
+    """Nested plain values, with a sentence in the place of each finding in its JSON form."""
+    if isinstance(value, dict):
+        if isinstance(value.get("name"), str) and isinstance(value.get("what"), str):
+            with contextlib.suppress(TypeError, ValueError):
+                return str(Finding.from_json(value))
+        return {name: with_sentences(each) for name, each in value.items()}
+    return [with_sentences(each) for each in value] if isinstance(value, list) else value
 
 
 def is_digest(value: object) -> bool:
