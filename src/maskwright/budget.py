@@ -118,12 +118,12 @@ class Budget:
         used = self.used(steps=steps, tokens=tokens, seconds=seconds)
         return 0.0 if math.isnan(used) else min(1.0, max(0.0, used / max(1e-9, self.total)))
 
-    def in_tokens(self, operations_per_token: float) -> Budget:
+    def in_tokens(self, flops_per_token: float) -> Budget:
         """The same counted in tokens where it is in flops, for a model that costs so much a
         token."""
         if self.flops is None:
             return self
-        return Budget(tokens=max(1, int(self.flops / operations_per_token)))
+        return Budget(tokens=max(1, int(self.flops / flops_per_token)))
 
     def __str__(self) -> str:
         return f"{self.total:g} {self.unit}"

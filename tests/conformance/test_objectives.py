@@ -22,7 +22,7 @@ from maskwright.nn.initialise import build
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives import masked
 from maskwright.objectives.parts.objective import Objective
-from maskwright.train.machine.step_cost import training_operations
+from maskwright.train.machine.step_cost import training_flops
 from toys import VOCABULARY, FixedRows, bert, encoder_decoder, gpt2
 
 NAMES = catalogue.names("objectives")
@@ -164,7 +164,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Objective], tuple[floa
         batch = objective.corrupt(rows(), np.zeros(32, np.int64), 0)
         with FlopCounterMode(display=False) as counter:
             objective(batch).scaled(objective.counts(batch)).backward()
-        return training_operations(objective, batch), counter.get_total_flops()
+        return training_flops(objective, batch), counter.get_total_flops()
 
     return count
 

@@ -130,7 +130,7 @@ def test_how_long_it_will_take_is_told_by_the_runs_that_are_done(
         "this one",
     ]
     (small, _), folder = found.contenders, run_folder(out, "small", 0)
-    entrant = SimpleNamespace(operations_per_token=2.0)
+    entrant = SimpleNamespace(flops_per_token=2.0)
     pace = Pace()
     pace.add(entrant, folder)  # type: ignore[arg-type]
     assert pace.operations == 2 * 2560 and pace.seconds == small.runs[0].seconds
@@ -148,9 +148,7 @@ def test_how_long_it_will_take_is_told_by_the_runs_that_are_done(
 
 def _planned(budget: Budget, operations: float) -> Any:
     training = SimpleNamespace(budget=budget)
-    return SimpleNamespace(
-        recipe=SimpleNamespace(training=training), operations_per_token=operations
-    )
+    return SimpleNamespace(recipe=SimpleNamespace(training=training), flops_per_token=operations)
 
 
 def test_a_finished_comparison_trains_nothing_and_may_grow(

@@ -27,8 +27,8 @@ from maskwright.models import folders
 from maskwright.objectives import masked
 from maskwright.objectives.modules.masked import Masked
 from maskwright.pretrain import build, checkpoints, journal, run
+from maskwright.pretrain.flops import flops_per_token
 from maskwright.pretrain.microbatches import Microbatches
-from maskwright.pretrain.operations import operations_per_token
 from maskwright.pretrain.prepare import prepare
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.parts.recipe import FamilyModel, Recipe
@@ -118,7 +118,7 @@ def test_operations_are_counted_in_tokens_once(text: Path, tmp_path: Path) -> No
     made = run.read(tmp_path / "run" / "recipe.toml")
     prepared = prepare(made, tmp_path / "run", quiet)
     network = build.model(made, build.transformer_config(made, prepared.tokenizer))
-    each = operations_per_token(made, prepared, build.objective(made, network, prepared.tokenizer))
+    each = flops_per_token(made, prepared, build.objective(made, network, prepared.tokenizer))
     assert made.training.budget == Budget(tokens=int(3e8 / each))
     assert f"budget: 3e+08 flops are {made.training.budget}" in log.getvalue()
     state, _ = checkpoints.read_state(folders.newest(tmp_path / "run"))

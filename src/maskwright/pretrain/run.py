@@ -36,9 +36,9 @@ from maskwright.errors import (
 from maskwright.findings import Finding
 from maskwright.models.folders import has_checkpoint
 from maskwright.pretrain import build, crash, journal, refused, repeat
+from maskwright.pretrain.flops import with_counted_budget
 from maskwright.pretrain.hooks import Evaluate, Log, Save
 from maskwright.pretrain.microbatches import Microbatches
-from maskwright.pretrain.operations import with_counted_budget
 from maskwright.pretrain.prepare import Prepared, prepare, text_changed
 from maskwright.pretrain.session import TrainingSession, start_session
 from maskwright.recipes.parts.find import read

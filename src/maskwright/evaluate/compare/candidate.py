@@ -22,7 +22,7 @@ from maskwright.models import folders
 from maskwright.models.run_folder import is_run
 from maskwright.pretrain import build, checkpoints, run
 from maskwright.pretrain.card import conventions_of
-from maskwright.pretrain.operations import operations_per_token
+from maskwright.pretrain.flops import flops_per_token
 from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
 from maskwright.pretrain.rows import check_length
 from maskwright.recipes.parts.find import read
@@ -47,7 +47,7 @@ class Candidate:
     prepared: Prepared
     folder: Path
     parameters: int
-    operations_per_token: float
+    flops_per_token: float
     how: str
     is_language_model: bool
     keeps_text: bool
@@ -75,7 +75,7 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> Candidate:
     check_length(recipe, architecture)
     network = build.model(recipe, architecture)
     objective = build.objective(recipe, network, prepared.tokenizer)
-    operations = operations_per_token(recipe, prepared, objective)
+    operations = flops_per_token(recipe, prepared, objective)
     budget, training, every = equal.in_tokens(operations), recipe.training, recipe.evaluation.every
     if budget.tokens is not None:
         every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)
@@ -89,7 +89,7 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> Candidate:
         prepared=prepared,
         folder=folder,
         parameters=network.num_parameters(),
-        operations_per_token=operations,
+        flops_per_token=operations,
         how=how,
         is_language_model=objective.is_language_model,
         keeps_text=keeps_text(prepared.tokenizer, prepared.held_out),
@@ -116,12 +116,12 @@ class Pace:
     def add(self, candidate: Candidate, folder: Path) -> None:
         """The finished run of `candidate` in `folder`."""
         state, _ = checkpoints.read_state(folders.newest(folder))
-        self.operations += state.tokens * candidate.operations_per_token
+        self.operations += state.tokens * candidate.flops_per_token
         self.seconds += state.seconds
 
     def left(self, entrants: Sequence[Candidate]) -> str:
         """How long it takes to train these, as the end of a line; empty while nobody knows."""
-        budgets = [(e.recipe.training.budget, e.operations_per_token) for e in entrants]
+        budgets = [(e.recipe.training.budget, e.flops_per_token) for e in entrants]
         seconds = sum(60.0 * b.minutes for b, _ in budgets if b.minutes is not None)
         operations = sum(each * b.tokens for b, each in budgets if b.tokens is not None)
         if operations and not self.operations:

@@ -214,7 +214,7 @@ def _figures(candidate: Candidate, folder: Path, seed: int) -> comparison.Run:
     tokens = {r["step"]: r["tokens"] for r in lines if "tokens" in r}
     times = journal.times(folder)
     marks = [0, *(t["step"] for t in times)], [0.0, *(t["seconds"] for t in times)]
-    each = candidate.operations_per_token
+    each = candidate.flops_per_token
     curve = [
         {
             "tokens": tokens[r["step"]],

@@ -21,7 +21,7 @@ from maskwright.nn.selection import Selection
 from maskwright.objectives.parts.objective import NetworkWork, Objective
 
 
-def training_operations(objective: Objective, batch: Batch) -> float:
+def training_flops(objective: Objective, batch: Batch) -> float:
     """Floating-point operations of forward and backward over all networks of `objective` on
     `batch`."""
     return sum(_operations(work, batch) for work in objective.work(batch))

@@ -10,22 +10,22 @@ from maskwright.pretrain import build
 from maskwright.pretrain.prepare import Prepared
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.parts.recipe import Recipe
-from maskwright.train.machine.step_cost import training_operations
+from maskwright.train.machine.step_cost import training_flops
 
 TRIAL_ROWS = 64
 
 
-def operations_per_token(recipe: Recipe, prepared: Prepared, objective: Objective) -> float:
+def flops_per_token(recipe: Recipe, prepared: Prepared, objective: Objective) -> float:
     """Operations of matrix products, forward and backward, per token of a row: the mean over the
     phases of the run, on rows of its held-out text."""
-    operations, start = 0.0, 0.0
+    flops, start = 0.0, 0.0
     for phase in recipe.phases:
         rows = held_out_rows(recipe, prepared.held_out, phase.length)
         middle = (start + phase.until) / 2  # where rates of masks that change are at their mean
         trial = next(likelihood.evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
         share, start = phase.until - start, phase.until
-        operations += share * training_operations(objective, trial) / trial.tokens.numel()
-    return operations
+        flops += share * training_flops(objective, trial) / trial.tokens.numel()
+    return flops
 
 
 def with_counted_budget(recipe: Recipe, prepared: Prepared) -> Recipe:
@@ -34,6 +34,6 @@ def with_counted_budget(recipe: Recipe, prepared: Prepared) -> Recipe:
         return recipe
     network = build.model(recipe, build.transformer_config(recipe, prepared.tokenizer))
     objective = build.objective(recipe, network, prepared.tokenizer)
-    per_token = operations_per_token(recipe, prepared, objective)
+    per_token = flops_per_token(recipe, prepared, objective)
     budget = recipe.training.budget.in_tokens(per_token)
     return replace(recipe, training=replace(recipe.training, budget=budget))
