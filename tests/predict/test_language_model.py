@@ -154,7 +154,7 @@ def test_one_prepared_network_serves_all(classifier: Path, model: Path) -> None:
     for pooling in ("mean", "max"):
         answering.embed(TEXTS, pooling=pooling)
     now = answering._now
-    networks = {id(each.prepared) for each in (*now._poolings.values(), answering.predictor)}
+    networks = {id(each.network()) for each in (*now._poolings.values(), answering.predictor)}
     assert networks == {id(now.network())} and len(now._poolings) == 2
     with pytest.raises(UsageError, match="no such precision"):
         api.load(model, precision="int8")  # type: ignore[arg-type]

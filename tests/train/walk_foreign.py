@@ -12,7 +12,7 @@ import torch
 
 import foreign
 from maskwright.finetune.command import finetune_file
-from maskwright.predict.predictor import load
+from maskwright.predict.predictor import laid_out_once, load
 from maskwright.pretrain import run
 from tasks.test_tasks import table
 from tinyrun import recipe, text_file
@@ -86,5 +86,6 @@ def test_a_fine_tuned_model_answers_as_on_the_processor(
         "question-answering": [{"question": "what sat", "context": "the big dog sat"}],
         "multiple-choice": [{"question": "what sat", "choices": ["the dog", "a mat"]}],
     }[kind]
-    here = replace(model, model=copy.deepcopy(model.model).to("cpu"))
+    network = copy.deepcopy(model.model).to("cpu")
+    here = replace(model, model=network, network=laid_out_once(network))
     assert model.predict(asked) == here.predict(asked)

@@ -135,7 +135,16 @@ class PreparedStack:
     def takes_ragged(self) -> bool:
         return not self.plain and all(layer.cross is None for layer in self.layers)
 
-    def __call__(
+    def __call__(self, vectors: Float[Tensor, "B T E"], **facts: Any) -> Tensor:
+        """As `Stack.forward`."""
+        if not self.plain:
+            return self._read(vectors, **facts)
+        if facts.get("memory") is not None:
+            facts["memory"] = facts["memory"].to(self.own)
+        out: Tensor = self.module(vectors, **facts)
+        return out.to(self.dtype)
+
+    def _read(
         self,
         vectors: Tensor,
         *,
@@ -149,20 +158,6 @@ class PreparedStack:
         trace: Trace | None = None,
         at: Tensor | None = None,
     ) -> Tensor:
-        if self.plain:
-            out: Tensor = self.module(
-                vectors,
-                positions=positions,
-                segments=segments,
-                visible=visible,
-                prefix=prefix,
-                memory=None if memory is None else memory.to(self.own),
-                memory_visible=memory_visible,
-                cache=cache,
-                trace=trace,
-                at=at,
-            )
-            return out.to(self.dtype)
         start = 0 if cache is None else cache.length
         x = self.module.embeddings(vectors, positions, segments, start).to(self.dtype)
         count = x.shape[1]
@@ -376,44 +371,21 @@ class Prepared:
             return PreparedStack(stack, self.products)
 
     @torch.no_grad()
-    def encode(
-        self,
-        tokens: Int[Tensor, "B T"],
-        *,
-        positions: Int[Tensor, "#B T"] | None = None,
-        segments: Int[Tensor, "B T"] | None = None,
-        visible: AttentionMask | None = None,
-        trace: Trace | None = None,
-        at: Int[Tensor, " N"] | None = None,
-    ) -> Float[Tensor, "B T D"] | Float[Tensor, "N D"]:
-        """As `Transformer.encode`."""
+    def encode(self, tokens: Int[Tensor, "B T"], **facts: Any) -> Tensor:
+        """As `Transformer.encode`, with its arguments."""
         if self.encoder is None:
             raise ConfigError("this model has no encoder", where="encoder", do="use decode")
-        return self.encoder(
-            self.network.token_vectors(tokens),
-            positions=positions,
-            segments=segments,
-            visible=visible,
-            trace=trace,
-            at=at,
-        )
+        return self.encoder(self.network.token_vectors(tokens), **facts)
 
     @torch.no_grad()
     def decode(
         self,
         tokens: Int[Tensor, "B T"],
         *,
-        positions: Int[Tensor, "#B T"] | None = None,
-        segments: Int[Tensor, "B T"] | None = None,
-        visible: AttentionMask | None = None,
-        prefix: Int[Tensor, " B"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
-        memory_visible: AttentionMask | None = None,
-        cache: KVCache | None = None,
-        trace: Trace | None = None,
-        at: Int[Tensor, " N"] | None = None,
-    ) -> Float[Tensor, "B T D"] | Float[Tensor, "N D"]:
-        """As `Transformer.decode`; a `cache` has this network's `dtype`."""
+        **facts: Any,
+    ) -> Tensor:
+        """As `Transformer.decode`, with its arguments; a `cache` has this network's `dtype`."""
         if self.decoder is None or self.config.decoder is None:
             raise ConfigError("this model has no decoder", where="decoder", do="use encode")
         crosses = self.config.decoder.blocks[0].cross_attention is not None
@@ -423,18 +395,8 @@ class Prepared:
                 where="decode(memory=...)",
                 found="no memory" if memory is None else "a memory",
             )
-        return self.decoder(
-            self.network.token_vectors(tokens),
-            positions=positions,
-            segments=segments,
-            visible=visible,
-            prefix=prefix,
-            memory=None if memory is None else memory.to(self.dtype),
-            memory_visible=memory_visible,
-            cache=cache,
-            trace=trace,
-            at=at,
-        )
+        facts["memory"] = None if memory is None else memory.to(self.dtype)
+        return self.decoder(self.network.token_vectors(tokens), **facts)
 
     @torch.no_grad()
     def ragged(

@@ -8,6 +8,7 @@ library gives it.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,7 +53,6 @@ from maskwright.tasks.parts.find import task_for, task_for_head, task_for_vector
 from maskwright.tasks.parts.reading import Frame, collation_of, frame_of, room
 from maskwright.tasks.parts.task_type import LOGIT, PAIR, UNTOLD, Encoded, Outputs, TaskType
 from maskwright.tokenizer.training.sample import not_unicode
-from maskwright.train.machine.choices import Precision
 
 OnBad = Literal["strict", "skip"]  # as of files
 PORTION = 2048  # examples that are read, encoded and answered together
@@ -184,12 +184,13 @@ class Predictor(Answering):
         values: the numbers that stood there for the labels; None: these stood there themselves.
         separator: what stood there between several labels in a cell; None: no cells had several.
         also: what to know of how texts are read, a sentence each.
-        precision: what is computed in; "auto" is bfloat16 where there are matrix units for it.
-        network: gives the prepared network where others use it, too; None: it is prepared here.
+        network: gives the network, prepared once for all who have it; weights that were laid out
+            are freed in `model`.
         path: the folder of the weights, and `hashes` of the files that were compared there.
     """
 
     model: Transformer
+    network: Callable[[], Prepared]
     kind: TaskType
     frame: Frame
     collation: Collation
@@ -200,8 +201,6 @@ class Predictor(Answering):
     also: Sequence[Finding] = ()
     path: Path | None = None
     hashes: Mapping[str, str] = field(default_factory=dict)
-    precision: Precision = "auto"
-    network: Callable[[], Prepared] | None = None
 
     @property
     def findings(self) -> list[Finding]:
@@ -243,20 +242,12 @@ class Predictor(Answering):
         return encoded, self._read(encoded)
 
     @cached_property
-    def prepared(self) -> Prepared:
-        """The network, prepared when it is first asked; weights that were laid out are freed in
-        `model`."""
-        if self.network is not None:
-            return self.network()
-        return prepare(self.model, precision=self.precision, give_up=True)
-
-    @cached_property
     def _read(self) -> Callable[[Encoded], Outputs]:
         return self.reader(self.kind)
 
     def reader(self, kind: TaskType) -> Callable[[Encoded], Outputs]:
         """What gives the scores, or the texts, for rows that `kind` encoded."""
-        network: Any = self.prepared
+        network: Any = self.network()
         return learner.reader(network, kind, self.frame, self.collation)
 
 
@@ -346,6 +337,7 @@ def predictor(loaded: Model) -> Predictor:
     length = room(loaded.config, int(task["length"]), loaded.positions)
     return Predictor(
         loaded.network,
+        laid_out_once(loaded.network),
         kind,
         frame_of(loaded.config, loaded.tokenizer, length, task.get("long", "head")),
         replace(collation, alone=loaded.positions > 0),
@@ -357,6 +349,11 @@ def predictor(loaded: Model) -> Predictor:
         loaded.path,
         loaded.hashes,
     )
+
+
+def laid_out_once(network: Transformer) -> Callable[[], Prepared]:
+    """What gives the prepared network, which is made when it is first asked for."""
+    return functools.cache(lambda: prepare(network, give_up=True))
 
 
 def of_vectors(model: Model, pooling: str) -> Predictor:
@@ -371,6 +368,7 @@ def of_vectors(model: Model, pooling: str) -> Predictor:
     collation = collation_of(model.config, model.tokenizer, model.extra)
     return Predictor(
         model.network,
+        laid_out_once(model.network),
         kind,
         frame_of(model.config, model.tokenizer, length, "head"),
         replace(collation, alone=model.positions > 0),

@@ -55,7 +55,7 @@ class SharedEncoder(Answering):
     @cached_property
     def _objectives(self) -> list[Supervised]:
         """The heads, above one prepared network."""
-        frame, body = self.first.frame, self.first.prepared
+        frame, body = self.first.frame, self.first.network()
         found = []
         for each in self.members.values():
             network: Any = prepare(each.model, like=body)
