@@ -88,7 +88,7 @@ def learned(method: str, name: str) -> tuple[list[float], set[str], set[str], se
         task(),
         collation,
         settings,
-        pace=partial(learning_rate_factors, way),
+        rate_factors=partial(learning_rate_factors, way),
         machine=PLAIN,
     )
     after = dict(tuned.model.named_parameters())

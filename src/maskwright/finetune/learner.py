@@ -262,7 +262,7 @@ class Learner:
             collation,
             settings,
             figure=figure,
-            pace=functools.partial(trained_weights.learning_rate_factors, method),
+            rate_factors=functools.partial(trained_weights.learning_rate_factors, method),
             machine=machine,
             hooks=[hook],
         )

@@ -12,7 +12,7 @@ from maskwright.adapters.parts import freeze
 from maskwright.adapters.parts.adapter import Adapter
 from maskwright.finetune.method import GRADUAL, LAST, REINIT, Method
 from maskwright.nn.transformer import Transformer
-from maskwright.train.parameter_rates import Pace
+from maskwright.train.parameter_rates import RateFactors
 
 # The share of the run from which on everything trains.
 UNFROZEN_AT = 0.5
@@ -51,7 +51,7 @@ def reinitialised(method: Method, model: Transformer) -> list[str]:
     return freeze.top_blocks(model, int(found[1])) if found else []
 
 
-def learning_rate_factors(method: Method, model: Transformer, steps: int) -> Pace | None:
+def learning_rate_factors(method: Method, model: Transformer, steps: int) -> RateFactors | None:
     """How fast the parameters of `model` learn in a run of so many steps; None: all alike."""
     factors = freeze.learning_rate_factors(model, method.layer_decay)
     for name in factors:

@@ -28,7 +28,7 @@ from maskwright.randomness import key, permute
 from maskwright.train import loop
 from maskwright.train.machine.machine import Machine, choose
 from maskwright.train.optimizers.settings import AdamW, Optimizer
-from maskwright.train.parameter_rates import Pace, ParameterRates
+from maskwright.train.parameter_rates import ParameterRates, RateFactors
 from maskwright.train.parameters import Parameters
 from maskwright.train.schedule import Schedule
 from maskwright.train.state import TrainState
@@ -105,7 +105,7 @@ def tune(
     settings: Settings,
     *,
     figure: Callable[[Objective], float] | None = None,
-    pace: Callable[[Transformer, int], Pace | None] | None = None,
+    rate_factors: Callable[[Transformer, int], RateFactors | None] | None = None,
     machine: Machine | None = None,
     hooks: Sequence[loop.Hook] = (),
 ) -> Tuned:
@@ -113,7 +113,7 @@ def tune(
 
     Args:
         figure: after each epoch, higher is better; None: the last epoch is kept.
-        pace: of the model and the number of steps, how fast each parameter learns.
+        rate_factors: of the model and the number of steps, how fast each parameter learns.
         machine: where and how precisely to compute; None: the best this machine has.
         hooks: what else wants to know of every step, before `figure` does.
 
@@ -148,7 +148,7 @@ def tune(
     per_epoch = steps // settings.epochs
     epochs = _Epochs(objective, parameters, per_epoch, figure, settings.patience, stop)
     optimizer = settings.optimizer.start(parameters)
-    if pace is not None and (wanted := pace(model, steps)) is not None:
+    if rate_factors is not None and (wanted := rate_factors(model, steps)) is not None:
         optimizer = ParameterRates(optimizer, _of_objective(wanted))
     state = loop.train(
         objective, batches, optimizer, plan, TrainState(), hooks=[*hooks, epochs], stop=stop
@@ -177,9 +177,9 @@ def _portions(train: Examples, settings: Settings) -> int:
     return min(settings.batch, max(settings.accumulate, needed))
 
 
-def _of_objective(pace: Pace) -> Pace:
-    """`pace` of a model by the names that its parameters have in an objective."""
-    return lambda step: {f"product.{name}": factor for name, factor in pace(step).items()}
+def _of_objective(rate_factors: RateFactors) -> RateFactors:
+    """`rate_factors` of a model by the names that its parameters have in an objective."""
+    return lambda step: {f"product.{name}": factor for name, factor in rate_factors(step).items()}
 
 
 class _Epochs:

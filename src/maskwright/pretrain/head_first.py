@@ -45,7 +45,7 @@ def new_parts(current: TransformerConfig, wanted: TransformerConfig) -> tuple[st
 
 class HeadFirst:
     """The two stages of a run: which parameters are trained, and how fast. A hook of the loop,
-    which releases the body at the right step, and the rates of `ParameterRates`."""
+    which releases the body at the right step, and the factors of `ParameterRates`."""
 
     def __init__(
         self, choice: Folder, budget: Budget, parameters: Parameters, out: Path | None

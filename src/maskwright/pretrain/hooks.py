@@ -46,9 +46,9 @@ class Log:
     def _time(self, state: TrainState) -> None:
         seconds, tokens = self._last
         if state.seconds > seconds:
-            pace = (state.tokens - tokens) / (state.seconds - seconds)
+            tokens_per_second = (state.tokens - tokens) / (state.seconds - seconds)
             peak = peak_memory(self.device)
-            self.journal.time(state.step, state.seconds, pace, peak)
+            self.journal.time(state.step, state.seconds, tokens_per_second, peak)
         self._last = (state.seconds, state.tokens)
         self._written = time.monotonic()
 

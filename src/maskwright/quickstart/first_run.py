@@ -71,8 +71,8 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
 
     def adjust(recipe: Recipe, prepared: Prepared) -> Recipe:
         document.write(out / MARKER, json.dumps({"minutes": minutes}) + "\n")
-        pace = _pace(recipe, prepared)
-        return sized(recipe, _fit_steps(pace, minutes * 60, time.monotonic() - started))
+        step_seconds = _seconds_per_step(recipe, prepared)
+        return sized(recipe, _fit_steps(step_seconds, minutes * 60, time.monotonic() - started))
 
     run.pretrain(member.recipe(), out, adjust=adjust)
     results = {"tables": compare(out, say), "seconds": round(time.monotonic() - started, 1)}
@@ -114,12 +114,14 @@ def sized(recipe: Recipe, steps: int) -> Recipe:
     )
 
 
-def _fit_steps(pace: float, seconds: float, used: float) -> int:
-    """The number of steps of `pace` seconds that fit into `seconds`, of which some are `used`;
+def _fit_steps(step_seconds: float, seconds: float, used: float) -> int:
+    """The number of steps of `step_seconds` that fit into `seconds`, of which some are `used`;
     prints the expected time, and a note if that is longer."""
-    fitting = int((seconds - used - OVERHEAD_SECONDS) / pace)
+    fitting = int((seconds - used - OVERHEAD_SECONDS) / step_seconds)
     steps = max(FEWEST_STEPS, fitting)
-    print(f"{steps:,} steps, in all about {duration(used + steps * pace + OVERHEAD_SECONDS)}")
+    print(
+        f"{steps:,} steps, in all about {duration(used + steps * step_seconds + OVERHEAD_SECONDS)}"
+    )
     if fitting < steps:
         what = f"longer than the {duration(seconds)} asked for"
         why = f"with fewer than {FEWEST_STEPS} steps there is nothing to see"
@@ -127,7 +129,7 @@ def _fit_steps(pace: float, seconds: float, used: float) -> int:
     return steps
 
 
-def _pace(recipe: Recipe, prepared: Prepared) -> float:
+def _seconds_per_step(recipe: Recipe, prepared: Prepared) -> float:
     """The seconds of a step of `recipe`, from a short trial run."""
     training = recipe.training
     chosen = machine.choose(training.precision, training.device)
@@ -150,11 +152,11 @@ def _pace(recipe: Recipe, prepared: Prepared) -> float:
     for _ in range(TRIAL_STEPS):
         loop.step(objective, batches, optimizer, plan, state, Processes())
         marks.append(time.perf_counter())
-    pace = float(np.median(np.diff(marks)))
+    step_seconds = float(np.median(np.diff(marks)))
     tokens = training.batch * recipe.rows.length
     print(
         f"machine: {chosen.device}, {chosen.name} ({chosen.reason}), "
         f"{torch.get_num_threads()} threads; "
-        f"{tokens / pace:,.0f} tokens/s"
+        f"{tokens / step_seconds:,.0f} tokens/s"
     )
-    return pace
+    return step_seconds

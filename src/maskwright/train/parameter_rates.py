@@ -19,18 +19,18 @@ from maskwright.errors import ConfigError
 from maskwright.train.optimizers.optimizer import OptimizerState
 
 # How many steps were taken before this one -> factor by parameter name.
-Pace = Callable[[int], Mapping[str, float]]
+RateFactors = Callable[[int], Mapping[str, float]]
 
 
 class ParameterRates(OptimizerState):
-    """`inner` with the steps of each parameter scaled by `pace`."""
+    """`inner` with the steps of each parameter scaled by `rate_factors`."""
 
-    def __init__(self, inner: OptimizerState, pace: Pace) -> None:
+    def __init__(self, inner: OptimizerState, rate_factors: RateFactors) -> None:
         super().__init__(inner.parameters, inner.settings)
-        self.inner, self.pace = inner, pace
-        if missing := [n for n in self.parameters.named if n not in pace(0)]:
+        self.inner, self.rate_factors = inner, rate_factors
+        if missing := [n for n in self.parameters.named if n not in rate_factors(0)]:
             raise ConfigError(
-                "a parameter has no learning-rate factor", where="pace", found=missing[:5]
+                "a parameter has no learning-rate factor", where="rate_factors", found=missing[:5]
             )
 
     def _update(self, learning_rate: float) -> None:
@@ -57,7 +57,7 @@ class ParameterRates(OptimizerState):
     def _changed(self, before: int) -> list[tuple[slice, float]]:
         """The parts of the masters whose factor is not 1 after `steps` steps; neighbours with one
         factor are one part."""
-        factors = self.pace(before)
+        factors = self.rate_factors(before)
         found: list[tuple[slice, float]] = []
         for name, span in self.parameters.spans.items():
             factor = factors[name]
