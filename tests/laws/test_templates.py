@@ -250,6 +250,24 @@ def test_a_template_that_does_not_escape_is_found(
     assert faults(name, PAGES[name](tmp_path, HOSTILE))
 
 
+def unnamed(made: str) -> list[str]:
+    """What of a page has no name for who cannot see it, or no words on what it is."""
+    wanted = ['<html lang="en">', "<title>", 'name="viewport"', "<h1>", "</footer>"]
+    found = [each for each in wanted if each not in made]
+    found += ["caption"] * (made.count("<table>") - made.count("<caption"))
+    found += re.findall(r"<th(?! scope=)[^>e]*>", made)
+    return found + re.findall(r"<svg(?![^>]*aria-label=)[^>]*>", made)
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name[-5:] == ".html"])
+def test_pages_name_their_parts(name: str, tmp_path: Path) -> None:
+    found = unnamed(PAGES[name](tmp_path, HOSTILE))
+    if name == "model.html":  # the control: what stands in the page of a notebook
+        assert {"<title>", "caption"} <= set(found)
+    else:
+        assert found == []
+
+
 # ------------------------------------------------------------------------------ the sources
 # Who may write markup in Python, and who may say that a text is markup.
 DRAWING = "report/drawing/"

@@ -98,6 +98,8 @@ def test_F14_a_signal_saves_and_exits_and_the_run_goes_on(
     code = wait(pid)
     assert code == 128 + number, (tmp_path / "log").read_text()[-2000:]
     assert list((out / "checkpoints").glob("step-*"))
+    assert "Not finished" in (out / "report.html").read_text()
     with (tmp_path / "log").open("a") as stream:
         run.resume(out, stream=stream)
     assert essence(out) == essence(reference)
+    assert "Not finished" not in (out / "report.html").read_text()

@@ -142,6 +142,15 @@ def test_only_what_is_there_is_shown(tmp_path: Path) -> None:
     assert "over steps" in page
 
 
+def test_the_page_of_an_unfinished_run_says_how_far_and_when(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", run=RUN | {"steps": 160})
+    os.utime(folder / "metrics.jsonl", (0, 1_790_000_000))
+    text = plain(written(folder))
+    assert "Not finished: 25.0 % of the budget is used up." in text
+    assert "The newest record is of 21 September 2026, 14:13 UTC." in text
+    assert "Not finished" not in plain(written(write_run(tmp_path / "whole")))
+
+
 def test_a_run_before_its_first_step(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"recipe": "tiny", "references": null, "corpus": null}')
     page = written(tmp_path)

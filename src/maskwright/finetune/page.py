@@ -119,7 +119,7 @@ def _mistakes(kind: TaskType, mistakes: Sequence[Mistake], rows: int) -> Table:
     ]
     return {
         "title": "The worst mistakes",
-        "head": ["where", "text", "is", "was told", kind.wrongness],
+        "head": ["where", "text", "label", "predicted", kind.wrongness],
         "rows": cells,
         "note": f"{len(mistakes):,} of {rows:,}; shown: {len(cells):,}, the worst first. Some may "
         "be wrong in the file, not in the model.",

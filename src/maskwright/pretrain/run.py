@@ -7,7 +7,7 @@
       timings.jsonl       seconds, tokens per second, memory
       tokenizer/  data/   made from the recipe's text
       checkpoints/        Hugging Face folders, each with the training state
-      report.html         written at the end
+      report.html         written at the end, and when it is stopped
       crash/              reports on steps whose loss was not finite
 
 `pretrain` writes the recipe and `resume` reads it; after that both are the same code. A resumed run
@@ -242,6 +242,8 @@ def _run(
             )
         _train(session)
         if flag.raised:
+            if processes.first:
+                say(f"report: {write_report(out)}")
             say(
                 f"stopped at step {session.state.step}; go on with: maskwright resume "
                 f"{_quoted(out)}"

@@ -205,8 +205,11 @@ def _grid(chart: Chart, frame: Frame) -> str:
 
 
 def _labels(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
-    """The values in words, without the zeros that all of them end in: 4, 5, 6 and not 4.00."""
+    """The values in words, without the zeros that all of them end in: 4, 5, 6 and not 4.00. Where
+    `say` has too few digits to tell them apart, with as many as that takes."""
     words = [say(value) for value in values]
+    if len(set(words)) < len(words):
+        words = [f"{value:.4g}" for value in values]
     while words and all("." in w and w[-1] in ".0" for w in words):
         words = [w[:-1] for w in words]
     return words

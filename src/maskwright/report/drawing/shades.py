@@ -105,8 +105,8 @@ def scatter(
     names: Sequence[str],
     *,
     axes: tuple[str, str],
-    width: int = 560,
-    height: int = 380,
+    width: int = 760,
+    height: int = 420,
 ) -> Markup:
     """Points in the plane, a colour for each group; `names` are tooltips, `axes` what is across and
     what is up."""
@@ -114,7 +114,7 @@ def scatter(
     xs, ys = [x for x, _ in points], [y for _, y in points]
     spans = [(max(v) - min(v)) or 1.0 for v in (xs, ys)]
     left, right, top, bottom = 32, width - 16, 60, height - 36
-    parts = [text(0, 14, title, size=13, css="ink")]
+    parts = [text(0, 14, title, size=14, css="ink title")]
     x, y = 6.0, 32.0
     for number, group in enumerate(known):
         if x > 6 and x + 10 + 7 * len(group) > width:
