@@ -25,6 +25,7 @@ from maskwright.analysis.layers import Layered
 from maskwright.analysis.pooling import Pooled
 from maskwright.evaluate.compare.report import Comparison, Measure
 from maskwright.evaluate.compare.report import render as comparison_page
+from maskwright.findings import Finding
 from maskwright.finetune import page as finetune_page
 from maskwright.finetune.card import card
 from maskwright.finetune.curve_figures import Curve
@@ -44,6 +45,10 @@ HOSTILE = "\"'></pre></style><script>alert(1)</script><img src=x onerror='a()'>&
 HOSTILE += "[a](b)\x1b[2J\u202e\x85\n\ud800"
 TABLE = {"title": HOSTILE, "head": ["", HOSTILE], "rows": [[HOSTILE, HOSTILE]], "note": HOSTILE}
 HALF = Estimate(0.5, 0.4, 0.6)
+
+
+def found_of(text: str) -> Finding:
+    return Finding("a-finding", text, text, text, "warning")
 
 
 def of_run(folder: Path, text: str) -> str:
@@ -93,7 +98,7 @@ def of_curve(folder: Path, text: str) -> str:
 def of_comparison(folder: Path, text: str) -> str:
     both = [contender(text, [1.0, 1.1]), contender(text + "2", [2.0, 2.1])]
     measures = [Measure("loss", text)]
-    return comparison_page(Comparison(text, both, measures, [[text, text, text]], [text]))
+    return comparison_page(Comparison(text, both, measures, [[text, text, text]], [found_of(text)]))
 
 
 def shown(folder: Path, show: Callable[..., Path], text: str, found: object) -> str:
@@ -104,13 +109,25 @@ def shown(folder: Path, show: Callable[..., Path], text: str, found: object) -> 
 def of_layers(folder: Path, text: str) -> str:
     figures = [[Estimate(value, 0.1, 0.9)] * 2 for value in (0.5, 0.4, 0.3)]
     found = Layered(
-        text, text, [text] * 2, 9, 9, *figures, [0.4, 0.6], HALF, {text: 0.2}, text, text
+        text,
+        text,
+        [text] * 2,
+        9,
+        9,
+        *figures,
+        [0.4, 0.6],
+        HALF,
+        {text: 0.2},
+        [found_of(text)],
+        text,
     )
     return shown(folder, pages.show_layers, text, found)
 
 
 def of_pooling(folder: Path, text: str) -> str:
-    found = Pooled(text, 5, 9, [text] * 2, {text: [HALF, HALF]}, [HALF, HALF], 0.2, text)
+    found = Pooled(
+        text, 5, 9, [text] * 2, {text: [HALF, HALF]}, [HALF, HALF], 0.2, [found_of(text)]
+    )
     return shown(folder, pages.show_pooling, text, found)
 
 
@@ -140,7 +157,7 @@ def of_finetuned_card(folder: Path, text: str) -> str:
         base=text,
         data={text: "ab" * 32},
         rows={text: 3},
-        cut={text: text},
+        findings={text: [found_of(text)]},
         settings={text: text},
         asked=text,
         figures={text: 0.5},
