@@ -111,8 +111,8 @@ def test_control_classes_belong_to_words() -> None:
 )
 def test_a_control_of_few_words_is_none(words: list[str], whole: bool, wanted: str) -> None:
     control = np.arange(len(words)) % 2
-    assert room._says_nothing(words, control, whole=whole) == wanted
-    assert room._says_nothing(words, np.zeros_like(control), whole=whole)
+    assert room._says_nothing(words, control, of_texts=whole) == wanted
+    assert room._says_nothing(words, np.zeros_like(control), of_texts=whole)
 
 
 def test_on_ties_no_layer_knows_more(tmp_path: Path) -> None:
