@@ -28,8 +28,11 @@ from maskwright.errors import MaskwrightError
 from maskwright.evaluate.minimal_pairs import evaluate_pairs
 from maskwright.evaluate.text import evaluate_text
 from maskwright.finetune.command import finetune_file
+from maskwright.inference import held_out_loss
+from maskwright.inference.prepared import PreparedStack
 from maskwright.models import folders
 from maskwright.models.open import open_model
+from maskwright.nn.stack import Stack
 from maskwright.pretrain import run
 from maskwright.recipes.parts.recipe import (
     Evaluation,
@@ -184,6 +187,37 @@ def test_every_name_of_a_model_gives_one_answer(
         assert {k: v for k, v in odd.items() if k != "evaluate"} == {
             k: v for k, v in wanted.items() if k != "evaluate"
         }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_loss_by_prepared_networks_is_that_of_the_network(
+    name: str, made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever networks an objective has, the networks themselves give the same figures."""
+    out = made(name)
+    model, text = open_model(out), out.parent / "text.txt"
+    asked: list[str] = []
+
+    def noting(kind: type, own: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            asked.append(kind.__name__)
+            return own(*arguments, **options)
+
+        return call
+
+    monkeypatch.setattr(PreparedStack, "__call__", noting(PreparedStack, PreparedStack.__call__))
+    monkeypatch.setattr(Stack, "forward", noting(Stack, Stack.forward))
+    prepared = evaluate_text(model, [text], rows=16).figures
+    assert {*asked} == {"PreparedStack"}
+    asked.clear()
+    monkeypatch.setattr(held_out_loss, "with_prepared", lambda objective: objective)
+    plain = evaluate_text(model, [text], rows=16).figures
+    assert {*asked} == {"Stack"}  # the control
+    assert prepared.loss == pytest.approx(plain.loss, rel=1e-6)
+    assert (prepared.targets, prepared.top1) == (plain.targets, pytest.approx(plain.top1, abs=1e-6))
+    if plain.decided is not None:
+        assert prepared.decided is not None
+        assert prepared.decided.told_apart == pytest.approx(plain.decided.told_apart, abs=1e-6)
 
 
 @pytest.mark.interop
