@@ -4,6 +4,7 @@ copy of what they have in common."""
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,6 @@ def test_an_adapter_folder_is_swapped_for_others(results: dict[str, Path], model
     folder = results["sounds"] / "adapter"
     alone = results["sounds"].parent / "alone"
     if not alone.exists():
-        import shutil
-
         shutil.copytree(folder, alone)
     opened = maskwright.load(alone, base=results["sounds"] / "model")
     assert opened.active_adapter == "default" and opened.adapters == ("default",)
