@@ -82,7 +82,10 @@ def learned(method: str, name: str) -> tuple[list[float], set[str], set[str], se
     )
     before = {n: p.detach().clone() for n, p in network.named_parameters()}
     declared = {n for n, p in network.named_parameters() if p.requires_grad}
-    settings = Settings(epochs=12, batch=16, optimizer=AdamW(learning_rate=1e-2, decay=0.0))
+    epochs = (
+        12 if method in ("prefix", "prompt") else 6
+    )  # they begin far from the model's own words
+    settings = Settings(epochs=epochs, batch=16, optimizer=AdamW(learning_rate=1e-2, decay=0.0))
     tuned = tune(
         Supervised(network, Options(), WORDS),
         task(),
@@ -101,7 +104,7 @@ def learned(method: str, name: str) -> tuple[list[float], set[str], set[str], se
 def test_it_learns_and_moves_what_it_declared(method: str, name: str) -> None:
     losses, declared, moved, there = learned(method, name)
     # A head that learns ten times as fast may leap once it is almost right: the middle tells.
-    assert statistics.median(losses[6:]) < losses[0]
+    assert statistics.median(losses[len(losses) // 2 :]) < losses[0]
     assert moved <= declared and {n for n in there if n.startswith("heads.")} <= moved
     # The control: but for these two, something has to stand still.
     assert (declared < there) is (method not in ("full", "reinit-1", "gradual"))

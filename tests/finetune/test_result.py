@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import runpy
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -250,24 +250,21 @@ def test_the_driver_sees_an_answer_that_changed(results: dict[str, Path], tmp_pa
 
 
 def test_the_script_in_the_folder_gives_the_same_answers(
-    results: dict[str, Path], tmp_path: Path
+    results: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Moved elsewhere; with maskwright where what was learned lies beside the model."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    monkeypatch.chdir(tmp_path)
     for method in ("prefix", "full"):
         if method == "full":
             pytest.importorskip("transformers")
         out = shutil.copytree(results[method], tmp_path / method)
         assert fine_tuned.PARTS and "predict.py" in read_manifest(out).files
-        done = subprocess.run(
-            [sys.executable, out / "predict.py", *TEXTS],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=tmp_path,
-        )
-        told = [json.loads(line) for line in done.stdout.splitlines()]
+        monkeypatch.setattr(sys, "argv", [str(out / "predict.py"), *TEXTS])
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         for ours, theirs in zip(load(out).predict(TEXTS), told, strict=True):
             assert ours["label"] == theirs["label"]
             assert theirs["score"] == pytest.approx(ours["score"], abs=2e-6)

@@ -75,12 +75,18 @@ def loaded_by(modules: list[str], heavy: tuple[str, ...]) -> list[str]:
 
 def loaded_after(code: str, heavy: tuple[str, ...]) -> list[str]:
     """Which of `heavy` are loaded in a fresh Python that ran `code`."""
-    code += f"\nimport sys; print(*[name for name in {heavy!r} if name in sys.modules])"
+    return loaded_in_turn([code], heavy)[0]
+
+
+def loaded_in_turn(codes: list[str], heavy: tuple[str, ...]) -> list[list[str]]:
+    """Which of `heavy` are loaded after each of `codes`, which one fresh Python runs in turn."""
+    shown = f"\nimport sys; print(*[name for name in {heavy!r} if name in sys.modules])\n"
+    code = shown.join([*codes, ""])
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
-    return result.stdout.split()
+    return [line.split() for line in result.stdout.splitlines()]
 
 
 def torchless_modules() -> list[str]:
@@ -117,19 +123,20 @@ build(family("bert").config({"architectures": ["BertForMaskedLM"], "vocab_size":
 def test_a_model_is_built_without_compiler_and_algebra() -> None:
     """They take seconds to load, and every command builds a model."""
     heavy = ("torch._dynamo", "sympy")
-    assert loaded_after(BUILT, heavy) == []
     # The control: what PyTorch's own modules do.
     meta = "with torch.device('meta'): torch.nn.Embedding(4, 4)"
-    assert "torch._dynamo" in loaded_after(f"{BUILT}\n{meta}", heavy)
+    built, control = loaded_in_turn([BUILT, meta], heavy)
+    assert built == [] and "torch._dynamo" in control
 
 
 def test_who_predicts_waits_for_no_statistics_and_no_templates() -> None:
     heavy = ("sklearn", "scipy.stats", "pandas", "transformers", "jinja2")
-    assert loaded_by(["maskwright.predict.write", "maskwright.predict.stdin"], heavy) == []
+    predict = "import maskwright.predict.write, maskwright.predict.stdin"
     # The control: what asks for a figure, and what writes a page.
     asked = "import maskwright.metrics.metrics as m, numpy as n; m.accuracy(n.ones(2), n.ones(2))"
     asked += "\nfrom maskwright.report import document; document.render('model.html', rows=[])"
-    assert {"sklearn", "jinja2"} <= set(loaded_after(asked, heavy))
+    alone, control = loaded_in_turn([predict, asked], heavy)
+    assert alone == [] and {"sklearn", "jinja2"} <= set(control)
 
 
 def test_a_heavy_import_is_noticed() -> None:
