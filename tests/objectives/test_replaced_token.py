@@ -224,7 +224,7 @@ def test_refusals() -> None:
         make("replaced-token", bert())
     with pytest.raises(ConfigError, match="generator_size"):
         replaced_token.Options(generator_size=0.0)
-    with pytest.raises(ConfigError, match="with replacement"):
+    with pytest.raises(ConfigError, match="with_replacement"):
         Masking(unit="span", with_replacement=True)
 
 

@@ -19,6 +19,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.modules.masked import Masked
 from maskwright.objectives.parts.objective import (
     Loss,
+    Network,
     NetworkWork,
     Objective,
     Part,
@@ -54,7 +55,7 @@ class ReplacedToken(Objective):
         self.masked = Masked(self.generator, options.masking, vocabulary)
 
     @property
-    def scorer(self) -> Transformer:
+    def scorer(self) -> Network:
         return self.generator
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:

@@ -19,6 +19,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.encoder_decoder import memory_visible
 from maskwright.objectives.parts.objective import (
     Loss,
+    Network,
     NetworkWork,
     Objective,
     Part,
@@ -164,7 +165,7 @@ class Supervised(Objective):
         )
 
 
-def last_states(model: Transformer, batch: Batch, at: Tensor | None = None) -> Tensor:
+def last_states(model: Network, batch: Batch, at: Tensor | None = None) -> Tensor:
     """Hidden states (B, T, D) of the stack that is read: the last one; with `at` those (N, D) of
     these flat positions alone."""
     if batch.decoder_tokens is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,6 +25,11 @@ from maskwright.nn import mask as masks
 from maskwright.nn.config import Stack
 from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss
 from maskwright.nn.transformer import Transformer
+
+if TYPE_CHECKING:
+    Network = Transformer
+else:
+    Network = Any  # a prepared network has the same methods (`inference/prepared.py`)
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class Objective(nn.Module, abc.ABC):
     decides: str | None = None
 
     @property
-    def scorer(self) -> Transformer:
+    def scorer(self) -> Network:
         """The network that scores the vocabulary from `target_states`."""
         return self.product
 
@@ -174,7 +179,7 @@ def facts(rows: Rows) -> dict[str, Any]:
     }
 
 
-def encode(model: Transformer, batch: Batch, at: Tensor | None = None) -> Tensor:
+def encode(model: Network, batch: Batch, at: Tensor | None = None) -> Tensor:
     """Hidden states (B, T, D) of the model's only stack, in which documents do not see each other;
     with `at` those (N, D) of these flat positions alone.
 
@@ -199,7 +204,7 @@ def encode(model: Transformer, batch: Batch, at: Tensor | None = None) -> Tensor
     )
 
 
-def encode_targets(model: Transformer, batch: Batch) -> Tensor:
+def encode_targets(model: Network, batch: Batch) -> Tensor:
     """Hidden states (N, D) of the model's only stack at the batch's targets; its last layer is
     computed nowhere else."""
     if batch.index is None:
@@ -213,9 +218,7 @@ def at_targets(hidden: Tensor, batch: Batch) -> Tensor:
     return flat if batch.index is None else flat.index_select(0, batch.index)
 
 
-def token_loss(
-    network: Transformer, states: Tensor, targets: Tensor, z_loss: float = 0.0
-) -> Tensor:
+def token_loss(network: Network, states: Tensor, targets: Tensor, z_loss: float = 0.0) -> Tensor:
     """The summed loss of hidden states (N, D) whose tokens are `targets` (N,), by the network's
     vocabulary head."""
     read = network.head_hidden(states)
