@@ -86,7 +86,9 @@ def test_a_run_goes_on_as_it_was_trained(
     assert "What training further was worth" in said
     (table,) = (t for t in json.loads((out / "results.json").read_text())["tables"])
     assert [row[0] for row in table["rows"]] == ["the new text", "the text before"]
-    assert (out / "report.html").read_text().count(">What training further was worth</caption>") == 1
+    assert (out / "report.html").read_text().count(
+        ">What training further was worth</caption>"
+    ) == 1
     worse = table["rows"][1][-1].startswith("+")
     assert ("warning: something was lost on the text before" in said) is worse
     old, new = (float(row[1]) for row in table["rows"])
