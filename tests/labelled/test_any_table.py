@@ -177,5 +177,5 @@ def test_a_missing_label_is_the_same_number_however_it_is_written(tmp_path: Path
 
 def test_a_name_twice_in_the_header_that_is_given(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("".join(f"a,b {n},{n % 2}\n" for n in range(30)))
-    with pytest.raises(UsageError, match="twice"):
+    with pytest.raises(UsageError, match="same name"):
         prepare(tmp_path / "a.csv", header=("text", "text", "label"))
