@@ -166,7 +166,7 @@ def test_vectors_alike_but_for_rounding_are_alike(
     for n in range(60):
         rows.append(f"the {WORDS[n % 9]} sat,a {WORDS[n % 7]} ran on,{draw.random() * 5:.2f}")
     (tmp_path / "pairs.csv").write_text("\n".join(rows) + "\n")
-    data = prepare(tmp_path / "pairs.csv", kind="embedding", division=DIVISION)
+    data = prepare(tmp_path / "pairs.csv", task="embedding", division=DIVISION)
     found = compare_pooling(ProbedModel.of(model), data).found
     assert np.isfinite(found["mean"][0].value)
     noisy = 1 + 1e-8 * draw.standard_normal((3, 12, 16))
@@ -183,7 +183,7 @@ def test_the_pairs_that_are_asked_are_drawn(
     rows += [f"the {WORDS[n % 9]} sat,a {WORDS[n % 7]} ran on {n},{n}.5" for n in range(100)]
     (tmp_path / "train.csv").write_text("\n".join(rows) + "\n")
     (tmp_path / "test.csv").write_text("\n".join(rows).replace("sat", "on") + "\n")
-    data, asked = prepare(tmp_path, kind="embedding", division=DIVISION), []
+    data, asked = prepare(tmp_path, task="embedding", division=DIVISION), []
     told = pooling._told
     monkeypatch.setattr(pooling, "_told", lambda *given: asked.append(given[-1]) or told(*given))
     found = compare_pooling(ProbedModel.of(model), data, items=30)

@@ -13,12 +13,13 @@ from corpus.files_at_hand import write
 from labelled.tables import table_of, write_rows
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, MaskwrightError, UsageError
-from maskwright.labelled.columns.infer import KINDS, infer
+from maskwright.labelled.columns.infer import infer
 from maskwright.labelled.examples.build import build
 from maskwright.labelled.examples.splits import complete
 from maskwright.labelled.examples.survey import survey
 from maskwright.labelled.formats.table import Table, load
 from maskwright.labelled.prepare import prepare
+from maskwright.labelled.shapes import shapes
 
 SKIP = Reading(on_bad="skip", max_bad_fraction=1.0, on_nul="strip")
 SCALARS = st.one_of(
@@ -87,7 +88,7 @@ TABLES: list[dict[str, st.SearchStrategy[Any]]] = [
 def understand(table: Table, reading: Reading, kind: str | None) -> str:
     """What became of the table: its task, or the first words of the refusal."""
     try:
-        task = infer(table, kind=kind)
+        task = infer(table, task=kind)
         examples = build(table, task, reading=reading)
         assert survey(examples).tables()
     except MaskwrightError as error:
@@ -98,10 +99,10 @@ def understand(table: Table, reading: Reading, kind: str | None) -> str:
         assert sum(map(len, parts.values())) == sum(map(len, examples.parts.values()))
     except MaskwrightError as error:
         assert error.what.startswith("no rows are left for validation")
-    return task.kind
+    return task.name
 
 
-@given(st.data(), st.sampled_from(TABLES), st.sampled_from([None, None, *KINDS]), st.booleans())
+@given(st.data(), st.sampled_from(TABLES), st.sampled_from([None, None, *shapes()]), st.booleans())
 def test_any_rows(data: st.DataObject, cells: dict[str, Any], kind: str | None, skip: bool) -> None:
     count = data.draw(st.integers(1, 8))
     rows = [{name: data.draw(cell) for name, cell in cells.items()} for _ in range(count)]
@@ -142,14 +143,14 @@ def test_rows_of_unlike_shapes_are_refused_in_our_words(tmp_path: Path) -> None:
         path = write_rows(tmp_path / "rows.jsonl", rows)
         kind = "similarity" if "label" in rows[0] else None
         with pytest.raises(MaskwrightError):
-            prepare(path, kind=kind)
+            prepare(path, task=kind)
 
 
 def test_a_translation_that_the_first_row_lacks(tmp_path: Path) -> None:
     rows = [{"id": n, "translation": {"en": f"word {n}", "de": f"Wort {n}"}} for n in range(30)]
     path = write_rows(tmp_path / "rows.jsonl", [{"id": 99}, *rows])
     made = prepare(path, reading=Reading(on_bad="skip", max_bad_fraction=0.5))
-    assert made.task.kind == "sequence-to-sequence" and len(made.dropped) == 1
+    assert made.task.name == "sequence-to-sequence" and len(made.dropped) == 1
 
 
 def test_names_of_classes_in_another_encoding(tmp_path: Path) -> None:

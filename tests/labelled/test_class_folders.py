@@ -22,7 +22,7 @@ def fill(root: Path, *names: str, end: str = "_test") -> Path:
 
 def test_folders_are_classes(tmp_path: Path) -> None:
     examples = loaded(fill(tmp_path / "flat", "pos", "neg"))
-    assert examples.task.kind == "classification" and examples.labels is not None
+    assert examples.task.name == "classification" and examples.labels is not None
     assert examples.labels.names == ("neg", "pos")
     assert len(examples.parts["all"]) == 60
     first = examples.parts["all"][0]
@@ -76,14 +76,14 @@ def test_lines_that_begin_with_their_label(tmp_path: Path) -> None:
         {"text": "So  long", "label": ["neg", "long"]},
     ]
     assert rows[1].where.endswith("line 3")
-    assert loaded(tmp_path / "a.txt").task.kind == "multi-label"
+    assert loaded(tmp_path / "a.txt").task.name == "multi-label"
     tabs = write(tmp_path / "t.txt", "__label__pos\tA film\n__label__neg \t __label__b  B\n" * 20)
     assert [tuple(row.values.values()) for row in load(tabs).parts["all"][:2]] == [
         ("A film", ["pos"]),
         ("B", ["neg", "b"]),
     ]
     single = write(tmp_path / "b.txt", "__label__a x y\n__label__b z\n" * 20)
-    assert loaded(single).task.kind == "classification"
+    assert loaded(single).task.name == "classification"
     bad = write(tmp_path / "c.txt", good + "no label __label__pos\n__label__ none\n")
     error = refusal(DataError, lambda: load(bad))
     assert error.what == "a line without a label" and error.where == f"{bad}, line 4"

@@ -91,10 +91,10 @@ def test_numbers_with_names_are_classes_however_many(tmp_path: Path) -> None:
     names = {str(3 * n): f"intent {n}" for n in range(30)}
     rows = "".join(f"{sentence(n)},{n * 7 % 30 * 3}\n" for n in range(60))
     write(tmp_path / "reviews.csv", "text,label\n" + rows)
-    assert loaded(tmp_path).task.kind == "regression", "the control"
+    assert loaded(tmp_path).task.name == "regression", "the control"
     write(tmp_path / "labels.json", json.dumps(names))
     made = loaded(tmp_path)
-    assert made.task.kind == "classification" and made.labels is not None
+    assert made.task.name == "classification" and made.labels is not None
     assert made.labels.names == tuple(names.values())
 
 

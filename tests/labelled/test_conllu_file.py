@@ -51,7 +51,7 @@ def test_a_treebank_as_it_is_downloaded(tmp_path: Path) -> None:
     write(tmp_path / "README.md", "# A treebank\n")
     write(tmp_path / "stats.xml", "<treebank/>\n")
     made = prepare(tmp_path)
-    assert made.task.kind == "tagging" and made.task.columns["tags"] == "upos"
+    assert made.task.name == "tagging" and made.task.columns["tags"] == "upos"
     assert {part: len(rows) for part, rows in made.parts.items()} == {
         "train": 20,
         "validation": 4,

@@ -164,7 +164,7 @@ def test_marks_are_tags_at_their_places(form: str, tmp_path: Path) -> None:
     names = ["data.json", "data.jsonl"] if not form.startswith("Label") else ["data.json"]
     for name in names:
         made = read(tmp_path, SPANS[form], name)
-        assert made.task.kind == "tagging" and made.labels is not None
+        assert made.task.name == "tagging" and made.labels is not None
         rows = every(made)
         assert len(rows) == SIZE
         for row in rows:
@@ -177,7 +177,7 @@ def test_marks_are_tags_at_their_places(form: str, tmp_path: Path) -> None:
 def test_one_label_in_every_row_is_a_class(form: str, tmp_path: Path) -> None:
     options = {"columns": {"label": "mood"}} if "short" in form else {}
     made = read(tmp_path, CLASSES[form], **options)
-    assert made.task.kind == "classification" and made.labels is not None
+    assert made.task.name == "classification" and made.labels is not None
     for row in every(made):
         assert isinstance(row, Single) and isinstance(row.label, int)
         assert made.labels.names[row.label] == "AB"[int(row.text.split()[-1]) % 2]
@@ -187,7 +187,7 @@ def test_one_label_in_every_row_is_a_class(form: str, tmp_path: Path) -> None:
 def test_several_labels_in_some_rows_are_several_in_all(form: str, tmp_path: Path) -> None:
     options = {"columns": {"label": "mood"}} if form.startswith("Label") else {}
     made = read(tmp_path, SEVERAL[form], **options)
-    assert made.task.kind == "multi-label"
+    assert made.task.name == "multi-label"
     for row in every(made):
         assert row.label == ((0, 1) if int(row.text.split()[-1]) % 2 else (0,))
 
@@ -250,7 +250,7 @@ def test_where_nothing_is_marked_there_is_nothing(tmp_path: Path) -> None:
 
 def test_numbers_and_texts_of_label_studio(tmp_path: Path) -> None:
     rated = read(tmp_path, lambda n: task(n, result("rating", {"rating": n % 5}, "rating")))
-    assert rated.task.kind == "classification" and len(rated.labels.names) == 5  # type: ignore
+    assert rated.task.name == "classification" and len(rated.labels.names) == 5  # type: ignore
     other = read(tmp_path, lambda n: short(n, rating=[{"rating": n % 5}]))
     assert other.labels.names == rated.labels.names  # type: ignore
     columns = {"source": "text", "target": "answer"}
@@ -271,18 +271,18 @@ def test_cells_of_a_table_hold_the_same(tmp_path: Path) -> None:
         + "".join(f'{n},1,{n},1.5,{text(n)},"{spans if n % 2 else ""}"\n' for n in range(SIZE))
     )
     made = prepare(file)
-    assert made.task.kind == "tagging" and sum(1 in row.tags for row in every(made)) == SIZE / 2
+    assert made.task.name == "tagging" and sum(1 in row.tags for row in every(made)) == SIZE / 2
     file.write_text(
         f"{head}sentiment\n"
         + "".join(f'{n},1,{n},1.5,{text(n)},"{both if n % 2 else "A"}"\n' for n in range(SIZE))
     )
-    assert prepare(file).task.kind == "multi-label"
+    assert prepare(file).task.name == "multi-label"
     file.write_text(
         "id,text,label,Comments\n"
         + "".join(f"{n},{text(n)},{'A#B' if n % 2 else 'A'},\n" for n in range(SIZE))
     )
     made = prepare(file)
-    assert made.task.kind == "multi-label" and made.labels.names == ("A", "B")  # type: ignore
+    assert made.task.name == "multi-label" and made.labels.names == ("A", "B")  # type: ignore
 
 
 def test_a_hash_in_another_table_is_part_of_a_name(tmp_path: Path) -> None:
@@ -305,18 +305,18 @@ def test_files_that_hold_all_rows_in_an_object(tmp_path: Path) -> None:
         {"content": text(n), "annotations": [{"start": 3, "end": 8, "tag": "PER"}]}
         for n in range(SIZE)
     ]
-    assert prepare(wrote(tmp_path, {"examples": examples})).task.kind == "tagging"
+    assert prepare(wrote(tmp_path, {"examples": examples})).task.name == "tagging"
     common = [
         {"text": text(n), "entities": [{"start": 3, "end": 8, "entity": "PER"}]}
         for n in range(SIZE)
     ]
     rasa = {"rasa_nlu_data": {"common_examples": common}}
-    assert prepare(wrote(tmp_path, rasa)).task.kind == "tagging"
+    assert prepare(wrote(tmp_path, rasa)).task.name == "tagging"
 
 
 def test_trees_of_spacy_2_are_sentences(tmp_path: Path) -> None:
     made = read(tmp_path, document)
-    assert made.task.kind == "tagging" and made.labels is not None
+    assert made.task.name == "tagging" and made.labels is not None
     assert made.labels.names == ("O", "U-PER")
     documents = [document(n) for n in range(SIZE)]
     documents[5]["paragraphs"][0]["sentences"][0]["tokens"] = words(5, ner="-")
@@ -367,8 +367,8 @@ def test_other_files_of_these_programs_are_named_with_the_way(tmp_path: Path) ->
 def test_other_arrays_are_what_they_were(tmp_path: Path) -> None:
     """The controls: plain rows, and arrays that are neither rows nor pairs of a text and marks."""
     plain = read(tmp_path, lambda n: {"text": text(n), "label": "AB"[n % 2]})
-    assert plain.task.kind == "classification"
+    assert plain.task.name == "classification"
     listed = read(tmp_path, lambda n: {"text": text(n), "label": ["AB"[n % 2]]})
-    assert listed.task.kind == "multi-label"
+    assert listed.task.name == "multi-label"
     with pytest.raises(DataError, match="no table"):
         read(tmp_path, lambda n: [text(n), "AB"[n % 2]])

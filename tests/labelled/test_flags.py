@@ -48,7 +48,7 @@ def in_csv(path: Path, cell: Callable[[int], str]) -> Path:
 )
 def test_lists_of_flags_are_a_flag_for_each_class(one: Any, zero: Any) -> None:
     task, examples = understood(column(lambda n: hot(n, one, zero)))
-    assert task.kind == "multi-label" and "4 flags in each row" in task.why
+    assert task.name == "multi-label" and "4 flags in each row" in task.why
     assert examples.labels is not None and examples.labels.names == ("0", "1", "2", "3")
     assert labels(examples) == [SETS[n % 5] for n in range(40)]
     assert any(
@@ -88,7 +88,7 @@ def test_flags_in_the_cells_of_a_csv(cell: Callable[[int], str], tmp_path: Path)
 )
 def test_lists_of_classes_stay_lists_of_classes(lists: Sequence[list[Any]]) -> None:
     task, examples = understood(column(lambda n: lists[n % len(lists)]))
-    assert task.flags == 0 and task.kind == "multi-label"
+    assert task.flags == 0 and task.name == "multi-label"
     assert examples.labels is not None
     named = [{examples.labels.names[place] for place in some} for some in labels(examples)]
     assert named == [set(map(str, lists[n % len(lists)])) for n in range(40)]
@@ -123,12 +123,12 @@ def test_codes_of_0_and_1_are_asked_about() -> None:
     table = column(lambda n: "".join(map(str, hot(n))))
     error = refusal(DataError, lambda: infer(table))
     assert "--task multi-label" in str(error.do) and "--task classification" in str(error.do)
-    task = infer(table, kind="multi-label")
+    task = infer(table, task="multi-label")
     assert labels(build(table, task)) == [SETS[n % 5] for n in range(40)]
-    names = build(table, infer(table, kind="classification")).labels
+    names = build(table, infer(table, task="classification")).labels
     assert names is not None and names.names == ("0000", "0010", "0101", "1000", "1111")
     # The control: numbers that happen to have these digits.
-    assert infer(column(lambda n: ["10", "11", "100"][n % 3])).kind == "classification"
+    assert infer(column(lambda n: ["10", "11", "100"][n % 3])).name == "classification"
 
 
 def test_what_is_no_flag_among_them() -> None:
@@ -154,7 +154,7 @@ def test_what_is_no_flag_among_them() -> None:
 def test_mappings_of_classes_to_flags() -> None:
     table = column(lambda n: dict(zip("dbca", hot(n), strict=True)))
     task, examples = understood(table)
-    assert task.kind == "multi-label" and examples.labels is not None
+    assert task.name == "multi-label" and examples.labels is not None
     assert examples.labels.names == ("a", "b", "c", "d")
     assert labels(examples)[:3] == [(3,), (0, 1), ()]
     table = column(lambda n: {"a": 1} if n == 3 else {"a": n % 2, "b": 0})
@@ -164,7 +164,7 @@ def test_mappings_of_classes_to_flags() -> None:
 
 def test_flags_of_other_rows_have_the_classes_of_the_model() -> None:
     table = column(lambda n: hot(n), rows=3)
-    task = infer(table, kind="multi-label")
+    task = infer(table, task="multi-label")
     made = build(table, task, classes=["a", "b", "c", "d"], values=[0, 1, 2, 3])
     assert labels(made) == [(0,), (1, 3), ()]
     error = refusal(DataError, lambda: build(table, task, classes=["a", "b"], values=[0, 1]))
@@ -214,7 +214,7 @@ def test_one_cell_that_is_no_flag_makes_no_other_task(odd: Any) -> None:
         error = refusal(DataError, lambda table=table, task=task: build(table, task))
         assert error.where == "all.jsonl, line 8, column 'loud'"
         left = build(table, task, reading=SKIP)
-        assert len(left.parts["all"]) == 39 and left.task.kind == "multi-label"
+        assert len(left.parts["all"]) == 39 and left.task.name == "multi-label"
     if odd == -1:
         assert "--read no_label=-1" in str(error.do)
         made = build(table, infer(table, no_label="-1"), no_label="-1")
@@ -244,7 +244,7 @@ def test_what_may_be_labels_is_asked_about(values: tuple[Any, Any], names: str) 
     assert several == names.split() and one == ["rude"] and "label=id" not in str(error.do)
     examples = build(table, infer(table, {"label": several}))
     assert labels(examples)[:4] == [(), (0,), (1,), (0, 1)]
-    assert infer(table, {"label": one}).kind == "classification"
+    assert infer(table, {"label": one}).name == "classification"
 
 
 def test_an_id_is_never_proposed_as_a_label() -> None:
@@ -258,7 +258,7 @@ def test_one_flag_beside_numbers_is_the_label() -> None:
         {"id": n, "comment": sentence(n), "loud": float(n % 2), "length": n * 3} for n in range(40)
     ]
     task = infer(table_of(*rows))
-    assert task.kind == "classification" and task.columns.roles["label"] == ("loud",)
+    assert task.name == "classification" and task.columns.roles["label"] == ("loud",)
 
 
 def test_what_flags_may_mean_otherwise_is_told() -> None:
@@ -300,11 +300,11 @@ def test_words_for_nothing_switch_no_task(odd: str, every: int) -> None:
         (made("score", lambda n: f"{n / 7:.2f}"), "regression"),
     ):
         task = infer(table)
-        assert task.kind == kind
+        assert task.name == kind
         refusal(DataError, lambda table=table, task=task: build(table, task))
         most = Reading(on_bad="skip", max_bad_fraction=0.9)
         left = build(table, task, reading=most)
-        assert left.task.kind == kind and len(left.dropped) == len(range(1, 60, every))
+        assert left.task.name == kind and len(left.dropped) == len(range(1, 60, every))
         if kind == "classification":
             assert left.labels is not None and left.labels.names == ("0", "1", "2")
 
@@ -312,7 +312,7 @@ def test_words_for_nothing_switch_no_task(odd: str, every: int) -> None:
 def test_floats_that_are_no_numbers_switch_no_task() -> None:
     nothing = [float("nan"), float("inf"), float("nan")]
     table = column(lambda n: nothing[n % 3] * 1 if n % 4 == 0 else float(n % 3), "label")
-    assert infer(table).kind == "classification"
+    assert infer(table).name == "classification"
 
 
 def test_other_words_among_numbers_are_asked_about() -> None:
@@ -320,16 +320,16 @@ def test_other_words_among_numbers_are_asked_about() -> None:
         table = column(lambda n, odd=odd: odd if n % 8 == 0 else f"{n / 7:.2f}", "score")
         error = refusal(DataError, lambda table=table: infer(table))
         assert error.what == "numbers and words in one column of labels"
-        assert infer(table, no_label=odd).kind == "regression"
-        assert infer(table, kind="classification").kind == "classification"
+        assert infer(table, no_label=odd).name == "regression"
+        assert infer(table, task="classification").name == "classification"
     table = column(lambda n: 0.5 if n == 3 else n % 2, "label")
     error = refusal(DataError, lambda: infer(table))
     assert error.what == "a few fractions among whole numbers" and "line 4" in str(error.where)
-    task = infer(table, kind="classification")
+    task = infer(table, task="classification")
     assert len(build(table, task, reading=SKIP).labels or ()) == 2
     # The controls: fractions that come often, and a column that is called a score.
-    assert infer(column(lambda n: n % 5 / 2, "label")).kind == "regression"
-    assert infer(column(lambda n: 0.5 if n == 3 else n % 5, "score")).kind == "regression"
+    assert infer(column(lambda n: n % 5 / 2, "label")).name == "regression"
+    assert infer(column(lambda n: 0.5 if n == 3 else n % 5, "score")).name == "regression"
 
 
 def test_what_a_flag_is() -> None:

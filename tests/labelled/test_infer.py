@@ -187,7 +187,7 @@ def test_what_a_table_is_for(
     columns: dict[str, Any], kind: str, roles: dict[str, tuple[str, ...]]
 ) -> None:
     task = of(**columns)
-    assert task.kind == kind, task.why
+    assert task.name == kind, task.why
     assert roles.items() <= task.columns.roles.items()
     assert task.lines()[0] == f"task: {kind}, because {task.why}"
     used = {name for names in task.columns.roles.values() for name in names}
@@ -219,13 +219,13 @@ def test_a_csv_is_understood_by_what_its_texts_spell(tmp_path: Path) -> None:
     lines = [f"{sentence(n)},{n % 3},{n / 7:.2f}" for n in MANY]
     path = write(tmp_path / "a.csv", "review,label,weight\n" + "\n".join(lines))
     table = load(path)
-    assert infer(table).kind == "classification"
-    assert infer(table, {"label": "weight"}).kind == "regression"
+    assert infer(table).name == "classification"
+    assert infer(table, {"label": "weight"}).name == "regression"
 
 
 def test_one_mistake_makes_no_other_task() -> None:
     made = rows(text=some, score=lambda n: "n/a" if n == 7 else f"{n / 7:.2f}")
-    assert infer(table_of(*made)).kind == "regression"
+    assert infer(table_of(*made)).name == "regression"
     made = rows(text=some, label=lambda n: "postive" if n == 7 else str(n % 2))
     assert infer(table_of(*made)).columns.column("label").kind == "whole"
 
@@ -235,9 +235,9 @@ def test_numbers_with_a_unit_are_no_names(cell: str) -> None:
     error = refusal(DataError, lambda: of(text=some, label=lambda n: cell.format(n)))
     assert error.what == "numbers with a unit" and "--task classification" in str(error.do)
     # The controls: a few of them may be names, and so may what is said to be some.
-    assert of(text=some, label=lambda n: cell.format(n % 3)).kind == "classification"
+    assert of(text=some, label=lambda n: cell.format(n % 3)).name == "classification"
     table = table_of(*rows(text=some, label=lambda n: cell.format(n % 25)))
-    assert infer(table, kind="classification").kind == "classification"
+    assert infer(table, task="classification").name == "classification"
 
 
 @pytest.mark.parametrize(
@@ -249,13 +249,13 @@ def test_numbers_with_a_unit_are_no_names(cell: str) -> None:
     ],
 )
 def test_when_whole_numbers_are_classes(make: Any, classes: bool) -> None:
-    assert (of(text=some, label=make).kind == "classification") == classes
+    assert (of(text=some, label=make).name == "classification") == classes
 
 
 def test_many_classes_without_gaps_are_classes() -> None:
     made = [{"text": sentence(n), "label": n % 150} for n in range(1500)]
     task = infer(table_of(*made))
-    assert task.kind == "classification" and "0 to 149 without gaps" in task.why
+    assert task.name == "classification" and "0 to 149 without gaps" in task.why
 
 
 # ------------------------------------------------------------------------------ overruling
@@ -266,11 +266,11 @@ def test_the_user_overrules_columns_and_task() -> None:
     assert task.columns.why == {"text": "as you said", "label": "as you said"}
     assert task.columns.left_out == ["text", "label"]
     task = infer(table, {"label": "stars"}, "regression")
-    assert task.kind == "regression" and task.why.startswith("you said so (otherwise")
+    assert task.name == "regression" and task.why.startswith("you said so (otherwise")
     flags = infer(table, {"label": ("label", "stars")})
-    assert flags.kind == "multi-label"
+    assert flags.name == "multi-label"
     pair = infer(table, {"first": "title", "second": "text"})
-    assert pair.kind == "pair-classification" and pair.columns["label"] == "label"
+    assert pair.name == "pair-classification" and pair.columns["label"] == "label"
 
 
 def test_refusals_name_what_is_near() -> None:
@@ -280,12 +280,12 @@ def test_refusals_name_what_is_near() -> None:
     assert error.wanted == "did you mean 'text'?"
     error = refusal(UsageError, lambda: infer(table, {"lable": "label"}))
     assert "did you mean 'label'" in str(error.wanted)
-    error = refusal(UsageError, lambda: infer(table, kind="clasification"))
+    error = refusal(UsageError, lambda: infer(table, task="clasification"))
     assert "did you mean 'classification'" in str(error.wanted)
-    error = refusal(DataError, lambda: infer(table, kind="regression"))
+    error = refusal(DataError, lambda: infer(table, task="regression"))
     assert error.what == "regression needs numbers as labels"
     assert error.where == "all.jsonl, column 'label'" and "classification" in str(error.do)
-    error = refusal(DataError, lambda: infer(table, kind="tagging"))
+    error = refusal(DataError, lambda: infer(table, task="tagging"))
     assert error.what == "it is not clear which column is what"
     assert error.wanted == "tokens + tags"
     error = refusal(UsageError, lambda: infer(table, {"tokens": "text", "text": "text"}))
@@ -309,7 +309,7 @@ def test_two_columns_of_texts_are_asked_about() -> None:
     assert "--column first=eins --column second=zwei for pairs" in str(error.do)
     table = table_of(*rows(eins=some, zwei=other, klasse=lambda n: n % 2))
     task = infer(table, {"first": "eins", "second": "zwei"})
-    assert task.kind == "pair-classification" and task.columns["label"] == "klasse"
+    assert task.name == "pair-classification" and task.columns["label"] == "klasse"
     long = infer(table_of(*rows(kurz=lambda n: "two words", lang=some, klasse=lambda n: n % 2)))
     assert long.columns["text"] == "lang" and "'kurz'" in long.lines()[-1]
 
@@ -332,7 +332,7 @@ def test_several_labels_of_pairs_are_refused() -> None:
 def test_exact_names_win_over_contents(tmp_path: Path) -> None:
     lines = "".join(f"{3 * n},{('even', 'odd')[n % 2]}\n" for n in MANY)
     task = infer(load(write(tmp_path / "numbers.csv", f"text,label\n{lines}")))
-    assert task.kind == "classification" and task.columns["text"] == "text"
+    assert task.name == "classification" and task.columns["text"] == "text"
     few = infer(table_of(*rows(text=lambda n: "yes" if n % 3 else "no", label=lambda n: n % 2)))
     assert few.columns["text"] == "text"
 
@@ -359,7 +359,7 @@ def test_a_test_part_without_the_column_of_labels_is_not_used() -> None:
     """As competitions have it; a misspelt column is still refused (F74)."""
     train = rows(id=lambda n: n, text=some, label=lambda n: n % 2)
     table = table_of(train=train, test=rows(id=lambda n: n, text=some))
-    assert infer(table).kind == "classification" and list(table.parts) == ["train"]
+    assert infer(table).name == "classification" and list(table.parts) == ["train"]
     assert list(map(str, table.counts["test"].findings)) == [
         "not used: it has no column 'label' with the label"
     ]
@@ -400,7 +400,7 @@ def test_questions_with_choices_by_many_names() -> None:
         answer=lambda n: "ABC"[n % 3],
     )
     for made in (stem, letters):
-        assert infer(table_of(*made)).kind == "multiple-choice"
+        assert infer(table_of(*made)).name == "multiple-choice"
     one = infer(table_of(*letters)).columns.roles
     assert one["choices"] == ("A", "B", "C") and one["label"] == ("answer",)
 
@@ -440,7 +440,7 @@ def test_a_row_in_the_place_of_the_header_is_noticed(tmp_path: Path) -> None:
     assert task.columns["label"] == "spam"
     error = refusal(UsageError, lambda: load(tmp_path / "a.csv", header=["spam", "Ok lar"]))
     assert error.what == "the file's first row holds these names already"
-    assert infer(load(write(tmp_path / "b.csv", "kind,words\n" + lines))).kind == "classification"
+    assert infer(load(write(tmp_path / "b.csv", "kind,words\n" + lines))).name == "classification"
 
 
 @pytest.mark.parametrize(
@@ -485,12 +485,12 @@ def test_what_is_no_part_of_the_task_is_not_asked_about() -> None:
         {"title": other, "body": some, "category": lambda n: "ab"[n % 2]},
         {"question": some, "url": lambda n: f"http://a.b/{n}", "label": lambda n: n % 2},
     ):
-        assert infer(table_of(*rows(**columns))).kind == "classification"
+        assert infer(table_of(*rows(**columns))).name == "classification"
 
 
 def test_yes_or_no_is_no_answer_in_a_text() -> None:
     made = rows(question=some, passage=other, answer=lambda n: ("yes", "no")[n % 2])
-    assert infer(table_of(*made)).kind == "pair-classification"
+    assert infer(table_of(*made)).name == "pair-classification"
 
 
 def test_names_with_blanks_are_told_as_they_are_typed() -> None:
@@ -521,10 +521,10 @@ def test_labels_that_are_not_known_say_nothing_of_the_task() -> None:
         for n in range(200)
     ]
     table = table_of(*rows)
-    assert infer(table).kind == "regression", "also before the rows are left out"
+    assert infer(table).name == "regression", "also before the rows are left out"
     task = infer(table, no_label="n/a")
-    assert task.kind == "regression"
-    assert infer(table, None, "regression", no_label="n/a").kind == "regression"
+    assert task.name == "regression"
+    assert infer(table, None, "regression", no_label="n/a").name == "regression"
     made = build(table, task, no_label="n/a")
     assert made.unlabelled == 25 and len(made.parts["all"]) == 175
 

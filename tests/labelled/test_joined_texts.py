@@ -19,7 +19,7 @@ def test_several_columns_make_one_text() -> None:
     ]
     table = table_of(*rows)
     task = infer(table, {"text": ["title", "body"]})
-    assert task.kind == "classification" and not task.columns.left_out
+    assert task.name == "classification" and not task.columns.left_out
     assert any("columns 'title', 'body' as text" in line for line in task.lines())
     examples = build(table, task).parts["all"]
     assert examples[0].text == f"on {sentence(0)} {sentence(99)}"

@@ -184,7 +184,7 @@ def test_a_part_without_several_labels(value: Any) -> None:
     """Blank cells in all rows are no answers; a list of no labels is one."""
     several = texts("a|b", "a", "b", "b|a")
     task, examples = understood(table_of(train=several, test=texts(value, value)))
-    assert task.kind == "multi-label"
+    assert task.name == "multi-label"
     assert list(examples.parts) == (["train", "test"] if value == [] else ["train"])
 
 
@@ -360,7 +360,7 @@ def test_rows_without_a_label_are_left_out_where_that_is_said(tmp_path: Path) ->
     assert error.where == "validation" and "out of the folder" in str(error.do)
     numbers = [{"text": f"a {n}", "score": n / 7 if n % 4 else -1} for n in range(80)]
     scored = prepare(
-        write_rows(tmp_path / "scores.jsonl", numbers), kind="regression", no_label="-1"
+        write_rows(tmp_path / "scores.jsonl", numbers), task="regression", no_label="-1"
     )
     assert "left out: 20 rows without a label" in list(map(str, survey(scored).findings))
     # The control: where numbers below zero are usual, -1 is one of them.
@@ -453,7 +453,7 @@ def test_commas_between_thousands_are_not_turned_into_points() -> None:
     error = refusal(DataError, lambda: understood(table_of(*rows)))
     assert "take the commas out" in str(error.do)
     several = [{"text": f"text {n}", "label": ("1,2,3", "2,3", "1")[n % 3]} for n in range(9)]
-    assert understood(table_of(*several))[0].kind == "multi-label"
+    assert understood(table_of(*several))[0].name == "multi-label"
 
 
 def test_a_place_without_an_answer_may_be_an_empty_cell() -> None:
@@ -506,7 +506,7 @@ def test_a_question_with_choices_may_be_about_a_text() -> None:
         "options": ["the cat", "the dog"],
     }
     task, made = understood(table_of(*[row] * 3))
-    assert task.kind == "multiple-choice" and task.columns["context"] == "article"
+    assert task.name == "multiple-choice" and task.columns["context"] == "article"
     assert made.parts["all"][0].question == "The cat sat. The dog ran. Who ran?"
     assert made.parts["all"][0].label == 1
 

@@ -40,7 +40,7 @@ def several(path: Path, spell: Callable[[Any], str], count: int = 40, **cells: s
 def test_labels(spell: Callable[[Any], str], tmp_path: Path) -> None:
     table = load(several(tmp_path / "in.csv", spell))
     task = infer(table)
-    assert task.kind == "multi-label"
+    assert task.name == "multi-label"
     assert "'labels' as label (by its name; its cells hold lists)" in "\n".join(task.lines())
     examples = build(table, task)
     assert examples.labels is not None and examples.labels.names == ("a", "c", "it's, c")
@@ -53,12 +53,12 @@ def test_every_task_that_has_lists(spell: Callable[[Any], str], tmp_path: Path) 
     rows = [[spell(some), spell(["B-x", *["O"] * (len(some) - 1)])] for some in words]
     made = write_csv(tmp_path / "tags.csv", ["tokens", "tags"], rows)
     examples = loaded(made)
-    assert examples.task.kind == "tagging"
+    assert examples.task.name == "tagging"
     assert examples.parts["all"][0].tokens == tuple(words[0])
     rows = [[sentence(n), spell(["one", "two"]), "AB"[n % 2]] for n in range(40)]
     made = write_csv(tmp_path / "choices.csv", ["question", "choices", "answer"], rows)
     examples = loaded(made)
-    assert examples.task.kind == "multiple-choice"
+    assert examples.task.name == "multiple-choice"
     assert examples.parts["all"][1].choices == ("one", "two")
     answer = spell({"text": ["the"], "answer_start": [0]})
     made = write_csv(
@@ -67,7 +67,7 @@ def test_every_task_that_has_lists(spell: Callable[[Any], str], tmp_path: Path) 
         [["who?", sentence(n), answer] for n in range(40)],
     )
     examples = loaded(made)
-    assert examples.task.kind == "question-answering"
+    assert examples.task.name == "question-answering"
     assert examples.parts["all"][0].answers == (("the", 0),)
 
 

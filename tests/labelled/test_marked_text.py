@@ -90,7 +90,7 @@ def rows(count: int) -> list[dict[str, Any]]:
 
 def test_a_table_of_them_is_tagging(tmp_path: Path) -> None:
     task, examples = understood(table_of(*rows(10)))
-    assert task.kind == "tagging" and "marked" in task.why
+    assert task.name == "tagging" and "marked" in task.why
     assert task.columns.roles == {"tokens": ("text",), "tags": ("label",)}
     assert examples.labels is not None and set(examples.labels.names) == {"O", "B-LOC", "B-PER"}
     first = examples.parts["all"][1]
@@ -156,7 +156,7 @@ def entity_rows(before: str, count: Any = len, own: str | None = "text") -> list
 
 def told(rows: list[dict[str, Any]]) -> list[set[tuple[str, str]]]:
     task, made = understood(table_of(*rows))
-    assert task.kind == "tagging" and made.labels is not None
+    assert task.name == "tagging" and made.labels is not None
     return [
         {
             (word, made.labels.names[tag])

@@ -40,8 +40,8 @@ def test_a_csv_becomes_a_task_with_parts(tmp_path: Path) -> None:
 
 def test_what_is_said_overrules_what_is_found(tmp_path: Path) -> None:
     path = reviews(tmp_path)
-    made = prepare(path, kind="regression", columns={"group": "author"})
-    assert made.task.kind == "regression" and {e.label for e in made.parts["train"]} == {1.0, 5.0}
+    made = prepare(path, task="regression", columns={"group": "author"})
+    assert made.task.name == "regression" and {e.label for e in made.parts["train"]} == {1.0, 5.0}
     assert not set(made.groups["train"]) & set(made.groups["validation"])
     error = refusal(UsageError, lambda: prepare(path, columns={"label": "star"}))
     assert error.wanted == "did you mean 'stars'?"

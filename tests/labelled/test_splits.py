@@ -311,7 +311,7 @@ def test_aspects_are_no_texts_to_be_shared() -> None:
 def test_a_column_that_groups_keeps_its_role(name: str) -> None:
     rows = pairs(90, first=3, second=3, names="sentence1 sentence2")
     task = infer(table_of(*rows), {"group": name})
-    assert task.kind == "pair-classification"
+    assert task.name == "pair-classification"
     assert task.columns["first"] == "sentence1" and task.columns["second"] == "sentence2"
     assert task.columns["group"] == name
     error = refusal(UsageError, lambda: infer(table_of(*rows), {"group": "label"}))

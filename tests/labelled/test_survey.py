@@ -31,7 +31,7 @@ def said(found: Survey, words: str) -> str:
 
 def test_clean_data_give_counts_and_no_warnings() -> None:
     found = of(train=rows(40), validation=rows(10, 100), test=rows(20, 200))
-    assert found.kind == "classification" and found.findings == [] and found.leaks == []
+    assert found.task == "classification" and found.findings == [] and found.leaks == []
     assert {name: p.rows for name, p in found.parts.items()} == {
         "train": 40,
         "validation": 10,
@@ -140,7 +140,7 @@ def test_odd_labels_are_pointed_at() -> None:
 def test_numbers_and_pairs() -> None:
     pairs = [{"sentence1": "one two", "sentence2": sentence(n), "score": n / 9} for n in range(30)]
     found = of(*pairs)
-    assert found.kind == "similarity" and found.parts["all"].classes == {}
+    assert found.task == "similarity" and found.parts["all"].classes == {}
     assert found.parts["all"].values == pytest.approx((0.0, 29 / 18, 29 / 9))
     assert found.parts["all"].words.longest == 12
 

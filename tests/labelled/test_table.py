@@ -481,7 +481,7 @@ def _parquet(path: Path, columns: dict[str, Any]) -> Path:
 
 def test_a_parquet_column_that_nobody_reads_may_hold_anything(tmp_path: Path) -> None:
     made = prepare(_parquet(tmp_path / "a.parquet", _odd_columns()))
-    assert made.task.kind == "classification" and sum(map(len, made.parts.values())) == 12
+    assert made.task.name == "classification" and sum(map(len, made.parts.values())) == 12
     for name in _odd_columns():
         path = _parquet(tmp_path / "b.parquet", {name: _odd_columns()[name]})
         assert prepare(path).task.columns["text"] == "text"

@@ -39,7 +39,7 @@ def test_two_languages_are_two_columns_and_their_direction_is_asked(tmp_path: Pa
     assert "--column source=de --column target=en" in str(error.do)
     table = load(root)
     task = infer(table, columns={"source": "en", "target": "de"})
-    assert task.kind == "sequence-to-sequence"
+    assert task.name == "sequence-to-sequence"
 
 
 def test_the_name_before_the_language_may_have_dots_and_be_packed(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_words_with_tags_in_a_text_file_are_read_as_such(text: str, tmp_path: Pa
     table = load(tmp_path)
     assert list(table.parts) == ["train", "validation", "test"]
     assert len(table.first) == 30 and table.first[0].values["tokens"][0] == "Berun0"
-    assert infer(table).kind == "tagging"
+    assert infer(table).name == "tagging"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_the_names_of_conll_2002_and_2003(tmp_path: Path) -> None:
     (tmp_path / "esp.testb").unlink()
     table = load(tmp_path)
     assert list(table.parts) == ["train", "validation", "test"]
-    assert infer(table).kind == "tagging"
+    assert infer(table).name == "tagging"
     assert len(load(tmp_path / "esp.testa").parts["all"]) == 30
     (tmp_path / "esp.train").write_bytes(CONLL.replace("went", "fué").encode("latin-1"))
     error = refusal(DataError, lambda: load(tmp_path / "esp.train"))

@@ -35,7 +35,7 @@ def test_sentences_are_put_together(tmp_path: Path) -> None:
 def test_they_are_tagging_by_the_column_of_tags(tmp_path: Path) -> None:
     some = "".join(TWO.replace("1,", f"{n}1,").replace("2,", f"{n}2,") for n in range(1, 12))
     examples = loaded(write(tmp_path / "a.csv", HEAD + some))
-    assert examples.task.kind == "tagging"
+    assert examples.task.name == "tagging"
     assert examples.task.columns.roles == {"tokens": ("Word",), "tags": ("Tag",)}
     assert len(examples.parts["all"]) == 22
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.labelled.columns.columns import OPTIONAL, ROLES
-from maskwright.labelled.columns.infer import KINDS, infer
+from maskwright.labelled.columns.columns import COMMON
+from maskwright.labelled.columns.infer import infer
 from maskwright.labelled.examples.build import build
 from maskwright.labelled.formats.table import load
+from maskwright.labelled.shapes import roles, shapes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "labelled-data.md").read_text(encoding="utf-8")
 EXAMPLES = {
@@ -20,10 +21,14 @@ EXAMPLES = {
 
 
 def test_every_task_and_role_is_there() -> None:
-    assert {*EXAMPLES, "embedding"} == KINDS.keys()  # embedding is asked for, never inferred
+    assert {*EXAMPLES, "embedding"} == shapes().keys()  # embedding is asked for, never inferred
     assert "--task embedding" in PAGE
     told = PAGE.partition("## Roles")[2]
-    assert set(re.findall(r"`(\w+)`", told)) == {*ROLES, *OPTIONAL}
+    assert set(re.findall(r"`(\w+)`", told)) == {
+        *roles(),
+        *roles(lambda layout: layout.optional),
+        *COMMON,
+    }
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
@@ -33,6 +38,6 @@ def test_an_example_is_understood(kind: str, tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     table = load(path)
     task = infer(table)
-    assert task.kind == kind
+    assert task.name == kind
     assert not task.columns.left_out
     assert len(build(table, task).parts["all"]) == text.strip().count("\n") + (ending == "jsonl")

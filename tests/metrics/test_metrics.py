@@ -18,6 +18,7 @@ from maskwright.metrics.bootstrap import by_resample, of_counts
 from maskwright.metrics.intervals import estimate, estimate_of_sums, estimates, estimates_of_means
 
 CLASSES = st.integers(0, 3)
+CLASS = ("accuracy", "macro_f1", "matthews")
 PAIRS = st.lists(st.tuples(CLASSES, CLASSES), min_size=1, max_size=40)
 NUMBERS = st.integers(-50, 50).map(lambda n: n / 4)
 NUMBER_PAIRS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=30)
@@ -160,7 +161,8 @@ def test_how_many_resamples_are_looked_at_together_changes_nothing(
     draw = np.random.default_rng(0)
     one, several = draw.integers(0, 5, (2, 40)), draw.integers(0, 2, (2, 40, 3))
     numbers = draw.random((2, 40))
-    given = [("classification", *one), ("multi-label", *several), ("regression", *numbers)]
+    names = (CLASS, ("micro_f1", "macro_f1", "accuracy"), ("spearman", "squared_error"))
+    given = list(zip(names, *zip(one, several, numbers, strict=True), strict=True))
     whole = [estimates(*each) for each in given]
     sums = estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1)
     monkeypatch.setattr("maskwright.metrics.bootstrap.AT_ONCE", 7 * 40)
@@ -209,7 +211,7 @@ def test_an_interval_holds_the_figure_and_is_the_same_each_time() -> None:
 def test_all_right_is_not_certain() -> None:
     """Eight of eight: Wilson's interval begins at 8 / (8 + 1.96²) = 0.676."""
     right = np.arange(8) % 2
-    found = estimates("classification", right, right, resamples=50)
+    found = estimates(CLASS, right, right, resamples=50)
     assert (found["accuracy"].value, found["accuracy"].high) == (1.0, 1.0)
     assert found["accuracy"].low == pytest.approx(0.6756, abs=1e-3)
     assert math.isnan(found["matthews"].low), "its resamples say nothing"
@@ -221,7 +223,7 @@ def test_all_right_is_not_certain() -> None:
 
 def test_the_usual_figures_of_a_task() -> None:
     truth, predicted = np.array([0, 1, 0, 1]), np.array([0, 1, 1, 1])
-    found = estimates("classification", truth, predicted, resamples=10)
-    assert list(found) == ["accuracy", "macro_f1", "matthews"] and found["accuracy"].value == 0.75
-    error = refusal(UsageError, lambda: estimates("tagging", truth, predicted))
-    assert error.found == "'tagging'"
+    found = estimates(CLASS, truth, predicted, resamples=10)
+    assert tuple(found) == CLASS and found["accuracy"].value == 0.75
+    error = refusal(UsageError, lambda: estimates(("accurcy",), truth, predicted))
+    assert error.wanted == "did you mean 'accuracy'?"

@@ -85,7 +85,7 @@ def test_scores_are_those_of_each_text_alone(body: str) -> None:
     assert objective.counts(batch) == {"class": 40}
 
 
-@pytest.mark.parametrize("problem", ["multi", "regression"])
+@pytest.mark.parametrize("problem", ["multi", "number"])
 def test_several_classes_and_numbers(problem: str) -> None:
     objective = supervised("encoder", problem=problem)
     draw = np.random.default_rng(1)

@@ -20,8 +20,9 @@ from maskwright.finetune.tune import Settings, tune
 from maskwright.labelled.examples.examples import Pair, Single
 from maskwright.models import special_tokens
 from maskwright.nn import initialise
+from maskwright.objectives.supervised import Standardised
 from maskwright.predict.predictor import load
-from maskwright.tasks.classification import Classification, Standardised
+from maskwright.tasks.classification import Classification
 from maskwright.tasks.parts.find import task_for
 from maskwright.train.optimizers.settings import AdamW
 from tinyrun import WORDS

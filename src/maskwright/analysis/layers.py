@@ -62,6 +62,7 @@ class Layered:
         no_control: why the control would say nothing, and is NaN; empty where it says something.
         weights: of the layers in the mix, which add up to 1.
         mixed: the accuracy of the classifier on the mix.
+        of_texts: whether whole texts are classified, not words.
         baselines: accuracies of what needs no model.
         findings: what of the texts did not fit into the model.
     """
@@ -79,6 +80,7 @@ class Layered:
     baselines: dict[str, float]
     findings: Sequence[Finding] = ()
     no_control: str = ""
+    of_texts: bool = True
 
     @property
     def best(self) -> int:
@@ -127,12 +129,12 @@ def probe_layers(
         UsageError: a task that is neither tags nor one class for a text.
     """
     names = () if data.labels is None else data.labels.names
-    kind = task_for(data.task.kind, names)
-    if data.task.kind not in ("tagging", "classification"):
+    kind = task_for(data.task.name, names)
+    if kind.head not in ("sequence", "token") or kind.problem != "single" or len(kind.roles) > 1:
         raise UsageError(
             "this task is not probed layer by layer",
-            found=data.task.kind,
-            wanted="classification, tagging, similarity, embedding",
+            found=data.task.name,
+            wanted="one class of each text, tags of words, or how alike two texts are",
         )
     last = TEST if TEST in data.parts else VALIDATION
     models = subject.model, subject.untrained()
@@ -141,7 +143,7 @@ def probe_layers(
     )
     random = _control(known.words, len(names), known.labels, seed)
     other = _control(asked.words, len(names), known.labels, seed)
-    of_texts = kind.task != "tagging"
+    of_texts = kind.head == "sequence"
     no_control = _says_nothing(known.words, random, of_texts=of_texts)
     accuracy, control, untrained = [], [], []
     for layer in range(len(known.states)):
@@ -165,6 +167,7 @@ def probe_layers(
         _baselines(known, asked, of_texts=of_texts),
         (*known.findings, *asked.findings),
         no_control,
+        of_texts=of_texts,
     )
 
 
@@ -176,7 +179,7 @@ def _of_part(
     items: int,
     seed: int,
 ) -> _Asked:
-    of_texts = kind.task != "tagging"
+    of_texts = kind.head == "sequence"
     order = permute(key("draw", seed), len(rows), np.arange(len(rows)))
     counts = np.array([1 if of_texts else len(rows[i].tokens) for i in order])
     order = order[: int(np.searchsorted(counts.cumsum(), items)) + 1]

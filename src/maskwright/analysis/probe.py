@@ -11,7 +11,7 @@ from maskwright.analysis import layers, pooling, word_senses
 from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.analysis.pages import require_new, show_layers, show_pooling, show_senses
 from maskwright.errors import MaskwrightError, UsageError
-from maskwright.labelled.columns.infer import infer
+from maskwright.labelled.columns.infer import Task, infer
 from maskwright.labelled.examples import splits
 from maskwright.labelled.examples.build import build
 from maskwright.labelled.examples.examples import Examples
@@ -19,13 +19,13 @@ from maskwright.labelled.examples.survey import left_out
 from maskwright.labelled.formats import table
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.labelled.formats.parts import ALL
+from maskwright.labelled.layouts.pair import PAIR
 from maskwright.labelled.prepare import prepare
 from maskwright.report.say import printer
 from maskwright.storage import commit
 
 DIVISION = splits.Division(validation=0.1, test=0.1)
 ITEMS = 10_000
-PAIRS = ("similarity", "embedding")  # the tasks of which nothing is trained
 
 
 def probe(
@@ -77,12 +77,12 @@ def probe(
         return show_senses(subject, out, word or word_senses.WORD, data, columns, say)
     examples = _pairs(data, columns, task, read)
     if examples is None:
-        examples = prepare(data, columns=columns, kind=task, division=DIVISION, **vars(read))
+        examples = prepare(data, columns=columns, task=task, division=DIVISION, **vars(read))
     for line in (*examples.task.lines(), *(found.line() for found in left_out(examples))):
         say(line)
     commit.probe_writable(out)
     require_new(out)
-    if examples.task.kind in PAIRS:
+    if _is_alike(examples.task):
         return show_pooling(subject, out, pooling.compare_pooling(subject, examples, items), say)
     items = ITEMS if items is None else items
     return show_layers(subject, out, layers.probe_layers(subject, examples, items=items), say)
@@ -100,6 +100,11 @@ def _pairs(
         found = infer(loaded, columns, task, read.no_label)
     except MaskwrightError:
         return None  # which is said of the parts
-    if found.kind not in PAIRS:
+    if not _is_alike(found):
         return None
     return build(loaded, found, no_label=read.no_label, reading=read.reading)
+
+
+def _is_alike(task: Task) -> bool:
+    """Whether a number says how alike two texts are: nothing is trained for such a task."""
+    return task.columns.layout is PAIR and task.shape.label == "number"

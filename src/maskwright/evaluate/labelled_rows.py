@@ -22,21 +22,22 @@ from maskwright.findings import Finding
 from maskwright.finetune import page, recipe
 from maskwright.finetune.finished_seeds import REJECTS
 from maskwright.finetune.hashes import hashes
-from maskwright.labelled.columns.columns import JOINED, as_names
+from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.columns.contents import stands
 from maskwright.labelled.columns.infer import Task, infer
 from maskwright.labelled.examples.build import build
 from maskwright.labelled.examples.survey import as_read, left_out
-from maskwright.labelled.formats import table, tag_spelling
+from maskwright.labelled.formats import table
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.labelled.formats.parts import ALL, TEST, TRAIN, VALIDATION
+from maskwright.labelled.layouts.pair import PAIR
+from maskwright.labelled.shapes import may_be_joined, shape_for
 from maskwright.metrics.intervals import Estimate
 from maskwright.models import folders
 from maskwright.predict.predictor import Predictor, load
 from maskwright.report import document, tables
 from maskwright.report.say import Say, printer
 from maskwright.storage import commit
-from maskwright.tasks.classification import PAIRS
 from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.task_type import SECOND, UNTOLD, TaskType
 
@@ -166,8 +167,8 @@ def _rows(
         values=model.values,
         assume=bool(model.kind.settled.get(UNTOLD)),
     )
-    of_tags = tag_spelling.findings(model.kind.labels) if task.kind == "tagging" else ()
-    for found in (*as_read(part, loaded.counts[part]), *left_out(made), *of_tags):
+    of_labels = task.columns.layout.label_findings(model.kind.labels)
+    for found in (*as_read(part, loaded.counts[part]), *left_out(made), *of_labels):
         say(found.line())
     return made.parts[ALL], model.kind
 
@@ -190,8 +191,9 @@ def _of_pairs(
             given |= {role: [name] for name, role in TWO.items()}
         elif told or not _has_two(asked_of, columns, no_label):
             return model, columns
-    task = "similarity" if kind.problem == "regression" else "pair-classification"
-    return replace(model, kind=task_for(task, kind.labels, kind.settled), columns={}), given
+    two = shape_for(PAIR, kind.shape.label)
+    assert two is not None
+    return replace(model, kind=task_for(two.name, kind.labels, kind.settled), columns={}), given
 
 
 def _has_two(
@@ -199,7 +201,7 @@ def _has_two(
 ) -> bool:
     """Whether the columns are those of two texts, by their names and what is in them."""
     try:
-        return infer(asked_of, columns, None, no_label).kind in PAIRS
+        return infer(asked_of, columns, None, no_label).columns.layout is PAIR
     except MaskwrightError:
         return False
 
@@ -216,7 +218,7 @@ def _task(
     Raises:
         DataError: some columns of a label, or of a text, are there, and others are not.
     """
-    read = {role: names for role, names in model.columns.items() if role in JOINED}
+    read = {role: names for role, names in model.columns.items() if may_be_joined(role)}
     for role, told in (read | model.targets).items():
         if role in columns:
             continue

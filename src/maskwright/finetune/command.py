@@ -29,11 +29,10 @@ from maskwright.labelled.prepare import prepare
 from maskwright.labelled.windows.text_to_text import TEMPLATES, Template
 from maskwright.models.model import Model
 from maskwright.models.open import open_weights
-from maskwright.objectives.parts.contrastive import POOLINGS
 from maskwright.report import document, tables
 from maskwright.report.say import Say, printer
-from maskwright.tasks import embeddings
 from maskwright.tasks.parts import sentence_folder
+from maskwright.tasks.parts.choices import SKIPPED, VECTOR_POOLINGS
 from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.reading import room
 from maskwright.tasks.parts.task_type import TaskType
@@ -115,7 +114,7 @@ def finetune_recipe(
     examples = prepare(
         data,
         columns=recipe.columns or None,
-        kind=recipe.task,
+        task=recipe.task,
         division=DIVISION,
         rejects=None if dry else out / REJECTS,
         **vars(recipe.read),
@@ -131,14 +130,14 @@ def finetune_recipe(
             say(Finding("recipe-of-other-inputs", what, "so the result will be another").line())
 
     told_in_words = {} if recipe.prompt is None else {"prompt": recipe.prompt}
-    kind = task_for(examples.task.kind, settled=told_in_words)
+    kind = task_for(examples.task.name, settled=told_in_words)
     _refuse_idle(recipe, kind)
     settled = _settled(kind, prompt=recipe.prompt, pooling=recipe.pooling, measure=recipe.measure)
     if recipe.within_words is not None:
         settled = {**settled, "within_words": recipe.within_words}
     length = recipe.length
     made_with = _made_with(opened.path, kind, say)
-    if made_with is not None and kind.task in embeddings.TASKS:
+    if made_with is not None and kind.alone:
         settled = {**_made_further(made_with, opened, recipe, say), **settled}
         length = length or made_with.length
     elif made_with is not None and (besides := made_with.beside_the_model()):
@@ -209,7 +208,7 @@ def _made_with(path: Path, kind: TaskType, say: Say) -> sentence_folder.Sentence
     try:
         return sentence_folder.read(path)
     except MaskwrightError as error:
-        if kind.task in embeddings.TASKS:
+        if kind.alone:
             raise
         found = Finding(
             "vectors-not-made-so",
@@ -232,7 +231,7 @@ def _made_further(
     """
     made_with.require_learnable()
     settled = made_with.settled(opened.tokenizer)
-    if recipe.pooling == "cls" and embeddings.SKIPPED in settled:
+    if recipe.pooling == "cls" and SKIPPED in settled:
         raise UsageError(
             "the first token is not pooled where the prompt is left out",
             where="--pooling",
@@ -240,7 +239,7 @@ def _made_further(
             wanted="mean or max",
         )
     # In the result they stand in the order in which all releases put them side by side.
-    ordered = [way for way in POOLINGS if way in made_with.poolings]
+    ordered = [way for way in VECTOR_POOLINGS if way in made_with.poolings]
     for found in made_with.findings():
         say(replace(found, what=f"{found.what}, in learning and in the result").line())
     if not made_with.plain:
@@ -344,7 +343,7 @@ def _settled(
             )
         settled["prompt"] = template.text
     if pooling is not None:
-        if kind.head != "sequence" and kind.task not in embeddings.TASKS:
+        if kind.head != "sequence" and not kind.alone:
             raise UsageError(
                 "only of whole texts one vector is made", where="--pooling", found=kind.task
             )

@@ -96,7 +96,7 @@ def measure_curve(
     commit.require_own(out, LINES, beside=(REJECTS,))
     commit.probe_writable(out)
     model = model if isinstance(model, Model) else open_weights(model)
-    kind = task_for(data.task.kind, () if data.labels is None else data.labels.names, settled)
+    kind = task_for(data.task.name, () if data.labels is None else data.labels.names, settled)
     kind = kind.of_data(data)
     last = TEST if TEST in data.parts else VALIDATION
     numbers = _numbers(counts, len(data.parts[TRAIN]))

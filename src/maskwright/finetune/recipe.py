@@ -14,7 +14,8 @@ from maskwright.errors import ConfigError, UsageError, near
 from maskwright.finetune.method import FULL, Method, adapter_settings, methods_of
 from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
-from maskwright.metrics.names import METRICS_OF, require_selectable
+from maskwright.labelled.shapes import shape_of
+from maskwright.metrics.names import require_selectable
 from maskwright.tasks.parts.choices import Long, require_long, require_pooling
 from maskwright.toml import read_toml, to_toml
 from maskwright.train.machine.choices import Precision, require_device
@@ -164,11 +165,8 @@ class Recipe:
         if self.pooling is not None:
             require_pooling(self.pooling)
         if self.task is not None:
-            from maskwright.labelled.columns.infer import require_task
-
-            require_task(self.task)
-        # A task type of another package may have metrics that are not known here.
-        if self.measure is not None and (self.task is None or self.task in METRICS_OF):
+            shape_of(self.task)
+        if self.measure is not None:
             require_selectable(self.measure, self.task)
         if self.precision not in get_args(Precision):
             raise UsageError(

@@ -33,10 +33,10 @@ from maskwright.finetune import page, script
 from maskwright.finetune.card import card
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import Method
-from maskwright.labelled.columns.columns import LISTS
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.formats.parts import VALIDATION
+from maskwright.labelled.shapes import may_be_list
 from maskwright.metrics import seeds as intervals
 from maskwright.models import folders
 from maskwright.models.fingerprint import fingerprint
@@ -326,7 +326,7 @@ def _row_of(kind: TaskType) -> str:
     """A row for `predict` as a person types it: a text, or a tuple of what fills the roles."""
     several = len(kind.roles) > 1
     told = [
-        "['…', '…']" if role in LISTS else f"'{role} …'" if several else "'…'"
+        "['…', '…']" if may_be_list(role) else f"'{role} …'" if several else "'…'"
         for role in kind.roles
     ]
     return f"({', '.join(told)})" if several else told[0]

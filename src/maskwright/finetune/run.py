@@ -86,7 +86,7 @@ def finetune(
         IncompatibleError: a model without tokenizer.
     """
     say = printer(stream)
-    kind = task_for(data.task.kind, () if data.labels is None else data.labels.names, settled)
+    kind = task_for(data.task.name, () if data.labels is None else data.labels.names, settled)
     kind = kind.of_data(data)
     require_unfinished(out)
     if not dry:

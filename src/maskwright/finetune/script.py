@@ -107,7 +107,7 @@ def script(kind: TaskType, *, model: str, length: int, long: Long, plain: bool) 
         "model": model,
         "length": length,
         "what": "An answer to each " + ("pair of texts." if pair else "text."),
-        "answer": {"single": SINGLE, "multi": MULTI, "regression": NUMBER}[kind.problem],
+        "answer": {"single": SINGLE, "multi": MULTI, "number": NUMBER}[kind.problem],
         "pairs": ", a tab between two texts" if pair else "",
         "split": PAIRS if pair else "lines",
     }

@@ -13,17 +13,18 @@ Letters: N texts, R of them in a batch, B rows, T positions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from maskwright.data.batch import Batch
 from maskwright.data.pack import best_fit
 from maskwright.data.rows import spread
 from maskwright.errors import DataError
 from maskwright.objectives.parts.sequences import Origin, Sequences, first_places, pack
+
+if TYPE_CHECKING:
+    from maskwright.data.batch import Batch
 
 # Positions of a row, unless a text is longer; a multiple of what matrix units take at once.
 WIDTH, MULTIPLE = 128, 32
@@ -182,6 +183,10 @@ class Examples:
     ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]] | None, Batch]:
         """The texts that these answers are made of, in their order, their segments, and a batch
         that says which answer each belongs to."""
+        import torch
+
+        from maskwright.data.batch import Batch
+
         if self.pieces is None:
             texts = (numbers[:, None] * self.choices + np.arange(self.choices)).reshape(-1)
             targets = None
@@ -230,6 +235,10 @@ class Examples:
         asked: dict[str, NDArray[Any]],
     ) -> Batch:
         """These texts in these rows, rising, and what is `asked` of them."""
+        import torch
+
+        from maskwright.data.batch import Batch
+
         counts = np.bincount(rows)
         origin = Origin(rows, spread(counts) + 1)
         shape = (len(counts), width)

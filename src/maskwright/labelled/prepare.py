@@ -28,7 +28,7 @@ def prepare(
     test: Path | str | None = None,
     header: Sequence[str] = (),
     columns: Mapping[str, str | Sequence[str]] | None = None,
-    kind: str | None = None,
+    task: str | None = None,
     fold_labels: bool = False,
     repair_tags: bool = False,
     no_label: str | None = None,
@@ -41,7 +41,7 @@ def prepare(
     Args:
         data, train, validation, test, header, reading, rejects: as `table.load` takes them.
         columns: role -> column, where it must not be guessed; `group` keeps rows together.
-        kind: the task, where it must not be inferred.
+        task: its name, where it must not be inferred.
         fold_labels: join labels that differ only by case or blanks.
         no_label: what stands where a label is not known; such rows are left out.
         repair_tags: let spans of tags begin with B- where they begin with I- (`repair.py`).
@@ -59,10 +59,10 @@ def prepare(
         reading=reading,
         rejects=rejects,
     )
-    task = infer(rows, columns, kind, no_label)
+    inferred = infer(rows, columns, task, no_label)
     made = build(
         rows,
-        task,
+        inferred,
         fold_labels=fold_labels,
         repair_tags=repair_tags,
         no_label=no_label,

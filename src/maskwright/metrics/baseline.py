@@ -21,10 +21,8 @@ from maskwright.errors import UsageError
 from maskwright.labelled.examples.examples import Example, Examples, Pair, Single
 from maskwright.labelled.formats.parts import TEST, TRAIN, VALIDATION
 from maskwright.metrics import metrics
-from maskwright.metrics.names import METRICS_OF
 
 STRENGTHS = (1.0, 10.0, 100.0)
-KINDS = ("classification", "pair-classification", "multi-label", "regression", "similarity")
 # A word is anything between blanks and signs, one letter too: 'I' and 'a' tell languages apart.
 WORD = r"(?u)\b\w+\b"
 STEPS = 300
@@ -56,11 +54,13 @@ def baselines(examples: Examples) -> list[Baseline]:
     Raises:
         UsageError: another kind of task, or no part to predict.
     """
-    if examples.task.kind not in KINDS:
-        raise UsageError(
-            "no baseline for this task", found=examples.task.kind, wanted=" or ".join(KINDS)
-        )
     parts = examples.parts
+    if not isinstance(next((row for rows in parts.values() for row in rows), None), Single | Pair):
+        raise UsageError(
+            "no baseline for this task",
+            found=examples.task.name,
+            wanted="a label for each text, or for two",
+        )
     if TRAIN not in parts or not {TEST, VALIDATION} & set(parts):
         raise UsageError(
             "the baseline needs a part to learn from and one to predict",
@@ -113,7 +113,7 @@ def _words(examples: Examples, part: str, choosing: Sequence[Example]) -> Baseli
     classes = _classes(examples)
     bag = _Bag(train, WEIGHTS // max(1, classes))
     learned, truth = bag.features(train), targets(train, classes)
-    metric = metrics.METRICS[METRICS_OF[examples.task.kind][0]]
+    metric = metrics.METRICS[examples.task.shape.metrics[0]]
     chosen, best = STRENGTHS[1], -np.inf
     models = {}
     for strength in STRENGTHS if choosing else (chosen,):

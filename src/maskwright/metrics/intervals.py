@@ -25,7 +25,6 @@ from maskwright.metrics.metrics import (
     checked,
     is_constant,
 )
-from maskwright.metrics.names import METRICS_OF
 
 LEVEL = 0.95
 RESAMPLES = 1000
@@ -53,24 +52,21 @@ class Estimate:
 
 
 def estimates(
-    kind: str, truth: Values, predicted: Values, *, resamples: int = RESAMPLES
+    names: Sequence[str], truth: Values, predicted: Values, *, resamples: int = RESAMPLES
 ) -> dict[str, Estimate]:
-    """The usual figures of a kind of task, each with its 95 % interval.
+    """The metrics of these names, each with its 95 % interval.
 
     Raises:
-        UsageError: a kind without figures here.  DataError: no rows, or not the same number.
+        UsageError: a name that is not in `METRICS`.  DataError: no rows, or not the same number.
     """
-    known = [task for task, names in METRICS_OF.items() if set(names) <= METRICS.keys()]
-    if kind not in known:
-        raise UsageError(
-            "no figures for this task here", found=repr(kind), wanted=near(kind, known)
-        )
+    for name in names:
+        if name not in METRICS:
+            raise UsageError("no such metric here", found=repr(name), wanted=near(name, METRICS))
     truth, predicted = checked(truth, predicted)
-    chosen = [METRICS[name] for name in METRICS_OF[kind]]
-    drawn = by_resample(chosen, truth, predicted, resamples)
+    drawn = by_resample([METRICS[name] for name in names], truth, predicted, resamples)
     return {
-        name: _estimate(metric, truth, predicted, drawn[metric], LEVEL)
-        for name, metric in zip(METRICS_OF[kind], chosen, strict=True)
+        name: _estimate(METRICS[name], truth, predicted, drawn[METRICS[name]], LEVEL)
+        for name in names
     }
 
 

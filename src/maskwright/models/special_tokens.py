@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from maskwright.objectives.parts.objective import Vocabulary
+from typing import TYPE_CHECKING
+
 from maskwright.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from maskwright.objectives.parts.objective import Vocabulary
 
 
 def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
     """What objectives may know of the tokenizer."""
+    from maskwright.objectives.parts.objective import Vocabulary
+
     return Vocabulary(
         size=tokenizer.vocabulary_size,
         mask=tokenizer.mask,
         special=tuple(sorted(tokenizer.special_ids)),
         pad=0 if tokenizer.pad is None else tokenizer.pad,
         begin=tokenizer.classify if tokenizer.begin is None else tokenizer.begin,
-        end=tokenizer.separator if tokenizer.end is None else tokenizer.end,
+        end=end_of_text(tokenizer),
         sentinels=tokenizer.sentinels,
     )
 
@@ -22,3 +28,8 @@ def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
 def opening(tokenizer: Tokenizer) -> list[int]:
     """The special tokens before a text in its frame."""
     return tokenizer.frame([])[0][: tokenizer.frame_margins()[0]]
+
+
+def end_of_text(tokenizer: Tokenizer) -> int | None:
+    """The token behind a text; None where the tokenizer has none."""
+    return tokenizer.separator if tokenizer.end is None else tokenizer.end

@@ -100,6 +100,13 @@ class Head(nn.Module):
             rows = self.over(rows, visible=same_document(real.to(torch.int32)))
         return pooled(rows, real, how)
 
+    @torch.no_grad()
+    def rescale(self, centre: float, spread: float) -> None:
+        """Fold a unit into the weights, in place: scores `s` become `centre + spread * s`."""
+        self.weight.mul_(spread)
+        if self.bias is not None:
+            self.bias.mul_(spread).add_(centre)
+
     def forward(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any L"]:
         config = self.config
         hidden = dropout(hidden, config.input_dropout, self.training)

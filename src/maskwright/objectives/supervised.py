@@ -18,7 +18,7 @@ what is learned; a batch holds any number of texts to a row, one document each:
                                   answer may begin   belongs to,      answer of each text begins
                                   or end             0 … R - 1        and ends; -1: not known
 
-With `problem` "multi" the labels of a sequence head are (R, L) zeros and ones, with "regression"
+With `problem` "multi" the labels of a sequence head are (R, L) zeros and ones, with "number"
 (R, L) numbers. Where a text is read: at its first token by an encoder, at its last by a decoder,
 which alone has seen all of it, or over all its tokens, as its head's `pooling` says.
 """
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from maskwright.objectives.parts.objective import Vocabulary
 
 SPEC = Spec(rows="labelled")
-Problem = Literal["single", "multi", "regression"]
+Problem = Literal["single", "multi", "number"]
 # As a config.json says them.
 PROBLEM_TYPES: dict[Problem, str] = {
     "single": "single_label_classification",
     "multi": "multi_label_classification",
-    "regression": "regression",
+    "number": "regression",
 }
 
 

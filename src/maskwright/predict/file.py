@@ -23,8 +23,9 @@ from maskwright.corpus.ledger import REJECTED, SPANNING, Counts
 from maskwright.counted import counted
 from maskwright.errors import UsageError
 from maskwright.findings import Finding
-from maskwright.labelled.columns.columns import JOINED, as_names
+from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
+from maskwright.labelled.shapes import may_be_joined
 from maskwright.predict.columns import PREDICTION
 from maskwright.predict.predictor import PORTION, Predictor, load
 from maskwright.predict.rows import rows_to_answer
@@ -97,7 +98,7 @@ def loaded(
     known = {*model.columns, *([SECOND] if pairs else [])}
     for role, names in given.items():
         if role not in known or (
-            role not in JOINED and len(names) != len(model.columns.get(role, names[:1]))
+            not may_be_joined(role) and len(names) != len(model.columns.get(role, names[:1]))
         ):
             raise UsageError(
                 "not a column that the model reads",
@@ -112,7 +113,7 @@ def loaded(
 def _require_one_reading(model: SharedEncoder, columns: Mapping[str, Sequence[str]]) -> None:
     """Refuse models of which one reads one column and another several, until it is said."""
     for name, member in model.members.items():
-        for role in set(JOINED) & model.columns.keys() - columns.keys():
+        for role in filter(may_be_joined, model.columns.keys() - columns.keys()):
             ours, theirs = model.columns[role], member.columns.get(role, ())
             if len(ours) != len(theirs):
                 raise UsageError(

@@ -38,9 +38,9 @@ from maskwright.findings import Finding, Note, ignore
 from maskwright.finetune import learner
 from maskwright.inference.encoded import Collation
 from maskwright.inference.prepared import Prepared, prepare
-from maskwright.labelled.columns.columns import JOINED
 from maskwright.labelled.columns.contents import is_empty
 from maskwright.labelled.examples.cell import joined_or_whole
+from maskwright.labelled.shapes import may_be_joined
 from maskwright.models.model import Model
 from maskwright.models.open import open_model
 from maskwright.nn.transformer import Transformer
@@ -51,7 +51,14 @@ from maskwright.tasks.parts import sentence_folder
 from maskwright.tasks.parts.choices import HIERARCHICAL, LONG
 from maskwright.tasks.parts.find import task_for, task_for_head, task_for_vectors
 from maskwright.tasks.parts.reading import Frame, collation_of, frame_of, room
-from maskwright.tasks.parts.task_type import LOGIT, PAIR, UNTOLD, Encoded, Outputs, TaskType
+from maskwright.tasks.parts.task_type import (
+    LOGIT,
+    TWO_TEXTS,
+    UNTOLD,
+    Encoded,
+    Outputs,
+    TaskType,
+)
 from maskwright.tokenizer.training.sample import not_unicode
 
 OnBad = Literal["strict", "skip"]  # as of files
@@ -117,7 +124,7 @@ class Answering(ABC):
     def _other_names(self) -> set[str]:
         """What a column of examples may be called besides."""
         known = {*self.kind.roles, *self.kind.beside, *filter(None, [self.kind.alone])}
-        return known | (PAIR if self.kind.head == "sequence" else set())
+        return known | (TWO_TEXTS if self.kind.head == "sequence" else set())
 
     def _answered(self, part: list[Any], top: int | None, note: Note) -> Iterator[Answer]:
         """An answer to each row of the part, None to None."""
@@ -138,7 +145,7 @@ class Answering(ABC):
 
     def _row(self, value: Any, where: str) -> Any:
         if isinstance(value, Mapping):
-            two = self.kind.settled.get(UNTOLD) and value.keys() >= PAIR
+            two = self.kind.settled.get(UNTOLD) and value.keys() >= TWO_TEXTS
             value = value if two else self._renamed(value)
         _require_unicode(list(value.values()) if isinstance(value, Mapping) else value, where)
         return self.kind.of_value(value, where)
@@ -151,7 +158,7 @@ class Answering(ABC):
             some = [value.get(name) for name in names]
             while len(some) > 1 and is_empty(some[-1]):
                 some.pop()
-            if role in JOINED and len(names) > 1 and not value.keys().isdisjoint(names):
+            if may_be_joined(role) and len(names) > 1 and not value.keys().isdisjoint(names):
                 found[role] = joined_or_whole(some)
             elif names[0] not in value:
                 return value
@@ -316,11 +323,11 @@ def predictor(loaded: Model) -> Predictor:
         named = {theirs: ours for ours, theirs in PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
         alone = heads[0].kind == "sequence" and heads[0].labels == 1
-        usual: Problem = "regression" if alone else "single"
+        usual: Problem = "number" if alone else "single"
         if heads[0].over is not None:
             task["long"] = HIERARCHICAL
         problem = named.get(loaded.about.problem_type or "", usual)
-        if problem == "regression" and not alone:
+        if problem == "number" and not alone:
             raise IncompatibleError(
                 "a model of several numbers",
                 where=path,

@@ -16,7 +16,6 @@ from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
 from maskwright.corpus.table import OTHERS
 from maskwright.errors import DataError, UsageError, near
-from maskwright.labelled.columns.columns import JOINED
 from maskwright.labelled.columns.contents import stands
 from maskwright.labelled.formats import class_folders, conllu_file, tag_file, unnamed_files
 from maskwright.labelled.formats.as_given import as_read
@@ -25,6 +24,7 @@ from maskwright.labelled.formats.options import WHERE, HowRead
 from maskwright.labelled.formats.parts import names_beside
 from maskwright.labelled.formats.rows import Row, read_rows
 from maskwright.labelled.formats.table import TABLE_FILE
+from maskwright.labelled.shapes import may_be_joined
 from maskwright.predict.columns import PREDICTION, name_taken
 from maskwright.predict.given import LISTS
 from maskwright.predict.predictor import Predictor
@@ -61,7 +61,7 @@ def rows_to_answer(
     if lines:
         if len(names) > 1 and model.kind.alone:
             names = [model.kind.alone]
-        elif [role in JOINED for role in model.columns] == [True]:
+        elif [may_be_joined(role) for role in model.columns] == [True]:
             names = names[:1]
         if len(names) > 1:
             raise UsageError(
@@ -153,7 +153,9 @@ def _missing(row: Row, model: Predictor | SharedEncoder) -> str | None:
     known = row.values.keys()
     for role, names in model.columns.items():
         there = [stands(name, known) for name in names]
-        if not (all(there) or (role in JOINED and any(there) and not TABLE_FILE.search(row.file))):
+        if not (
+            all(there) or (may_be_joined(role) and any(there) and not TABLE_FILE.search(row.file))
+        ):
             return names[there.index(False)]
     return None
 

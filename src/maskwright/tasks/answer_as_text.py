@@ -8,7 +8,7 @@ from typing import Any
 from maskwright.tasks.parts.label_as_text import InWords
 from maskwright.tasks.parts.task_type import Encoded, Outputs
 
-TASKS = ("question-answering",)
+SERVES = ("question-answering",)
 
 
 class AnswersInWords(InWords):

@@ -15,7 +15,7 @@ from maskwright.tasks.parts.label_as_text import Read
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import Answers, Encoded, Outputs
 
-TASKS = ("classification", "pair-classification")
+SERVES = ("classification", "pair-classification")
 
 
 class ClassesInWords(Read):

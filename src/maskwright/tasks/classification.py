@@ -9,14 +9,11 @@ be out of reach of a head that begins at zero. When it has learned, both are fol
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from maskwright.data.batch import Batch
 from maskwright.errors import DataError, UsageError
 from maskwright.findings import Finding
 from maskwright.labelled.columns.contents import is_empty, value_of
@@ -24,15 +21,13 @@ from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.examples.cell import text_in, text_of
 from maskwright.labelled.examples.examples import Pair, Single
 from maskwright.labelled.formats.rows import Row
+from maskwright.labelled.layouts.pair import PAIR
+from maskwright.labelled.layouts.text import TEXT
+from maskwright.labelled.shapes import Label, Shape
 from maskwright.labelled.windows.windows import KEEPS, Keep, pool
 from maskwright.metrics import baseline, metrics
 from maskwright.metrics.intervals import Estimate, estimates
-from maskwright.metrics.names import METRICS_OF
-from maskwright.nn.heads import Head
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.modules.supervised import Supervised
-from maskwright.objectives.parts.objective import Loss, Objective, Part, Vocabulary
-from maskwright.objectives.supervised import Options, Problem
+from maskwright.objectives.supervised import Problem
 from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 from maskwright.tasks.parts.choices import Long
@@ -41,8 +36,8 @@ from maskwright.tasks.parts.encode import divide, encode, examples_of
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import (
     LOGIT,
-    PAIR,
     SECOND,
+    TWO_TEXTS,
     UNTOLD,
     Answers,
     Encoded,
@@ -53,41 +48,27 @@ from maskwright.tasks.parts.task_type import (
     text,
 )
 
-PROBLEMS: dict[str, Problem] = {
-    "classification": "single",
-    "pair-classification": "single",
-    "multi-label": "multi",
-    "regression": "regression",
-    "similarity": "regression",
-}
-TASKS = tuple(PROBLEMS)
-PAIRS = ("pair-classification", "similarity")
+if TYPE_CHECKING:
+    from maskwright.nn.transformer import Transformer
+    from maskwright.objectives.parts.objective import Objective, Vocabulary
+
+CLASS = ("accuracy", "macro_f1", "matthews")
+NUMBER = ("spearman", "pearson", "squared_error")
+SHAPES = (
+    Shape(name="classification", layout=TEXT, label="classes", metrics=CLASS),
+    Shape(
+        name="multi-label",
+        layout=TEXT,
+        label="several",
+        metrics=("micro_f1", "macro_f1", "accuracy"),
+    ),
+    Shape(name="regression", layout=TEXT, label="number", metrics=NUMBER),
+    Shape(name="pair-classification", layout=PAIR, label="classes", metrics=CLASS),
+    Shape(name="similarity", layout=PAIR, label="number", metrics=NUMBER),
+)
+PROBLEMS: dict[Label, Problem] = {"classes": "single", "several": "multi", "number": "number"}
 # Heads give float32, which tells numbers apart from about 1e-7 of their size on.
 FINEST = 1e-5
-
-
-class Standardised(Supervised):
-    """Regression by a head that tells how far a number is from `centre`, in units of `spread`; the
-    scores are the numbers themselves, and the loss is that of the units."""
-
-    def __init__(
-        self,
-        model: Transformer,
-        options: Options,
-        vocabulary: Vocabulary,
-        centre: float,
-        spread: float,
-    ) -> None:
-        super().__init__(model, options, vocabulary)
-        self.centre, self.spread = centre, spread
-
-    def forward(self, batch: Batch) -> Loss:
-        parts = super().forward(batch).parts
-        square = self.spread**2
-        return Loss({name: Part(part.total / square, part.weight) for name, part in parts.items()})
-
-    def _scored(self, read: Tensor, batch: Batch) -> Tensor:
-        return super()._scored(read, batch) * self.spread + self.centre
 
 
 class Classification(TaskType):
@@ -97,34 +78,28 @@ class Classification(TaskType):
 
     @property
     def problem(self) -> Problem:
-        return PROBLEMS[self.task]
+        return PROBLEMS[self.shape.label]
 
     @property
     def wrongness(self) -> str:
-        return {"single": "how sure", "multi": "labels wrong", "regression": "off by"}[self.problem]
+        return {"single": "how sure", "multi": "labels wrong", "number": "off by"}[self.problem]
 
     @property
     def pipeline(self) -> str:
         return "text-classification"
 
-    @property
-    def roles(self) -> tuple[str, ...]:
-        return ("first", "second") if self.task in PAIRS else ("text",)
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        return METRICS_OF[self.task]
-
     def continues(self, labels: Sequence[str]) -> bool:
         # A unit is folded into the head of a regression, and other numbers have another.
-        return self.problem != "regression" and super().continues(labels)
+        return self.problem != "number" and super().continues(labels)
 
     def training_objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
     ) -> Objective:
         """What is trained on `train`; `after_training` ends it."""
+        from maskwright.objectives.modules.supervised import Standardised, Supervised
+
         made = self.objective(model, vocabulary, long)
-        if self.problem != "regression" or not isinstance(made, Supervised):
+        if self.problem != "number" or not isinstance(made, Supervised):
             return made
         centre, spread = self._unit(model, train)
         if spread < FINEST * abs(centre):
@@ -137,17 +112,14 @@ class Classification(TaskType):
             )
         return Standardised(model, made.options, vocabulary, centre, spread)
 
-    @torch.no_grad()
     def after_training(self, model: Transformer, train: Encoded) -> None:
         """Fold the unit of `training_objective` into the head, which then gives the numbers."""
-        if self.problem != "regression":
-            return
-        centre, spread = self._unit(model, train)
-        head = model.heads[model.config.heads[0].name]
-        assert isinstance(head, Head)
-        head.weight.mul_(spread)
-        if head.bias is not None:
-            head.bias.mul_(spread).add_(centre)
+        from maskwright.nn.heads import Head
+
+        if self.problem == "number":
+            head = model.heads[model.config.heads[0].name]
+            assert isinstance(head, Head)
+            head.rescale(*self._unit(model, train))
 
     def _unit(self, model: Transformer, train: Encoded) -> tuple[float, float]:
         """Mean and deviation of the targets; without a bias a head cannot be moved, so 0 and how
@@ -196,12 +168,12 @@ class Classification(TaskType):
 
     def of_value(self, value: Any, where: str) -> Any:
         if self.settled.get(UNTOLD):
-            if isinstance(value, Mapping) and value.keys() >= PAIR:
+            if isinstance(value, Mapping) and value.keys() >= TWO_TEXTS:
                 value = (value["text"], value["text_pair"])
             if isinstance(value, list | tuple) and len(value) == 2:
                 first, second = map(text, value, ("text", SECOND), (where, where))
                 return Pair(first, second, self._none, where)
-        if self.task in PAIRS and isinstance(value, Mapping) and value.keys() == PAIR:
+        if len(self.roles) > 1 and isinstance(value, Mapping) and value.keys() == TWO_TEXTS:
             value = (value["text"], value[SECOND])
         return super().of_value(value, where)
 
@@ -233,13 +205,13 @@ class Classification(TaskType):
         return {m: metrics.METRICS[m](truth, np.asarray(answers)) for m in self.measures}
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        return estimates(self.task, self._truth(rows), np.asarray(answers))
+        return estimates(self.measures, self._truth(rows), np.asarray(answers))
 
     def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
         return [(each.name, each.predicted) for each in baseline.baselines(data)]
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
-        if self.problem == "regression":
+        if self.problem == "number":
             outputs = _of_texts(encoded, outputs)
             yield from ({"score": round(float(n), 6)} for n in self._number(outputs))
             return
@@ -254,21 +226,21 @@ class Classification(TaskType):
                 yield self._one(row, int(row.argmax()))
 
     def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
-        if self.problem == "regression":
+        if self.problem == "number":
             yield from super().ranked(encoded, outputs, top)
         for row in self._shares(encoded, outputs):
             order = np.argsort(-row, kind="stable")[:top]
             yield [self._one(row, int(place)) for place in order]
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
-        if self.problem == "regression":
+        if self.problem == "number":
             return alike(self._truth(rows), answers, "{:.4g}".format)
         multi = self.problem == "multi"
         return alike(self._truth(rows), answers, self._names if multi else self.labels.__getitem__)
 
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
         truth, predicted = self._truth(rows), np.asarray(answers)
-        if self.problem == "regression":
+        if self.problem == "number":
             return None
         if self.problem == "single":
             figures = metrics.per_class(truth, predicted, self.labels)
@@ -286,7 +258,7 @@ class Classification(TaskType):
 
     def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
         truth, mine = self._truth(encoded.rows), self.answers(encoded, outputs)
-        if self.problem == "regression":
+        if self.problem == "number":
             weights = np.abs(mine - truth)
             named = [(figure(float(a)), figure(float(b))) for a, b in zip(truth, mine, strict=True)]
         elif self.problem == "multi":
@@ -297,9 +269,7 @@ class Classification(TaskType):
             named = [(self.labels[a], self.labels[b]) for a, b in zip(truth, mine, strict=True)]
         worst = [n for n in np.argsort(-weights, kind="stable") if weights[n] > 0]
         return [
-            Mistake(
-                row.where, labelled.whole_text(row), named[n][0], named[n][1], float(weights[n])
-            )
+            Mistake(row.where, row.whole_text, named[n][0], named[n][1], float(weights[n]))
             for n, row in ((n, encoded.rows[n]) for n in worst)
         ]
 
@@ -325,7 +295,7 @@ class Classification(TaskType):
     def _targets(self, rows: Sequence[Any]) -> NDArray[np.int64] | NDArray[np.float32]:
         if self.problem == "single":
             return np.array([row.label for row in rows], dtype=np.int64)
-        if self.problem == "regression":
+        if self.problem == "number":
             return np.array([[row.label] for row in rows], dtype=np.float32)
         found = np.zeros((len(rows), len(self.labels)), dtype=np.float32)
         for number, row in enumerate(rows):
@@ -333,7 +303,7 @@ class Classification(TaskType):
         return found
 
     def _truth(self, rows: Sequence[Any]) -> NDArray[Any]:
-        if self.problem == "regression":  # as it stands there, and no nearest float32
+        if self.problem == "number":  # as it stands there, and no nearest float32
             return np.array([row.label for row in rows], dtype=np.float64)
         targets = self._targets(rows)
         return targets.astype(np.int64) if self.problem == "multi" else targets

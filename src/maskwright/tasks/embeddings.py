@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,29 +29,42 @@ from maskwright.labelled.examples.cell import text_in
 from maskwright.labelled.examples.examples import Match, Pair, Single
 from maskwright.labelled.formats.parts import TRAIN
 from maskwright.labelled.formats.rows import Row
+from maskwright.labelled.layouts.match import MATCH
+from maskwright.labelled.layouts.pair import PAIR
+from maskwright.labelled.shapes import Shape
 from maskwright.metrics import baseline, metrics
 from maskwright.metrics.intervals import Estimate, estimate, estimates_of_means
-from maskwright.metrics.names import METRICS_OF
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.parts.contrastive import POOLINGS, Aim, Contrast
-from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.tasks.parts.choices import Long
+from maskwright.tasks.parts.choices import LOWER, NAME, PROMPTS, SKIPPED, VECTOR_POOLINGS, Long
 from maskwright.tasks.parts.encode import encode
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import Answers, Encoded, Scores, TaskType, text
 
-TASKS = ("embedding", "matching")
+if TYPE_CHECKING:
+    from maskwright.nn.transformer import Transformer
+    from maskwright.objectives.parts.contrastive import Aim, Contrast
+    from maskwright.objectives.parts.objective import Vocabulary
+
+EMBEDDING, MATCHING = "embedding", "matching"
+SHAPES = (
+    # Only where it is asked for: numbers for two texts are else a similarity that a head predicts.
+    Shape(
+        name=EMBEDDING,
+        layout=PAIR,
+        label="number",
+        metrics=("spearman", "pearson"),
+        inferred=False,
+    ),
+    Shape(name=MATCHING, layout=MATCH, metrics=("first_is_right", "mrr")),
+)
 AT_ONCE = 1024  # anchors that are compared with all candidates
 DIGITS = 6  # of a number that is told
 MODULES = ("Transformer", "Pooling", "Normalize")
-# What 1_Pooling/config.json calls each of `POOLINGS`, in releases before 6 as after.
-MODES = {way: f"pooling_mode_{way}_tokens" for way in POOLINGS} | {
+# What 1_Pooling/config.json calls each of `VECTOR_POOLINGS`, in releases before 6 as after.
+MODES = {way: f"pooling_mode_{way}_tokens" for way in VECTOR_POOLINGS} | {
     "cls": "pooling_mode_cls_token",
     "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-# Of `settled`.
-PROMPTS, NAME, SKIPPED, LOWER = "prompts", "default_prompt", "prompt_tokens", "lowercase"
 
 
 class Embeddings(TaskType):
@@ -65,20 +78,14 @@ class Embeddings(TaskType):
         return "sentence-similarity"
 
     @property
-    def roles(self) -> tuple[str, ...]:
-        return ("first", "second") if self.task == "embedding" else ("anchor", "positive")
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        return METRICS_OF[self.task]
-
-    @property
     def rivals(self) -> bool:
-        return self.task == "matching"
+        return self.task == MATCHING
 
     def objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
     ) -> Contrast:
+        from maskwright.objectives.parts.contrastive import Contrast
+
         if "cls" in self.poolings and model.config.decoder is not None:
             raise IncompatibleError(
                 "the first token of a decoder has read nothing",
@@ -86,7 +93,7 @@ class Embeddings(TaskType):
                 found="cls",
                 wanted="mean or max",
             )
-        aim: Aim = "similarity" if self.task == "embedding" else "ranking"
+        aim: Aim = "similarity" if self.task == EMBEDDING else "ranking"
         return Contrast(model, aim, self.poolings, int(self.settled.get(SKIPPED, 0)))
 
     @property
@@ -107,7 +114,7 @@ class Embeddings(TaskType):
     def of_data(self, data: labelled.Examples) -> Self:
         """What is given is learned as a cosine: as it stands where it can be one, else with the
         lowest and the highest of the training part as 0 and 1, the "scale" of `settled`."""
-        if self.task != "embedding":
+        if self.task != EMBEDDING:
             return self
         known = _truth(data.parts[TRAIN])
         low, high = float(known.min()), float(known.max())
@@ -135,7 +142,7 @@ class Embeddings(TaskType):
         labels: NDArray[np.float32] = np.zeros(len(rows), np.float32)
         if rows and isinstance(rows[0], Single):
             pass  # nothing is known of a text by itself
-        elif self.task == "embedding":
+        elif self.task == EMBEDDING:
             known = np.array([row.label for row in rows], np.float32)
             low, high = self.settled.get("scale", (0.0, 1.0))
             labels = ((known - low) / (high - low)).astype(np.float32)  # a cosine
@@ -148,7 +155,7 @@ class Embeddings(TaskType):
 
     def example(self, values: Sequence[Any], where: str) -> Pair | Match:
         first, second = (text(v, role, where) for v, role in zip(values, self.roles, strict=True))
-        if self.task == "embedding":
+        if self.task == EMBEDDING:
             return Pair(first, second, 0.0, where)
         return Match(first, second, where)
 
@@ -172,14 +179,14 @@ class Embeddings(TaskType):
 
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
         first, *others = self.parted(encoded, outputs)
-        if self.task == "embedding":
+        if self.task == EMBEDDING:
             return np.asarray((first * others[0]).sum(1))
         candidates = np.concatenate(others).T
         return _ranks(lambda some: first[some] @ candidates, encoded.rows)
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         given = np.asarray(answers)
-        if self.task == "embedding":
+        if self.task == EMBEDDING:
             truth = _truth(rows)
             return {m: metrics.METRICS[m](truth, given) for m in self.measures}
         each = _of_ranks(given).mean(0)
@@ -187,7 +194,7 @@ class Embeddings(TaskType):
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         given = np.asarray(answers)
-        if self.task == "embedding":
+        if self.task == EMBEDDING:
             truth = _truth(rows)
             return {m: estimate(metrics.METRICS[m], truth, given) for m in self.measures}
         return estimates_of_means(self.measures, _of_ranks(given))
@@ -197,7 +204,7 @@ class Embeddings(TaskType):
         weigh = baseline.fitted([each for row in data.parts[TRAIN] for each in _texts(row)])
         rows = data.parts[asked]
         first = weigh.transform([_texts(row)[0] for row in rows])
-        if self.task == "embedding":
+        if self.task == EMBEDDING:
             second = weigh.transform([row.second for row in rows])
             return [("words", np.asarray(first.multiply(second).sum(1))[:, 0])]
         others = weigh.transform(_candidates(rows))

@@ -15,13 +15,13 @@ from maskwright.errors import DataError
 from maskwright.findings import Finding
 from maskwright.inference.encoded import Examples
 from maskwright.labelled.examples import examples as labelled
-from maskwright.labelled.examples.choices import options_of, question_of
 from maskwright.labelled.examples.examples import Choice
 from maskwright.labelled.formats.parts import TRAIN
 from maskwright.labelled.formats.rows import Row
+from maskwright.labelled.layouts.choices import CHOICES, options_of, question_of
+from maskwright.labelled.shapes import Shape
 from maskwright.metrics import baseline, metrics
 from maskwright.metrics.intervals import Estimate, estimates
-from maskwright.metrics.names import METRICS_OF
 from maskwright.tasks.parts.encode import encode
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import (
@@ -34,7 +34,7 @@ from maskwright.tasks.parts.task_type import (
     text,
 )
 
-TASKS = ("multiple-choice",)
+SHAPES = (Shape(name="multiple-choice", layout=CHOICES, metrics=("accuracy",)),)
 
 
 class MultipleChoice(TaskType):
@@ -51,16 +51,8 @@ class MultipleChoice(TaskType):
         return "multiple-choice"
 
     @property
-    def roles(self) -> tuple[str, ...]:
-        return ("question", "choices")
-
-    @property
     def beside(self) -> tuple[str, ...]:
         return ("context",)
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        return METRICS_OF[self.task]
 
     # ------------------------------------------------------------------------ the way there
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
@@ -106,7 +98,7 @@ class MultipleChoice(TaskType):
         return {m: metrics.METRICS[m](truth, np.asarray(answers)) for m in self.measures}
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        return estimates(self.task, _truth(rows), np.asarray(answers))
+        return estimates(self.measures, _truth(rows), np.asarray(answers))
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
         return alike(_truth(rows), answers, lambda place: f"choice {place + 1}")

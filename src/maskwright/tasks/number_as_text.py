@@ -19,7 +19,7 @@ from maskwright.tasks.parts.label_as_text import Read
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import Answers, Encoded, Outputs
 
-TASKS = ("regression", "similarity")
+SERVES = ("regression", "similarity")
 STEPS = 25
 NICE = (1.0, 2.0, 5.0, 10.0)
 

@@ -32,12 +32,13 @@ from maskwright.labelled.examples.examples import Answered
 from maskwright.labelled.formats.parts import TRAIN, VALIDATION
 from maskwright.labelled.formats.squad_file import Answer, Question
 from maskwright.labelled.formats.words import whole_words
+from maskwright.labelled.layouts.question import QUESTION
+from maskwright.labelled.shapes import Shape
 from maskwright.labelled.windows import answer_search
 from maskwright.labelled.windows.answer_search import Prediction
 from maskwright.labelled.windows.answers import NULL, AnswerRows, AnswerWindows
 from maskwright.metrics import squad_score
 from maskwright.metrics.intervals import Estimate, OfSums, estimate_of_sums
-from maskwright.metrics.names import BALANCED_F1, METRICS_OF
 from maskwright.objectives.parts.sequences import Sequences
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import (
@@ -50,7 +51,15 @@ from maskwright.tasks.parts.task_type import (
     text,
 )
 
-TASKS = ("question-answering",)
+BALANCED_F1 = "balanced_f1"  # of questions with and without an answer, both alike
+SHAPES = (
+    Shape(
+        name="question-answering",
+        layout=QUESTION,
+        metrics=("f1", "exact"),
+        selectable=(BALANCED_F1,),
+    ),
+)
 STRIDE, LONGEST_QUESTION = 128, 64
 LONGEST_ANSWER = 30
 PORTION = 512  # windows that are framed together
@@ -78,18 +87,6 @@ class QuestionAnswering(TaskType):
     @property
     def counts_places(self) -> bool:
         return True
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        return ("question", "context")
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        return METRICS_OF[self.task]
-
-    @property
-    def choosable(self) -> tuple[str, ...]:
-        return (*self.measures, BALANCED_F1)
 
     @property
     def threshold(self) -> float:

@@ -15,14 +15,15 @@ from maskwright.labelled.columns.spellings import plain
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.examples.examples import Rewrite
 from maskwright.labelled.formats.parts import TRAIN
+from maskwright.labelled.layouts.rewrite import REWRITE
+from maskwright.labelled.shapes import Shape
 from maskwright.labelled.windows.text_to_text import Template
 from maskwright.metrics import baseline, text_score
 from maskwright.metrics.intervals import Estimate
-from maskwright.metrics.names import METRICS_OF
 from maskwright.tasks.parts.task_type import Answers, Encoded, Mistake, Outputs, text
 from maskwright.tasks.parts.text_to_text import Writing
 
-TASKS = ("sequence-to-sequence",)
+SHAPES = (Shape(name="sequence-to-sequence", layout=REWRITE, metrics=text_score.NAMES),)
 BEAMS = 4
 WHOLE = "{source}"
 JUDGED = 500  # of so many rows the answers are judged one by one
@@ -40,14 +41,6 @@ class SequenceToSequence(Writing):
     @property
     def pipeline(self) -> str:
         return PIPELINES.get(str(self.settled.get("key")), "text2text-generation")
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        return ("source",)
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        return METRICS_OF[self.task]
 
     def of_data(self, data: labelled.Examples) -> Self:
         source, target = (data.task.columns.roles[role][0] for role in ("source", "target"))

@@ -30,17 +30,18 @@ from maskwright.labelled.formats.tag_file import Sentence
 from maskwright.labelled.formats.tag_spelling import as_entities, spelling_of
 from maskwright.labelled.formats.tags import OUTSIDE, Entity, TagScore
 from maskwright.labelled.formats.words import words_in
+from maskwright.labelled.layouts.words import WORDS
+from maskwright.labelled.shapes import Shape
 from maskwright.labelled.windows.tag_windows import TagWindows
 from maskwright.metrics import metrics
 from maskwright.metrics.intervals import Estimate, OfSums, estimate_of_sums
-from maskwright.metrics.names import METRICS_OF
 from maskwright.objectives.parts.sequences import Sequences
 from maskwright.report.tables import Table
 from maskwright.tasks.parts.classes_table import classes_table
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import Answers, Encoded, Mistake, Scores, TaskType, alike
 
-TASKS = ("tagging",)
+SHAPES = (Shape(name="tagging", layout=WORDS, label="classes", metrics=("entity_f1", "accuracy")),)
 PORTION = 512  # windows that are framed together
 
 
@@ -58,10 +59,6 @@ class Tagging(TaskType):
         return True
 
     @property
-    def roles(self) -> tuple[str, ...]:
-        return ("tokens",)
-
-    @property
     def marks_entities(self) -> bool:
         """Whether the tags are those of a scheme, such as B-LOC."""
         return spelling_of(self.labels) is not None
@@ -77,7 +74,7 @@ class Tagging(TaskType):
 
     @property
     def measures(self) -> tuple[str, ...]:
-        return METRICS_OF[self.task][0 if self.marks_entities else 1 :]
+        return self.shape.metrics[0 if self.marks_entities else 1 :]
 
     # ------------------------------------------------------------------------ the way there
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:

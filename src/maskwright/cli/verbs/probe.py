@@ -51,9 +51,9 @@ def do(a: argparse.Namespace) -> None:
         existing(a.data, "data")
     columns, read = named_columns(a), how_read(a.read)
     if a.task is not None:
-        from maskwright.labelled.columns.infer import require_task
+        from maskwright.labelled.shapes import shape_of
 
-        require_task(a.task)
+        shape_of(a.task)
     note_busy(a.threads)
     from maskwright.analysis.probe import probe
 

@@ -1,13 +1,5 @@
-"""The columns of a table by their roles, and the shapes that roles make.
-
-A shape is a set of roles that belong together:
-
-    tagging             tokens, tags              question-answering  question, context, answers
-    multiple-choice     question, choices, label  pair                first, second, label
-    single              text, label               sequence            source, target
-    matches             anchor, positive
-
-Whatever is chosen (find_columns.py) is said with its reason (`Columns.lines`).
+"""The columns of a table by their roles. Whatever is chosen (`find`) is shown with its reason
+(`Columns.lines`).
 """
 
 from __future__ import annotations
@@ -20,42 +12,26 @@ from maskwright.terminal import shell_word
 
 if TYPE_CHECKING:
     from maskwright.labelled.columns.contents import Column
+    from maskwright.labelled.layouts.layout import Layout
 
-SHAPES: dict[str, tuple[str, ...]] = {
-    "tagging": ("tokens", "tags"),
-    "question-answering": ("question", "context", "answers"),
-    "multiple-choice": ("question", "choices", "label"),
-    "pair": ("first", "second", "label"),
-    "single": ("text", "label"),
-    "sequence": ("source", "target"),
-    "matches": ("anchor", "positive"),
-}
-# The names of classes that are numbers; what must not be torn apart when parts are drawn; lists of
-# all texts that would be right where one is to be written; texts that nearly belong to an anchor. A
-# question with choices may have a context.
-OPTIONAL = ("label_name", "group", "references", "negative")
-# Roles that several columns may fill together: each of them a value, or all of them one text, as a
-# title and what stands below it. A text that places are counted in is none of these.
-SEVERAL = ("label", "choices", "negative")
-JOINED = ("text", "first", "second", "question", "source", "anchor", "positive")
-ROLES = tuple(dict.fromkeys(role for roles in SHAPES.values() for role in roles))
-# Roles whose values may be lists.
-LISTS = ("tokens", "tags", "choices", "answers", "label", "references")
+# Roles that a column may have in every layout: the names of classes that are numbers; what must not
+# be in two parts when parts are drawn.
+COMMON = ("label_name", "group")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a shape, by role, and why each was taken.
+    """The columns of a layout, by role, and why each was taken.
 
     Attributes:
-        shape: a name in `SHAPES`.
+        layout: the set of roles.
         roles: role -> names of columns; several for `choices`, for labels of one column each, and
             for texts of several columns.
         why: role -> reason.
         described: every column of the table.
     """
 
-    shape: str
+    layout: Layout
     roles: dict[str, tuple[str, ...]]
     why: dict[str, str]
     described: dict[str, Column]

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from maskwright.errors import DataError
-from maskwright.labelled.columns.columns import JOINED, OPTIONAL, Columns
+from maskwright.labelled.columns.columns import COMMON, Columns
 from maskwright.labelled.columns.contents import stands
 from maskwright.labelled.formats.rows import Row
+from maskwright.labelled.shapes import may_be_joined
 
 ALIKE = 0.75  # of two names, as difflib measures it: `body` and `bodi`, `answer` and `answers`
 
 
 # Roles whose fields are asked for where they are read: of choices there may be fewer, and answers
 # are needed by questions only that are not marked as unanswerable.
-ELSEWHERE = (*OPTIONAL, "choices", "answers")
+ELSEWHERE = (*COMMON, "choices", "answers")
 
 RARE = (
     0.25  # of two fields, the one may be the other misspelt if it has less than this share of rows
@@ -30,9 +31,9 @@ def require(row: Row, columns: Columns) -> None:
         DataError: naming the field, and what may be it.
     """
     for role, names in columns.roles.items():
-        if role in ELSEWHERE:
+        if role in ELSEWHERE or role in columns.layout.optional:
             continue
-        if role in JOINED and len(names) > 1:
+        if may_be_joined(role) and len(names) > 1:
             _require_some(row, role, names, columns)
         else:
             for name in names:

@@ -1,7 +1,7 @@
 """Which column is what: by its name first, by its content where names say nothing.
 
-The first shape that fits the names wins, in the order of `SHAPES`; how one is tried is said in
-column_search.py. Every role can be given instead; `group`, what must not be torn apart when parts
+The first layout that fits the names wins, the most particular first; each says how it is tried
+(`Layout.find`). Every role can be given instead; `group`, what must not be torn apart when parts
 are drawn, is never guessed.
 """
 
@@ -12,17 +12,7 @@ from difflib import get_close_matches
 
 from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError, near
-from maskwright.labelled.columns.columns import (
-    JOINED,
-    LISTS,
-    OPTIONAL,
-    ROLES,
-    SEVERAL,
-    SHAPES,
-    Columns,
-    as_names,
-    option,
-)
+from maskwright.labelled.columns.columns import COMMON, Columns, as_names, option
 from maskwright.labelled.columns.contents import Column, describe, is_empty
 from maskwright.labelled.columns.flags import columns_of_flags, columns_of_marks
 from maskwright.labelled.columns.left_unread import refuse_half
@@ -30,20 +20,8 @@ from maskwright.labelled.columns.search import Search
 from maskwright.labelled.columns.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
 from maskwright.labelled.formats.list_cells import list_of, read_lists, refuse_list_of_numpy
 from maskwright.labelled.formats.table import TABLE_FILE, Table
-
-# Columns that are called as no list would be are texts, whatever they hold.
-CALLED_LISTS = {spelling for role in LISTS for spelling in NAMES.get(role, (role,))}
-CALLED_TEXTS = {
-    spelling
-    for spellings in (
-        *(NAMES["question"], NAMES["context"], NAMES["text"]),
-        *PAIRS,
-        *SEQUENCES,
-        *MATCHES,
-    )
-    for spelling in spellings
-} - CALLED_LISTS
-
+from maskwright.labelled.layouts.layout import Layout
+from maskwright.labelled.shapes import layouts, may_be_list, roles
 
 # What the numbers of rows are called.
 IDS = {
@@ -62,25 +40,23 @@ IDS = {
     "uuid",
     "",
 }
-# Roles of what a model is to tell.
-TOLD = ("label", "tags", "answers", "target")
 
 
 def find(
     table: Table,
     given: Mapping[str, str | Sequence[str]] | None = None,
-    shapes: Iterable[str] = SHAPES,
+    among: Iterable[Layout] | None = None,
 ) -> Columns:
-    """The columns of the first shape that fits.
+    """The columns of the first layout that fits.
 
     Args:
         table: the rows; cells of a csv that spell lists become lists (`list_cells.read_lists`).
         given: role -> column, or columns; what is not given is searched for.
-        shapes: those to try.
+        among: the layouts to try; None: all.
 
     Raises:
-        UsageError: an unknown role or column, or no shape that has all the roles given.
-        DataError: no shape fits, a part lacks a column that another has, or some labels only are
+        UsageError: an unknown role or column, or no layout that has all the roles given.
+        DataError: no layout fits, a part lacks a column that another has, or some labels only are
             lists.
     """
     wanted = as_names(given)
@@ -89,26 +65,27 @@ def find(
     _check_given(wanted, described)
     if "group" in wanted and wanted["group"][0] in wanted.get("label", ()):
         raise _label_as_group(wanted["group"][0])
-    tried = [s for s in shapes if set(wanted) <= {*SHAPES[s], *OPTIONAL}]
+    known = layouts() if among is None else tuple(among)
+    optional = {*COMMON, *roles(lambda layout: layout.optional)}
+    tried = [layout for layout in known if set(wanted) <= {*layout.roles, *optional}]
     if not tried:
         raise UsageError(
             "no task has all these columns",
             found=", ".join(wanted),
-            wanted="; ".join(f"{s}: {', '.join(SHAPES[s])}" for s in shapes),
+            wanted="; ".join(f"{layout.name}: {', '.join(layout.roles)}" for layout in known),
             do="say only columns of one task (--column)",
         )
-    partly: list[tuple[str, dict[str, tuple[str, ...]]]] = []
+    partly: list[tuple[Layout, dict[str, tuple[str, ...]]]] = []
     for by_content in (False, True):
-        for shape in tried:
+        for layout in tried:
             search = Search(table.first, described, wanted, by_content, len(tried) == 1)
-            found = search.search(shape)
+            found = search.search(layout)
             if found is None:
-                missing = [role for role in SHAPES[shape] if role not in search.roles]
+                missing = [role for role in layout.roles if role not in search.roles]
                 if len(missing) == 1 and len(search.roles) > 1 and not by_content:
-                    partly.append((shape, search.roles))
+                    partly.append((layout, search.roles))
             else:
-                if "references" not in found.roles:
-                    found = _with_references(table, found)
+                found = layout.complete(table, found)
                 refuse_half(table, found, wanted)
                 if "label" not in wanted:  # who names its column has seen that it is one
                     _refuse_row_as_header(table, found)
@@ -118,9 +95,9 @@ def find(
     if "group" in wanted:
         others = {role: names for role, names in wanted.items() if role != "group"}
         searched = [
-            Search(table.first, described, others, c, len(tried) == 1).search(shape)
+            Search(table.first, described, others, c, len(tried) == 1).search(layout)
             for c in (False, True)
-            for shape in tried
+            for layout in tried
         ]
         if any(s and s.roles.get("label") == wanted["group"] for s in searched):
             raise _label_as_group(wanted["group"][0])
@@ -129,20 +106,22 @@ def find(
 
 # ------------------------------------------------------------------------------ checks and refusals
 def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, Column]) -> None:
+    known = (*roles(), *COMMON, *roles(lambda layout: layout.optional))
+    several = roles(lambda layout: (*layout.several, *layout.joined))
     for role, names in wanted.items():
-        if role not in (*ROLES, *OPTIONAL):
+        if role not in known:
             raise UsageError(
                 "no such role of a column",
                 found=repr(role),
-                wanted=near(role, (*ROLES, *OPTIONAL)),
+                wanted=near(role, known),
                 do="correct the role: --column ROLE=NAME",
             )
-        if len(names) > 1 and role not in (*SEVERAL, *JOINED):
+        if len(names) > 1 and role not in several:
             raise UsageError(
                 f"one column holds the {role}",
                 where="--column",
                 found=f"{role}={', '.join(names)}",
-                wanted=f"one of them ({', '.join((*SEVERAL, *JOINED))} may be several)",
+                wanted=f"one of them ({', '.join(several)} may be several)",
                 do="join them into one column",
             )
         for name in names:
@@ -160,6 +139,7 @@ def _texts(table: Table, given: Mapping[str, tuple[str, ...]]) -> set[str]:
     """Columns of texts, as the user says or by their names; what is called as a text to be written
     is one beside a text to be read."""
     said = {name: role for role, names in given.items() for name in names}
+    as_lists, as_texts = _called()
     called = {plain(name) for name in table.columns}
     written = {
         to
@@ -169,26 +149,27 @@ def _texts(table: Table, given: Mapping[str, tuple[str, ...]]) -> set[str]:
     return {
         name
         for name in table.columns
-        if (said[name] not in LISTS if name in said else plain(name) in CALLED_TEXTS | written)
+        if (
+            not may_be_list(said[name])
+            if name in said
+            else plain(name) in (as_texts - as_lists) | written
+        )
     }
 
 
-def _with_references(table: Table, found: Columns) -> Columns:
-    """The same with the column `references`, where every row has a list of texts in it."""
-    name = "references"
-    if found.shape != "sequence" or name not in found.left_out:
-        return found
-    for rows in table.parts.values():
-        for row in rows:
-            value = row.values.get(name)
-            if type(value) is not list or not value or {type(each) for each in value} != {str}:
-                return found
-    return Columns(
-        found.shape,
-        found.roles | {name: (name,)},
-        found.why | {name: "by its name"},
-        found.described,
-    )
+def _called() -> tuple[set[str], set[str]]:
+    """Names of columns, plain, that may hold lists, and that hold texts, whatever is in them."""
+    lists, texts = set[str](), set[str]()
+    for layout in layouts():
+        for role in layout.lists:
+            lists.update(layout.spellings.get(role) or NAMES.get(role, (role,)))
+        for role, spellings in layout.spellings.items():
+            texts.update(spellings if role in layout.joined else ())
+    for couple in (*PAIRS, *SEQUENCES, *MATCHES):
+        texts.update(couple)
+    for role in ("question", "context", "text"):
+        texts.update(NAMES[role])
+    return lists, texts
 
 
 def _label_as_group(name: str) -> UsageError:
@@ -222,7 +203,7 @@ def _refuse_row_as_header(table: Table, found: Columns) -> None:
 def _refuse_some_lists(table: Table, found: Columns) -> None:
     """Labels of which a few are lists in their cells are no names of classes."""
     names = found.roles.get("label", ())
-    if found.shape not in ("single", "pair") or len(names) != 1 or found.column("label").in_cells:
+    if not found.layout.has_label_forms or len(names) != 1 or found.column("label").in_cells:
         return
     for rows in table.parts.values():
         for row in rows:
@@ -249,7 +230,11 @@ def _check_parts(table: Table, found: Columns) -> None:
                     others = sorted({n for row in rows for n in row.values})
                     alike = get_close_matches(name, set(others) - set(table.columns))
                     said = f"it has no column {name!r} with the {role}"
-                    if role in TOLD and not alike and table.without_labels(part, said):
+                    if (
+                        role == found.layout.learned
+                        and not alike
+                        and table.without_labels(part, said)
+                    ):
                         return
                     raise DataError(
                         f"the part {part!r} has no column {name!r}",
@@ -267,19 +252,19 @@ def _counts(column: Column) -> bool:
 
 
 def _missing(
-    described: Mapping[str, Column], shape: str, roles: Mapping[str, tuple[str, ...]]
+    described: Mapping[str, Column], layout: Layout, found: Mapping[str, tuple[str, ...]]
 ) -> str:
-    """What to do where all roles of a shape but one were found."""
-    (role,) = (role for role in SHAPES[shape] if role not in roles)
-    used = {name for names in roles.values() for name in names}
+    """What to do where all roles of a layout but one were found."""
+    (role,) = (role for role in layout.roles if role not in found)
+    used = {name for names in found.values() for name in names}
     free = [c for c in described.values() if c.name not in used]
     if role == "label":
         free = [c for c in free if c.has_classes or c.kind == "number"]
     elif role in ("answers", "tags", "choices"):
         free = [c for c in free if c.kind in ("text", "texts", "object", "wholes")]
-    known = " and ".join(f"{names[0]!r} ({which})" for which, names in roles.items())
+    known = " and ".join(f"{names[0]!r} ({which})" for which, names in found.items())
     if not free:
-        return f"{known} {'were' if len(roles) > 1 else 'was'} found: add a column with the {role}"
+        return f"{known} {'were' if len(found) > 1 else 'was'} found: add a column with the {role}"
     others = f" (or {', '.join(c.name for c in free[1:4])})" if len(free) > 1 else ""
     said = option(role, free[0].name)
     return f"{known} were found; say which column is the {role}: {said}{others}"
@@ -288,8 +273,8 @@ def _missing(
 def _nothing_fits(
     table: Table,
     described: Mapping[str, Column],
-    tried: Sequence[str],
-    partly: Sequence[tuple[str, dict[str, tuple[str, ...]]]],
+    tried: Sequence[Layout],
+    partly: Sequence[tuple[Layout, dict[str, tuple[str, ...]]]],
 ) -> DataError:
     listed = ", ".join(
         f"{c.name} ({c.kind}, {c.distinct:,} different)" for c in list(described.values())[:12]
@@ -328,6 +313,6 @@ def _nothing_fits(
         "it is not clear which column is what",
         where=table.first[0].file,
         found=listed,
-        wanted="; ".join(" + ".join(SHAPES[shape]) for shape in tried),
+        wanted="; ".join(" + ".join(layout.roles) for layout in tried),
         do=do,
     )

@@ -1,13 +1,9 @@
 """Which task a table is for: from the shape of its columns and from what the labels are.
 
-    single + classes   classification         pair + classes   pair-classification
-    single + numbers   regression             pair + numbers   similarity
-    single + several   multi-label            tagging, question-answering, multiple-choice
-    sequence           sequence-to-sequence       matches          matching
-    pair + vectors     embedding (only if it is said)
+    columns -> layout, with the form of the labels -> the task type that declares both (`shapes.py`)
 
 Whole numbers with few different values are classes; fractions are regression; lists, or names with
-a separator between them, are several labels at once. The reason is one sentence, and a kind that is
+a separator between them, are several labels at once. The reason is one sentence, and a task that is
 given overrules it.
 """
 
@@ -17,9 +13,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from maskwright.errors import DataError, UsageError, near
+from maskwright.errors import DataError
 from maskwright.labelled.columns import flags
-from maskwright.labelled.columns.columns import SHAPES, Columns
+from maskwright.labelled.columns.columns import Columns
 from maskwright.labelled.columns.contents import Column, is_empty, value_of
 from maskwright.labelled.columns.find import find
 from maskwright.labelled.columns.spellings import plain
@@ -27,21 +23,8 @@ from maskwright.labelled.columns.unclear_labels import SCORES, refuse_unclear
 from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.formats.table import Table
 from maskwright.labelled.formats.whole_number import whole
+from maskwright.labelled.shapes import Label, Shape, shape_for, shape_of
 
-# kind -> (shape, form of the label)
-KINDS: dict[str, tuple[str, str]] = {
-    "classification": ("single", "classes"),
-    "multi-label": ("single", "several"),
-    "regression": ("single", "number"),
-    "pair-classification": ("pair", "classes"),
-    "similarity": ("pair", "number"),
-    "tagging": ("tagging", ""),
-    "question-answering": ("question-answering", ""),
-    "multiple-choice": ("multiple-choice", ""),
-    "sequence-to-sequence": ("sequence", ""),
-    "matching": ("matches", ""),
-    "embedding": ("pair", "vectors"),
-}
 # Whole numbers up to so many are classes under any name; a column called a score needs fewer.
 FEW = 20
 FEW_SCORES = 10
@@ -61,7 +44,7 @@ class Task:
     """What is to be learned.
 
     Attributes:
-        kind: a name in `KINDS`.
+        shape: what the task type declares of its data.
         why: one sentence.
         columns: which column is what.
         separator: what stands between several labels in one cell; None for lists and columns.
@@ -70,7 +53,7 @@ class Task:
         marks: columns of one label each in which an empty cell says no; signs: in which -1 does.
     """
 
-    kind: str
+    shape: Shape
     why: str
     columns: Columns
     separator: str | None = None
@@ -79,15 +62,20 @@ class Task:
     marks: tuple[str, ...] = ()
     signs: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """What `--task` takes."""
+        return self.shape.name
+
     def lines(self) -> list[str]:
         """What was found, for the user: the task with its reason, then the columns."""
-        return [f"task: {self.kind}, because {self.why}", *self.columns.lines()]
+        return [f"task: {self.name}, because {self.why}", *self.columns.lines()]
 
 
 def infer(
     table: Table,
     columns: Mapping[str, str | Sequence[str]] | None = None,
-    kind: str | None = None,
+    task: str | None = None,
     no_label: str | None = None,
 ) -> Task:
     """The task of a table.
@@ -95,72 +83,60 @@ def infer(
     Args:
         table: the rows; cells of a csv that spell lists become lists, in place.
         columns: role -> column, for what must not be searched for.
-        kind: a name in `KINDS`, if the user says so.
+        task: its name, if the user gives one.
         no_label: what stands where a label is not known, and says nothing of what labels are.
 
     Raises:
-        UsageError: an unknown kind, role or column.
-        DataError: no task fits, or not the kind given.
+        UsageError: an unknown task, role or column.
+        DataError: no task fits, or not the one given.
     """
-    if kind is not None:
-        require_task(kind)
-    shapes = SHAPES if kind is None else (KINDS[kind][0],)
-    found = find(table, columns, shapes)
+    asked = None if task is None else shape_of(task)
+    among = None if asked is None else (asked.layout,)
+    found = find(table, columns, among)
     if no_label is not None and len(names := found.roles.get("label", ())) == 1:
         table = _known(table, names[0], no_label)
-        found = find(table, columns, shapes)
-    if found.shape not in ("single", "pair"):
-        why = {
-            "tagging": "each row has a list of tokens and a list of tags",
-            "question-answering": "each row has a question, a context and answers in it",
-            "multiple-choice": "each row has a question and several choices",
-            "sequence": "each row has one text to read and one to write",
-            "matches": "each row has two texts that belong together",
-        }[found.shape]
-        if found.shape == "tagging" and found.column("tags").kind == "parts":
-            why = "each row has a text and a list of what is marked in it"
-        return Task(next(k for k, v in KINDS.items() if v[0] == found.shape), why, found)
-    if kind is None:
+        found = find(table, columns, among)
+    if not found.layout.has_label_forms:
+        shape = asked or shape_for(found.layout, "")
+        if shape is None:
+            raise _no_task(table, found, found.layout.reason(found))
+        return Task(shape, found.layout.reason(found), found)
+    if asked is None:
         refuse_unclear(table.first, found)
     form, why, separator = label_form(table.first, found)
     if form == "number" and _are_named(table, found):
         form, why = "classes", f"the numbers in {found['label']!r} have names"
-    if kind is not None:
-        wanted = KINDS[kind][1]
-        if form != wanted:
-            _check_possible(table, found, kind, form)
-            why, separator = f"you said so (otherwise {why})", None
-            if wanted == "several":
-                separator = _separator(table.first, found["label"], 0.0) or SEPARATORS[0]
-                if flags.are_codes(table.first, found["label"]):
-                    separator = flags.BY_LETTER
-        form = wanted
-    shaped = (found.shape, form)
-    if shaped not in KINDS.values():
-        raise DataError(
+    if asked is not None and (form != asked.label or not asked.inferred):
+        _check_possible(table, found, asked, form)
+        why, separator = f"you said so (otherwise {why})", None
+        if asked.label == "several":
+            separator = _separator(table.first, found["label"], 0.0) or SEPARATORS[0]
+            if flags.are_codes(table.first, found["label"]):
+                separator = flags.BY_LETTER
+        form = asked.label
+    shape = asked or shape_for(found.layout, form)
+    if shape is None:
+        raise _no_task(table, found, why)
+    made = Task(shape, why, found, separator)
+    return _with_flags(made, table.first) if form == "several" else made
+
+
+def _no_task(table: Table, found: Columns, why: str) -> DataError:
+    """Pairs with several labels each, or a layout for which no task is inferred."""
+    if "second" in found.roles:
+        return DataError(
             "pairs with several labels each are no task here",
             where=f"{table.first[0].file}, column {found['label']!r}",
             found=why,
             wanted="one label for each pair",
             do="keep one label, or join the two texts into one column",
         )
-    task = Task(next(k for k, v in KINDS.items() if v == shaped), why, found, separator)
-    return _with_flags(task, table.first) if form == "several" else task
-
-
-def require_task(name: str) -> None:
-    """Refuse a task type that there is not.
-
-    Raises:
-        UsageError: with the near names.
-    """
-    if name not in KINDS:
-        raise UsageError(
-            "no such task",
-            found=repr(name),
-            wanted=near(name, KINDS),
-            do=f"choose one of: {', '.join(KINDS)}",
-        )
+    return DataError(
+        "no task is inferred from such a table",
+        where=table.first[0].file,
+        found=why,
+        do="name the task (--task)",
+    )
 
 
 def _are_named(table: Table, found: Columns) -> bool:
@@ -188,7 +164,7 @@ def _with_flags(task: Task, rows: Sequence[Row]) -> Task:
     )
 
 
-def label_form(rows: Sequence[Row], columns: Columns) -> tuple[str, str, str | None]:
+def label_form(rows: Sequence[Row], columns: Columns) -> tuple[Label, str, str | None]:
     """(`classes`, `number` or `several`; the reason; what separates several labels in a cell)."""
     names = columns.roles["label"]
     if len(names) > 1:
@@ -208,7 +184,7 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[str, str, str | N
         form, why = _of_whole_numbers(rows, column)
         return form, why, None
     if column.kind == "number":
-        most = FEW_SCORES if columns.shape == "single" else FEW_OF_PAIRS
+        most = FEW_SCORES if "text" in columns.roles else FEW_OF_PAIRS
         if column.integral and column.distinct <= most and plain(column.name) not in SCORES:
             return (
                 "classes",
@@ -226,7 +202,7 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[str, str, str | N
     return "classes", f"{name} holds {column.distinct:,} different names", None
 
 
-def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[str, str]:
+def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
     name, distinct = repr(column.name), column.distinct
     few = FEW_SCORES if plain(column.name) in SCORES else FEW
     if distinct <= few:
@@ -278,32 +254,38 @@ def _separator(rows: Sequence[Row], name: str, least: float = SEVERAL) -> str | 
     return None
 
 
-def _check_possible(table: Table, found: Columns, kind: str, form: str) -> None:
+def _check_possible(table: Table, found: Columns, asked: Shape, form: Label) -> None:
     """Numbers may be read as classes and the reverse; names are no numbers."""
     column, names = found.column("label"), found.roles["label"]
-    if len(names) > 1:
+    if len(names) > 1 and asked.label != "several":
         raise DataError(
-            f"{kind} has one column of labels",
+            f"{asked.name} has one column of labels",
             where=table.first[0].file,
             found=", ".join(map(repr, names)),
             wanted="one column",
-            do="name one (--column label=…), or choose multi-label, of columns of 0 and 1",
+            do=f"name one (--column label=…){_or_several(found, ', of columns of 0 and 1')}",
         )
-    fits = next((k for k, v in KINDS.items() if v == (found.shape, form)), None)
-    if KINDS[kind][1] in ("number", "vectors") and column.kind not in ("whole", "number"):
+    fits = shape_for(found.layout, form)
+    if asked.label == "number" and column.kind not in ("whole", "number"):
         raise DataError(
-            f"{kind} needs numbers as labels",
+            f"{asked.name} needs numbers as labels",
             where=f"{table.first[0].file}, column {column.name!r}",
             found=f"{column.distinct:,} different values of the kind {column.kind}",
             wanted="numbers",
-            do=(f"choose the task {fits}, or " if fits else "choose ")
+            do=(f"choose the task {fits.name}, or " if fits else "choose ")
             + "the column with the numbers (--column label=…)",
         )
-    if KINDS[kind][1] == "classes" and column.kind in (*LISTS, "flags"):
+    if asked.label == "classes" and column.kind in (*LISTS, "flags"):
         raise DataError(
-            f"{kind} needs one label in each row",
+            f"{asked.name} needs one label in each row",
             where=f"{table.first[0].file}, column {column.name!r}",
             found="lists",
             wanted="one name or whole number",
-            do="choose the task multi-label",
+            do=f"write one label in each row{_or_several(found)}",
         )
+
+
+def _or_several(found: Columns, which: str = "") -> str:
+    """The advice to choose the task of several labels, where there is one for such columns."""
+    several = shape_for(found.layout, "several")
+    return "" if several is None else f", or choose the task {several.name}{which}"

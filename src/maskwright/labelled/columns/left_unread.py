@@ -39,12 +39,12 @@ def refuse_half(table: Table, found: Columns, wanted: Mapping[str, tuple[str, ..
         DataError: such a column would be left out.
     """
     texts = [role for role in ("text", "first", "second", "source") if role in found.roles]
-    if found.shape not in ("single", "pair", "sequence") or set(texts) & set(wanted):
+    if not texts or set(texts) & set(wanted):
         return
     said = " ".join(option(role, name) for role, names in found.roles.items() for name in names)
     left = [found.described[name] for name in found.left_out if found.described[name].rows]
     judging = [c.name for c in left if plain(c.name) in JUDGING and _tells_classes(c)]
-    if found.shape == "sequence" and judging:
+    if "target" in found.roles and judging:
         both = f"{option('first', found['source'])} {option('second', found['target'])}"
         raise DataError(
             "a column that may judge the texts is not read",
@@ -56,7 +56,7 @@ def refuse_half(table: Table, found: Columns, wanted: Mapping[str, tuple[str, ..
         )
     asking = next((role for role in texts if plain(found[role]) in ASKING), None)
     rest = [c.name for c in left if plain(c.name) in ASKED_OF]
-    if found.shape == "single":
+    if "text" in found.roles:
         paired = [c.name for c in left if (plain(found["text"]), plain(c.name)) in ANSWERED]
         answers = [c.name for c in left if c.kind == "text" and not c.has_classes and c.words > 1]
         rest += paired + [c.name for c in left if asking and c.is_prose]

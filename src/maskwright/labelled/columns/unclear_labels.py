@@ -54,7 +54,7 @@ def refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
         _refuse_lists_of_fractions(column.name, cells)
     if column.kind == "wholes" and not flags.flags_in(rows, column.name):
         _refuse_repeated(column.name, cells)
-    if column.kind == "number" and column.fractions and columns.shape == "single":
+    if column.kind == "number" and column.fractions and "text" in columns.roles:
         _refuse_few_fractions(column.name, cells)
     if column.kind == "text":
         _refuse_unread_lists(column.name, cells)

@@ -6,32 +6,23 @@ the policy `skip`, bad rows are left out, counted and listed, up to a share.
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from maskwright.corpus.reading import Reading
-from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
-from maskwright.findings import Finding
 from maskwright.labelled.columns.contents import is_empty, value_of
-from maskwright.labelled.columns.infer import KINDS, Task, is_said
+from maskwright.labelled.columns.infer import Task, is_said
 from maskwright.labelled.examples import classes as classes_of
-from maskwright.labelled.examples.choices import require_from_zero
 from maskwright.labelled.examples.classes import note
-from maskwright.labelled.examples.examples import Examples, Tagged
+from maskwright.labelled.examples.examples import Examples
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.examples.one_row import reader
-from maskwright.labelled.examples.repair import repaired, without_empty
 from maskwright.labelled.formats.bad_rows import list_rejected, usable
 from maskwright.labelled.formats.rows import DEFAULT_READING, Row
 from maskwright.labelled.formats.table import Table
 from maskwright.labelled.formats.whole_number import whole
-
-# So many rows, and such a share of those with parts that cut words, are no chance.
-MISCOUNTED_ROWS, MISCOUNTED = 3, 0.9
 
 
 def build(
@@ -68,25 +59,25 @@ def build(
     known, changed, unlabelled = None, 0, 0
     if no_label is not None:
         table, unlabelled = _labelled(table, task, no_label)
-    if task.kind == "tagging":
-        table, outside = without_empty(table, task, classes)
-        for tag, count in sorted(outside.items()):
-            note(
-                table,
-                Finding(
-                    "tag-read-as-outside",
-                    f"{counted(count, 'tag')} {tag!r} read as outside: no entity is of the kind O",
-                ),
-            )
+    layout = task.columns.layout
+    table, notes = layout.prepare(table, task, classes)
+    for said in notes:
+        note(table, said)
     if repair_tags:
-        table, changed = repaired(table, task)
-    if _has_classes(task):
+        if (repaired := layout.repair(table, task)) is None:
+            raise UsageError(
+                "only tags of words are repaired",
+                where="--read repair_tags",
+                found=task.name,
+                wanted="rows of tokens and tags",
+                do="leave it out",
+            )
+        table, changed = repaired
+    if task.shape.has_classes:
         if classes:
             known = classes_of.given(classes, values, table, task, fold_labels, assume)
         else:
             known = classes_of.learned(table, task, fold_labels, reading)
-    if task.kind == "multiple-choice":
-        require_from_zero(itertools.chain.from_iterable(table.parts.values()), task.columns)
     read = reader(task, known)
     parts: dict[str, list[Any]] = {}
     groups: dict[str, list[str]] = {}
@@ -103,7 +94,7 @@ def build(
         dropped += [(error.where or "", error.what) for _, error in bad]
         if not made:
             _refuse_empty(part, bad)
-        _refuse_miscounted(parts[part])
+        layout.require_sound(parts[part])
     return Examples(
         task,
         parts,
@@ -116,24 +107,6 @@ def build(
         folded=_joined(table, task, known) if fold_labels else 0,
         rejects=next(iter(table.rejects.values()), None),
     )
-
-
-def _refuse_miscounted(made: Sequence[Any]) -> None:
-    """Refuse texts whose marked parts begin and end within words, but in another counting of places
-    with words: taking the whole words would mark the wrong ones."""
-    cut = [row for row in made if isinstance(row, Tagged) and row.widened]
-    causes = Counter(row.miscounted for row in cut if row.miscounted)
-    cause, rows = max(causes.items(), key=lambda item: item[1], default=("", 0))
-    if rows >= MISCOUNTED_ROWS and rows >= MISCOUNTED * len(cut):
-        first = next(row for row in cut if row.miscounted == cause)
-        raise DataError(
-            f"the places of marked parts seem to be counted in {cause}",
-            where=first.where,
-            found=f"{counted(len(cut), 'row')} with parts that begin or end within a word; so "
-            f"counted, none does in {rows:,} of them",
-            wanted="places that count characters of the text as given",
-            do="count the places in characters",
-        )
 
 
 def _refuse_empty(part: str, bad: Sequence[tuple[Row, DataError]]) -> None:
@@ -171,7 +144,7 @@ def _labelled(table: Table, task: Task, no_label: str) -> tuple[Table, int]:
         raise UsageError(
             "the task has no column of labels",
             where="--read no_label",
-            found=task.kind,
+            found=task.name,
             do="leave it out",
         )
     parts = {
@@ -216,7 +189,3 @@ def _is_labelled(
             do="move the file out of the folder; the part can be drawn from the training rows",
         )
     return True
-
-
-def _has_classes(task: Task) -> bool:
-    return task.kind == "tagging" or KINDS[task.kind][1] in ("classes", "several")

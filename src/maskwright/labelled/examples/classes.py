@@ -17,7 +17,7 @@ from maskwright.labelled.examples import labels
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.examples.near_labels import fold_onto
 from maskwright.labelled.examples.one_label import spelled
-from maskwright.labelled.examples.one_row import cells
+from maskwright.labelled.examples.one_row import label_cells
 from maskwright.labelled.formats.bad_rows import usable
 from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.formats.table import Table
@@ -46,7 +46,7 @@ def given(
     Raises:
         DataError: numbers that nothing connects with the names.
     """
-    role = "tags" if task.kind == "tagging" else "label"
+    role = task.columns.layout.learned
     column = task.columns[role]
     plain = tuple(classes)
     if task.flags and task.flags != len(plain):
@@ -169,7 +169,7 @@ def note(table: Table, found: Finding | str) -> None:
 def readable(row: Row, task: Task) -> list[Any]:
     """The labels of a row that are one; what else stands there is refused where it is read."""
     try:
-        return [cell for cell in cells(row, task) if type(cell) in (int, float, str, bool)]
+        return [cell for cell in label_cells(row, task) if type(cell) in (int, float, str, bool)]
     except DataError:
         return []
 
@@ -177,7 +177,7 @@ def readable(row: Row, task: Task) -> list[Any]:
 def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabulary:
     """The classes of the training rows; rows without a usable label have no say."""
     columns = task.columns
-    role = "tags" if task.kind == "tagging" else "label"
+    role = task.columns.layout.learned
     name = columns[role]
     if len(columns.roles[role]) > 1:
         if table.names_file:
@@ -207,7 +207,7 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
         return Vocabulary(called, places, name)
 
     def read(row: Row) -> list[tuple[Any, Row]]:
-        found = list(cells(row, task))
+        found = list(label_cells(row, task))
         for cell in found:
             spelled(cell, row, name, numbers, words=bool(names))
         return [(cell, row) for cell in found]

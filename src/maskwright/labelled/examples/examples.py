@@ -1,4 +1,4 @@
-"""Examples: one small type for each shape of task, and the parts that they make.
+"""Examples: one small type for each layout of rows, and the parts that they make.
 
     Single(text, label)                        Answered(question, context, answers)
     Pair(first, second, label)                 Choice(question, choices, label)
@@ -11,29 +11,93 @@ remembers its file and line, for messages. `build.py` makes them from rows.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maskwright.corpus.ledger import Counts
-from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.examples.labels import Vocabulary
+
+if TYPE_CHECKING:
+    from maskwright.labelled.columns.infer import Task
 
 Target = int | float | tuple[int, ...]
 BETWEEN = "\x1f"  # no text has it: the reader takes control characters out
 
 
+def folded(text: str) -> str:
+    """`text` without regard to case and blanks."""
+    return " ".join(text.split()).casefold()
+
+
+class Example(ABC):
+    """A row that was read and checked; `where` is its file and line."""
+
+    __slots__ = ()
+    where: str
+
+    @property
+    @abstractmethod
+    def whole_text(self) -> str:
+        """All that a model reads of it, its parts separated by `BETWEEN`."""
+
+    @property
+    @abstractmethod
+    def answer(self) -> Any:
+        """What is to be predicted; equal for equal answers."""
+
+    @property
+    def apart_by(self) -> str:
+        """The text that must not be in two parts of the data."""
+        return self.whole_text
+
+    @property
+    def shares_apart_by(self) -> bool:
+        """Whether rows with one `apart_by` usually have answers of their own, as the questions
+        about one context."""
+        return False
+
+    @property
+    def shared_texts(self) -> Mapping[str, str]:
+        """Texts that other rows may share, by role: rows that do are kept in one part."""
+        return {}
+
+    @property
+    def answers_may_differ(self) -> bool:
+        """Whether rows with one text may have different answers, none of them wrong."""
+        return False
+
+    @property
+    def stratum(self) -> Hashable:
+        """What parts are drawn evenly by: the number of a class, those of several, or None."""
+        return None
+
+
 @dataclass(frozen=True, slots=True)
-class Single:
+class Single(Example):
     """A text and its label."""
 
     text: str
     label: Target
     where: str
 
+    @property
+    def whole_text(self) -> str:
+        return self.text
+
+    @property
+    def answer(self) -> Target:
+        return self.label
+
+    @property
+    def stratum(self) -> Hashable:
+        return self.label
+
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Example):
     """Two texts and the label of both."""
 
     first: str
@@ -41,9 +105,30 @@ class Pair:
     label: Target
     where: str
 
+    @property
+    def whole_text(self) -> str:
+        return BETWEEN.join((self.first, self.second))
+
+    @property
+    def answer(self) -> Target:
+        return self.label
+
+    @property
+    def apart_by(self) -> str:
+        """Both texts, either way round."""
+        return BETWEEN.join(sorted((self.first, self.second), key=folded))
+
+    @property
+    def shared_texts(self) -> Mapping[str, str]:
+        return {"first": self.first, "second": self.second}
+
+    @property
+    def stratum(self) -> Hashable:
+        return self.label
+
 
 @dataclass(frozen=True, slots=True)
-class Tagged:
+class Tagged(Example):
     """Words, and the class of each; the text they are cut from, if they are, how many parts that
     were marked in it begin or end within a word, and the counting of places by which none does."""
 
@@ -54,9 +139,17 @@ class Tagged:
     widened: int = 0
     miscounted: str = ""
 
+    @property
+    def whole_text(self) -> str:
+        return " ".join(self.tokens)
+
+    @property
+    def answer(self) -> tuple[int, ...]:
+        return self.tags
+
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Example):
     """A question; (answer, where it begins in the context); no answers where there are none."""
 
     question: str
@@ -64,9 +157,25 @@ class Answered:
     answers: tuple[tuple[str, int], ...]
     where: str
 
+    @property
+    def whole_text(self) -> str:
+        return BETWEEN.join((self.question, self.context))
+
+    @property
+    def answer(self) -> frozenset[str]:
+        return frozenset(text for text, _ in self.answers)
+
+    @property
+    def apart_by(self) -> str:
+        return self.context
+
+    @property
+    def shares_apart_by(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Example):
     """A question and its choices; the label is the place of the right one. The question has what it
     is about before it, which is `context`, too."""
 
@@ -76,9 +185,21 @@ class Choice:
     where: str
     context: str = ""
 
+    @property
+    def whole_text(self) -> str:
+        return BETWEEN.join((self.question, *self.choices))
+
+    @property
+    def answer(self) -> int:
+        return self.label
+
+    @property
+    def shared_texts(self) -> Mapping[str, str]:
+        return {"context": self.context}
+
 
 @dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(Example):
     """A text to read and one to write; `others` would have been as good."""
 
     source: str
@@ -86,9 +207,21 @@ class Rewrite:
     where: str
     others: tuple[str, ...] = ()
 
+    @property
+    def whole_text(self) -> str:
+        return self.source
+
+    @property
+    def answer(self) -> str:
+        return self.target
+
+    @property
+    def answers_may_differ(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class Match(Example):
     """Two texts that belong together, and others that nearly do: as many in every row."""
 
     anchor: str
@@ -96,8 +229,22 @@ class Match:
     where: str
     negatives: tuple[str, ...] = ()
 
+    @property
+    def whole_text(self) -> str:
+        return BETWEEN.join((self.anchor, self.positive, *self.negatives))
 
-Example = Single | Pair | Tagged | Answered | Choice | Rewrite | Match
+    @property
+    def answer(self) -> str:
+        return self.positive
+
+    @property
+    def apart_by(self) -> str:
+        """Not the texts that do not belong to the anchor."""
+        return BETWEEN.join((self.anchor, self.positive))
+
+    @property
+    def shared_texts(self) -> Mapping[str, str]:
+        return {"anchor": self.anchor}
 
 
 @dataclass(frozen=True)
@@ -130,36 +277,3 @@ class Examples:
     unlabelled: int = 0
     folded: int = 0
     rejects: Path | None = None
-
-
-def folded(text: str) -> str:
-    """`text` without regard to case and blanks."""
-    return " ".join(text.split()).casefold()
-
-
-def whole_text(example: Example) -> str:
-    """All that is read of an example, its parts separated."""
-    if isinstance(example, Single):
-        return example.text
-    if isinstance(example, Pair):
-        return BETWEEN.join((example.first, example.second))
-    if isinstance(example, Tagged):
-        return " ".join(example.tokens)
-    if isinstance(example, Answered):
-        return BETWEEN.join((example.question, example.context))
-    if isinstance(example, Choice):
-        return BETWEEN.join((example.question, *example.choices))
-    if isinstance(example, Match):
-        return BETWEEN.join((example.anchor, example.positive, *example.negatives))
-    return example.source
-
-
-def label_of(example: Example) -> Any:
-    """What is to be said about an example; equal for equal labels."""
-    if isinstance(example, Tagged):
-        return example.tags
-    if isinstance(example, Answered):
-        return frozenset(text for text, _ in example.answers)
-    if isinstance(example, Single | Pair | Choice):
-        return example.label
-    return example.positive if isinstance(example, Match) else example.target

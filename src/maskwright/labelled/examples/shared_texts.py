@@ -13,7 +13,7 @@ from maskwright.counted import counted
 from maskwright.findings import Finding
 from maskwright.labelled.columns.columns import Columns, option
 from maskwright.labelled.columns.spellings import plain
-from maskwright.labelled.examples.examples import Choice, Example, Examples, Match, Pair, folded
+from maskwright.labelled.examples.examples import Example, Examples, folded
 from maskwright.labelled.formats.parts import TRAIN
 
 # No group has more than this share of the rows: else hardly anything is left to draw.
@@ -33,11 +33,10 @@ def texts_by_role(rows: Sequence[Example]) -> dict[str, list[str]]:
     """The texts of the rows that others may share, by role; empty where a row has one text, which
     is told apart by anyway."""
     found: dict[str, list[str]] = {}
-    for role, kind in (("first", Pair), ("second", Pair), ("context", Choice), ("anchor", Match)):
-        if rows and isinstance(rows[0], kind):
-            texts = [folded(getattr(row, role)) for row in rows]
-            if any(texts):
-                found[role] = texts
+    for role in rows[0].shared_texts if rows else ():
+        texts = [folded(row.shared_texts[role]) for row in rows]
+        if any(texts):
+            found[role] = texts
     return found
 
 

@@ -18,15 +18,9 @@ from numpy.typing import NDArray
 
 from maskwright.errors import ConfigError, DataError, UsageError
 from maskwright.labelled.examples.examples import (
-    BETWEEN,
-    Answered,
-    Choice,
     Example,
     Examples,
-    Match,
-    Pair,
     folded,
-    whole_text,
 )
 from maskwright.labelled.examples.shared_texts import shared_text
 from maskwright.labelled.formats.parts import ALL, PARTS, TEST, TRAIN, VALIDATION
@@ -90,7 +84,7 @@ def complete(examples: Examples, division: Division = DEFAULT) -> Examples:
         validation=0.0 if VALIDATION in parts else division.validation,
         test=0.0 if TEST in parts else division.test,
     )
-    texts, classes = [told_apart_by(e) for e in whole], _classes_of(whole)
+    texts, classes = [e.apart_by for e in whole], _classes_of(whole)
     groups = dict(examples.groups)
     own = groups.pop(from_, None)
     together = shared_text(whole) if own is None and (wanted.validation or wanted.test) else None
@@ -112,7 +106,7 @@ def with_few(examples: Examples, count: int, seed: int = 0, *, balanced: bool = 
         UsageError: more than there are, or fewer than one.
     """
     rows = examples.parts[TRAIN]
-    texts, classes = [whole_text(e) for e in rows], _classes_of(rows)
+    texts, classes = [e.whole_text for e in rows], _classes_of(rows)
     kept = few(texts, classes, count, seed, balanced=balanced)
     groups = dict(examples.groups)
     if TRAIN in groups:
@@ -211,18 +205,6 @@ def few(
     return [place for _, _, place in sorted(ranked)[:count]]
 
 
-def told_apart_by(example: Example) -> str:
-    """What must not be in two parts: the whole text, but of a question its context, of two texts
-    both either way round, and of texts that belong together not those that do not."""
-    if isinstance(example, Answered):
-        return example.context
-    if isinstance(example, Pair):
-        return BETWEEN.join(sorted((example.first, example.second), key=folded))
-    if isinstance(example, Match):
-        return BETWEEN.join((example.anchor, example.positive))
-    return whole_text(example)
-
-
 def hash_of(text: str) -> int:
     """64 bits of SHA-256 of the text, case and blanks aside."""
     return int.from_bytes(hashlib.sha256(folded(text).encode()).digest()[:8], "little")
@@ -231,7 +213,7 @@ def hash_of(text: str) -> int:
 # ------------------------------------------------------------------------------ the drawing
 def _classes_of(examples: Sequence[Example]) -> list[Hashable]:
     """The class of each; of several labels the rarest, for hardly two rows have all in common."""
-    labels = [None if isinstance(e, Choice) else getattr(e, "label", None) for e in examples]
+    labels = [e.stratum for e in examples]
     often = Counter(n for label in labels if isinstance(label, tuple) for n in label)
     return [
         min(label, key=lambda n: (often[n], n), default=None)

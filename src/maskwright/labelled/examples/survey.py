@@ -22,18 +22,11 @@ from maskwright.labelled.columns.contents import MISSING
 from maskwright.labelled.examples import shared_texts
 from maskwright.labelled.examples.examples import (
     BETWEEN,
-    Answered,
     Example,
     Examples,
-    Tagged,
     folded,
-    label_of,
-    whole_text,
 )
 from maskwright.labelled.examples.near_labels import near_misses
-from maskwright.labelled.examples.splits import told_apart_by
-from maskwright.labelled.formats import tag_spelling
-from maskwright.labelled.formats.table import TABLE_FILE
 
 LISTED, LISTED_FILES = 3, 5
 LISTED_CLASSES = 30
@@ -94,7 +87,7 @@ class Leak:
 class Survey:
     """The parts, what they share, and what the user should know."""
 
-    kind: str
+    task: str
     parts: dict[str, Part]
     leaks: list[Leak]
     findings: list[Finding] = field(default_factory=list)
@@ -125,7 +118,7 @@ class Survey:
             for name, p in self.parts.items()
         ]
         note = "Copies: a text that came before with the same label; contradictions: with another."
-        made = [{"title": f"The data ({self.kind})", "head": head, "rows": rows, "note": note}]
+        made = [{"title": f"The data ({self.task})", "head": head, "rows": rows, "note": note}]
         first = next(iter(self.parts.values()))
         if first.classes:
             made.append(self._classes(first))
@@ -155,23 +148,23 @@ def survey(examples: Examples) -> Survey:
         for other, name in combinations(examples.parts, 2)
     ]
     leaks = [leak for leak in leaks if leak.rows]
-    found = Survey(examples.task.kind, parts, leaks)
+    found = Survey(examples.task.name, parts, leaks)
     return replace(found, findings=list(_findings(examples, found)))
 
 
 # ------------------------------------------------------------------------------ one part
 def _part(examples: Examples, rows: Sequence[Example]) -> Part:
-    texts = [whole_text(e) for e in rows]
+    texts = [e.whole_text for e in rows]
     by_text: dict[str, list[Example]] = defaultdict(list)
     for example, text in zip(rows, texts, strict=True):
         by_text[folded(text)].append(example)
     copies, contradictions = 0, []
     for same in by_text.values():
-        different = len({label_of(e) for e in same})
-        if different > 1 and examples.task.columns.shape != "sequence":
+        different = len({e.answer for e in same})
+        if different > 1 and not same[0].answers_may_differ:
             contradictions.append(tuple(e.where for e in same))
         copies += len(same) - different
-    labels = [label_of(e) for e in rows]
+    labels = [e.answer for e in rows]
     numeric = examples.labels is None and bool(rows) and isinstance(labels[0], float)
     return Part(
         rows=len(rows),
@@ -197,7 +190,7 @@ def _classes(examples: Examples, rows: Sequence[Example]) -> dict[str, int]:
         return {}
     counts: Counter[int] = Counter()
     for row in rows:
-        label = label_of(row)
+        label = row.answer
         counts.update(label if isinstance(label, tuple) else [label])
     return {name: counts[place] for place, name in enumerate(examples.labels.names)}
 
@@ -206,16 +199,16 @@ def _classes(examples: Examples, rows: Sequence[Example]) -> dict[str, int]:
 def _leak(part: str, rows: Sequence[Example], other: str, others: Sequence[Example]) -> Leak:
     there: dict[str, list[Example]] = defaultdict(list)
     for example in others:
-        there[folded(told_apart_by(example))].append(example)
+        there[folded(example.apart_by)].append(example)
     places: list[tuple[str, str]] = []
     count = relabelled = 0
     for example in rows:
-        same = there.get(folded(told_apart_by(example)))
+        same = there.get(folded(example.apart_by))
         if same is None:
             continue
         count += 1
-        if not isinstance(example, Answered):  # one context has many questions
-            relabelled += all(label_of(e) != label_of(example) for e in same)
+        if not example.shares_apart_by:
+            relabelled += all(e.answer != example.answer for e in same)
         if len(places) < LISTED:
             places.append((example.where, same[0].where))
     return Leak(part, other, count, relabelled, places)
@@ -275,12 +268,11 @@ def _findings(examples: Examples, found: Survey) -> Iterator[Finding]:
     yield from shared_texts.findings(examples)
     for name, part in found.parts.items():
         yield from _repeated(name, part)
-        yield from _widened(name, examples)
-        yield from _unanswerable(name, examples)
+        yield from examples.task.columns.layout.findings(name, examples)
     yield from left_out(examples)
     if examples.labels is not None:
         yield from _label_findings(examples, found)
-        yield from _class_findings(found)
+        yield from _class_findings(examples, found)
 
 
 def _repeated(name: str, part: Part) -> Iterator[Finding]:
@@ -301,46 +293,13 @@ def _repeated(name: str, part: Part) -> Iterator[Finding]:
         )
 
 
-def _widened(part: str, examples: Examples) -> Iterator[Finding]:
-    """Marked parts of texts that do not begin and end where words do."""
-    widened = [row for row in examples.parts[part] if isinstance(row, Tagged) and row.widened]
-    if widened:
-        yield Finding(
-            "marks-within-words",
-            f"{counted(sum(row.widened for row in widened), 'marked part')} of {part} "
-            "begin or end within a word, and take the whole of it",
-            f"the first: {widened[0].where}",
-        )
-
-
-def _unanswerable(part: str, examples: Examples) -> Iterator[Finding]:
-    """How many questions of a part have no answer."""
-    rows = [row for row in examples.parts[part] if isinstance(row, Answered)]
-    none = [row for row in rows if not row.answers]
-    if none:
-        yield Finding(
-            "questions-without-answer",
-            f"{counted(len(none), 'question')} of {len(rows):,} in {part} "
-            f"({len(none) / len(rows):.0%}) have no answer in their context",
-            f"the first: {none[0].where}",
-        )
-    columns = examples.task.columns
-    empty = columns.column("answers").empty if none else 0
-    if empty and TABLE_FILE.search(none[0].where.rpartition(",")[0]):  # elsewhere null is refused
-        yield Finding(
-            "empty-answers",
-            f"an empty cell in the column {columns['answers']!r} is read as no answer",
-            remedy="take out rows whose answers are not known",
-        )
-
-
 def _label_findings(examples: Examples, found: Survey) -> Iterator[Finding]:
     """What may be a label that nobody gave."""
     columns = examples.task.columns
     names = columns.roles.get("label", ())
-    if examples.task.kind == "tagging" and examples.labels is not None:
-        yield from tag_spelling.findings(examples.labels.names)
-    if examples.task.kind == "multi-label":
+    if examples.labels is not None:
+        yield from columns.layout.label_findings(examples.labels.names)
+    if examples.task.shape.label == "several":
         yield from _sets_of_labels(examples, names)
     blank = [name for name in next(iter(found.parts.values())).classes if name != name.strip()]
     if blank:
@@ -383,7 +342,7 @@ def _sets_of_labels(examples: Examples, names: Sequence[str]) -> Iterator[Findin
         )
 
 
-def _class_findings(found: Survey) -> Iterator[Finding]:
+def _class_findings(examples: Examples, found: Survey) -> Iterator[Finding]:
     names = list(found.parts)
     first = found.parts[names[0]]
     for name, part in found.parts.items():
@@ -415,7 +374,7 @@ def _class_findings(found: Survey) -> Iterator[Finding]:
             f"the classes are uneven: {here[common]:,} of {common!r} and {here[least]:,} of "
             f"{least!r}",
             remedy="look at each class"
-            if found.kind == "tagging"
+            if "macro_f1" not in examples.task.shape.metrics
             else "look at macro F1 beside accuracy",
         )
     for miss, name in near_misses(here):

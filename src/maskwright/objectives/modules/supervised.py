@@ -165,6 +165,30 @@ class Supervised(Objective):
         )
 
 
+class Standardised(Supervised):
+    """Regression by a head that predicts how far a number is from `centre`, in units of `spread`:
+    the scores are the numbers themselves, and the loss is that of the units."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        options: Options,
+        vocabulary: Vocabulary,
+        centre: float,
+        spread: float,
+    ) -> None:
+        super().__init__(model, options, vocabulary)
+        self.centre, self.spread = centre, spread
+
+    def forward(self, batch: Batch) -> Loss:
+        parts = super().forward(batch).parts
+        square = self.spread**2
+        return Loss({name: Part(part.total / square, part.weight) for name, part in parts.items()})
+
+    def _scored(self, read: Tensor, batch: Batch) -> Tensor:
+        return super()._scored(read, batch) * self.spread + self.centre
+
+
 def last_states(model: Network, batch: Batch, at: Tensor | None = None) -> Tensor:
     """Hidden states (B, T, D) of the stack that is read: the last one; with `at` those (N, D) of
     these flat positions alone."""

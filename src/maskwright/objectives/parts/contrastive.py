@@ -33,8 +33,6 @@ from maskwright.objectives.parts.objective import Loss, Objective, Part
 
 SCALE = 20.0
 Aim = Literal["similarity", "ranking"]
-POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
-"""By the names of sentence-transformers, in the order in which it puts them side by side."""
 
 
 class Unit(nn.Module):
@@ -48,7 +46,7 @@ class Contrast(Objective):
     """A model without a head, trained so that its vectors of texts are similar or different.
 
     Args:
-        poolings: of `POOLINGS`, side by side in this order.
+        poolings: of those above, side by side in this order.
         skip: how many tokens at the beginning of each text are not pooled.
     """
 

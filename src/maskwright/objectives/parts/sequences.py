@@ -13,14 +13,16 @@ Letters: N items of all texts, S texts, B rows, T positions.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from maskwright.data.rows import Rows, spread
 from maskwright.errors import IncompatibleError
 from maskwright.randomness import key, uniforms
+
+if TYPE_CHECKING:
+    import torch
 
 Array = np.ndarray
 
@@ -148,6 +150,8 @@ def pack(
 
     Where every row is one full text, positions and documents are None.
     """
+    import torch  # the rest of this file serves those who encode texts without it
+
     before = first_places(texts.lengths)
     start = before - before[np.searchsorted(origin.rows, origin.rows)] if len(before) else before
     place = np.repeat(origin.rows * shape[1] + start, texts.lengths) + spread(texts.lengths)

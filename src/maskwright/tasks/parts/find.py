@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from maskwright import catalogue
 from maskwright.errors import UsageError
+from maskwright.labelled.shapes import ROOM, shape_of
 from maskwright.objectives.supervised import Problem
 from maskwright.tasks.parts.task_type import TaskType
-
-ROOM = "tasks"
 
 
 def task_for(
@@ -22,13 +22,9 @@ def task_for(
     Raises:
         UsageError: none does, or several do.
     """
+    shape_of(task)  # refuses what no module declares
     modules = [catalogue.load(ROOM, name) for name in catalogue.names(ROOM)]
-    serving = [module for module in modules if task in module.TASKS]
-    if not serving:
-        known = dict.fromkeys(name for module in modules for name in module.TASKS)
-        raise UsageError(
-            "this task is not learned by this command", found=task, wanted=", ".join(known)
-        )
+    serving = [module for module in modules if task in _served(module)]
     told = "prompt" in (settled or {})
     fitting = [module for module in serving if module.TYPE.writes == told] or serving
     if len(fitting) > 1:
@@ -54,7 +50,7 @@ def task_for_head(
     for name in catalogue.names(ROOM):
         module = catalogue.load(ROOM, name)
         if module.TYPE.head == head:
-            for task in module.TASKS:
+            for task in _served(module):
                 made: TaskType = module.TYPE(task, tuple(labels), settled)
                 if made.problem == problem:
                     return made
@@ -70,6 +66,12 @@ def task_for_vectors(options: Mapping[str, Any]) -> TaskType:
     for name in catalogue.names(ROOM):
         module = catalogue.load(ROOM, name)
         if module.TYPE.alone:
-            made: TaskType = module.TYPE(module.TASKS[0], (), options)
+            made: TaskType = module.TYPE(_served(module)[0], (), options)
             return made
     raise UsageError("no task makes a vector of a text", where=f"maskwright.{ROOM}")
+
+
+def _served(module: ModuleType) -> tuple[str, ...]:
+    """The tasks that a module declares, or serves in its own way."""
+    declared = tuple(shape.name for shape in getattr(module, "SHAPES", ()))
+    return (*declared, *getattr(module, "SERVES", ()))

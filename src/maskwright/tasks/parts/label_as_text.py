@@ -80,7 +80,7 @@ class InWords(Writing):
         answers = self.answers(encoded, outputs)
         for row, text, answer in zip(encoded.rows, outputs, answers, strict=True):
             if weight := self.wrong(row, answer):
-                told = labelled.whole_text(row)
+                told = row.whole_text
                 found.append(Mistake(row.where, told, self.right(row), str(text), weight))
         return sorted(found, key=lambda mistake: -mistake.weight)
 

@@ -28,18 +28,10 @@ from maskwright.checkpoint.sentence_modules import Module, around, modules_of
 from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError
 from maskwright.findings import Finding
 from maskwright.nn.transformer import Transformer
-from maskwright.objectives.parts.contrastive import POOLINGS, Contrast, Unit
+from maskwright.objectives.parts.contrastive import Contrast, Unit
 from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.tasks.embeddings import (
-    DIGITS,
-    LOWER,
-    MODES,
-    NAME,
-    PROMPTS,
-    SKIPPED,
-    Embeddings,
-    lowered,
-)
+from maskwright.tasks.embeddings import DIGITS, MODES, Embeddings, lowered
+from maskwright.tasks.parts.choices import LOWER, NAME, PROMPTS, SKIPPED, VECTOR_POOLINGS
 from maskwright.tasks.parts.task_type import Encoded, Scores
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -273,13 +265,13 @@ def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
         flags = {name: config[key] for name, key in MODES.items() if key in config}
         modes = [name for name, on in flags.items() if on is True] if flags else ["mean"]
     modes = [modes] if isinstance(modes, str) else modes
-    known = isinstance(modes, list) and modes and all(m in POOLINGS for m in modes)
+    known = isinstance(modes, list) and modes and all(m in VECTOR_POOLINGS for m in modes)
     if not known or len(set(modes)) < len(modes):
         raise _not_applied(
             "a pooling that is not applied here",
             where / "config.json",
             str(modes or "none is switched on"),
-            ", ".join(POOLINGS),
+            ", ".join(VECTOR_POOLINGS),
         )
     include = config.get("include_prompt", True)
     if not isinstance(include, bool):

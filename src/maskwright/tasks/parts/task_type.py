@@ -2,9 +2,9 @@
 
     rows of labelled/  --encode-->  Examples  --a model-->  scores  --answers-->  figures, answers
 
-Every module of `tasks/` is one kind, of one head or of written words. It names the tasks that it
-serves (`TASKS`) and has a class `TYPE`. What a task is to be read from is a line of `KINDS` in
-`labelled/columns/infer.py`; how one of them is learned is a file there and nothing else.
+Every module of `tasks/` is one task type. `SHAPES` are the tasks that it declares, with what their
+data look like; a module that serves tasks of another in its own way names them in `SERVES`. `TYPE`
+is its class.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,28 +21,29 @@ from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
 from maskwright.findings import Finding
 from maskwright.inference.encoded import Collation, Examples
-from maskwright.inference.scores import Scored, scores
 from maskwright.labelled.columns.contents import is_empty
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.examples.cell import text_in
 from maskwright.labelled.formats.rows import Row
+from maskwright.labelled.shapes import Shape, shape_of
 from maskwright.metrics.intervals import Estimate
-from maskwright.nn.config import ChunkPooling
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.modules.supervised import Supervised
-from maskwright.objectives.parts.objective import Objective, Vocabulary
 from maskwright.objectives.supervised import Options, Problem
 from maskwright.report.tables import Table
 from maskwright.tasks.parts.choices import Long
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tokenizer.unknown import OTHER_MODEL
 
+if TYPE_CHECKING:
+    from maskwright.nn.config import ChunkPooling
+    from maskwright.nn.transformer import Transformer
+    from maskwright.objectives.parts.objective import Objective, Vocabulary
+
 # Of `settled`, where a folder has a head and says no task: there may be one text or two; and its
 # one score is a logit, not a number.
 UNTOLD, LOGIT = "untold", "logit"
 ONE_SIDED = "one-sided-answers"
 SECOND = "text_pair"
-PAIR = {"text", SECOND}  # two texts as `pipeline` is given them
+TWO_TEXTS = {"text", SECOND}  # two texts as `pipeline` is given them
 
 Scores = NDArray[np.float32]
 Outputs = NDArray[Any]  # scores, or texts
@@ -83,7 +84,7 @@ class TaskType(ABC):
     """One kind.
 
     Attributes:
-        task: a name of `TASKS`.
+        task: the name of a shape.
         labels: names of the classes in order, where there are classes.
         settled: what was chosen on validation data, JSON values by name.
     """
@@ -128,9 +129,15 @@ class TaskType(ABC):
         """What transformers' hub calls such a task."""
 
     @property
-    @abstractmethod
+    def shape(self) -> Shape:
+        """What the data of the task look like, and its metrics."""
+        return shape_of(self.task)
+
+    @property
     def roles(self) -> tuple[str, ...]:
-        """What is read of a row, as `labelled/columns/columns.py` calls it."""
+        """What is read of a row, by the names of its layout: all but what is predicted."""
+        layout = self.shape.layout
+        return tuple(role for role in layout.roles if role != layout.learned)
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -138,14 +145,15 @@ class TaskType(ABC):
         return ()
 
     @property
-    @abstractmethod
     def measures(self) -> tuple[str, ...]:
-        """Names of the figures, the usual one first."""
+        """Names of the metrics, the usual one first."""
+        return self.shape.metrics
 
     @property
     def choosable(self) -> tuple[str, ...]:
-        """The measures by which an epoch can be chosen: the higher, the better."""
-        return tuple(name for name in self.measures if "error" not in name)
+        """The metrics by which an epoch can be selected: the higher, the better."""
+        ours = (name for name in self.shape.choosable if name in self.measures)
+        return (*ours, *self.shape.selectable)
 
     @property
     def measure(self) -> str:
@@ -156,6 +164,8 @@ class TaskType(ABC):
         self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
     ) -> Objective:
         """What is trained; `long` as in a `Frame`."""
+        from maskwright.objectives.modules.supervised import Supervised
+
         how: ChunkPooling = "max" if long == "vectors-max" else "mean"
         return Supervised(model, Options(problem=self.problem, pieces=how), vocabulary)
 
@@ -172,6 +182,8 @@ class TaskType(ABC):
 
     def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
         """What the model makes of `encoded` rows."""
+        from maskwright.inference.scores import Scored, scores
+
         assert isinstance(objective, Scored)
         return scores(objective, encoded.examples, collation)
 

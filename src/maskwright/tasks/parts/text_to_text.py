@@ -15,26 +15,25 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.inference.batches import by_length
-from maskwright.inference.beam import beam_search
 from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.inference.prepared import prepared
 from maskwright.labelled.windows.text_to_text import Template
 from maskwright.labelled.windows.windows import Cuts, fit, room_of
 from maskwright.models import special_tokens
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.parts.objective import Objective, Vocabulary
 from maskwright.objectives.parts.spec import usual_for
 from maskwright.tasks.parts.choices import Long
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import Encoded, Outputs, TaskType
 from maskwright.tokenizer.lost import lost_finding
+
+if TYPE_CHECKING:
+    from maskwright.nn.transformer import Transformer
+    from maskwright.objectives.parts.objective import Objective, Vocabulary
 
 # A source that is continued leaves so much of the length to what is written behind it.
 SHARE = 4
@@ -83,7 +82,7 @@ class Writing(TaskType):
         return member.build(model, member.options(), vocabulary)
 
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        end = special_tokens.vocabulary(frame.tokenizer).end
+        end = special_tokens.end_of_text(frame.tokenizer)
         if end is None:
             raise IncompatibleError(
                 "the tokenizer has no token that ends a text",
@@ -113,6 +112,10 @@ class Writing(TaskType):
         return Encoded(rows, examples, tuple(found), way)
 
     def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
+        from maskwright.inference.batches import by_length
+        from maskwright.inference.beam import beam_search
+        from maskwright.inference.prepared import prepared
+
         way: Way = encoded.way_back
         beams, tokenizer = int(self.settled.get("beams", 1)), way.frame.tokenizer
         prompts = way.prompts or [[collation.decoder_start or 0]] * len(encoded.rows)

@@ -7,19 +7,95 @@
 
 from __future__ import annotations
 
+import itertools
 import string
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from maskwright.errors import DataError
+from maskwright.findings import Finding
 from maskwright.labelled.columns.columns import Columns
 from maskwright.labelled.columns.contents import is_empty, value_of
+from maskwright.labelled.columns.infer import Task
+from maskwright.labelled.columns.search import TEXTLIKE, Search
+from maskwright.labelled.columns.spellings import NUMBERED
 from maskwright.labelled.examples.cell import joined, missing, text_in, text_of
+from maskwright.labelled.examples.examples import Choice
+from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.formats.rows import Row
+from maskwright.labelled.formats.table import Table
 from maskwright.labelled.formats.whole_number import whole
+from maskwright.labelled.layouts.layout import Layout
 
 LETTERS = string.ascii_uppercase
 SOME = 5  # rows; in fewer a 0 may be missing by chance
+
+# Names of the column of the right choice.
+ANSWERING = (
+    "label",
+    "answer",
+    "answerkey",
+    "correct",
+    "correctoption",
+    "correctanswer",
+    "gold",
+    "target",
+)
+
+
+class Choices(Layout):
+    """A question, two choices or more, and which of them is right."""
+
+    name = "choices"
+    roles = ("question", "choices", "label")
+    several = ("choices",)
+    joined = ("question",)
+    lists = ("choices",)
+    rank = 30
+
+    def find(self, search: Search) -> None:
+        search.by_name("choices", lambda c: c.kind in ("texts", "object"))
+        if "choices" not in search.roles:
+            numbered: dict[str, list[str]] = {}
+            for column in search.free():
+                match = NUMBERED.fullmatch(column.name.lower())
+                if match and column.kind in TEXTLIKE:
+                    numbered.setdefault(match[1], []).append(column.name)
+            letters = [search.by_plain.get(letter) for letter in "abcdefgh"]
+            lettered = list(itertools.takewhile(lambda name: name is not None, letters))
+            if len(lettered) > 2:
+                numbered["letters"] = [name for name in lettered if name is not None]
+            most = max(numbered.values(), key=len, default=[])
+            if len(most) >= 2:
+                order = sorted(most, key=lambda name: (len(name), name))
+                search.take("choices", order, "by their numbered names")
+        if "choices" in search.roles:
+            search.by_name("context", lambda c: c.kind == "text" and c.words >= 2)
+            search.by_name("question", lambda c: c.kind == "text")
+            if "question" not in search.roles and "context" in search.roles:
+                search.take("question", search.roles.pop("context"), search.why.pop("context"))
+            for spelling in ANSWERING:
+                name = search.by_plain.get(spelling)
+                if "label" not in search.roles and name in {c.name for c in search.free()}:
+                    assert name is not None
+                    search.take("label", [name], "by its name")
+
+    def reason(self, found: Columns) -> str:
+        return "each row has a question and several choices"
+
+    def prepare(
+        self, table: Table, task: Task, classes: Sequence[str]
+    ) -> tuple[Table, Iterator[Finding]]:
+        require_from_zero(itertools.chain.from_iterable(table.parts.values()), task.columns)
+        return table, iter(())
+
+    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Choice:
+        columns = task.columns
+        options = options_of(row, columns.roles["choices"])
+        right = right_of(row, columns["label"], options, keys_of(row, columns.roles["choices"]))
+        about = columns.roles.get("context", ())
+        context = text_in(row, about) if about else ""
+        return Choice(question_of(row, columns.roles), options, right, row.where, context)
 
 
 def question_of(row: Row, columns: Mapping[str, Sequence[str]]) -> str:
@@ -123,3 +199,6 @@ def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
             wanted="places counted from 0, letters from A on, or the choices themselves",
             do="take one from each, or write letters: A for 1",
         )
+
+
+CHOICES = Choices()

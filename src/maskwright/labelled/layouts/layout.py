@@ -1,0 +1,107 @@
+"""What a layout of rows says of itself: its roles, how columns are found and how a row is read."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from maskwright.findings import Finding
+    from maskwright.labelled.columns.columns import Columns
+    from maskwright.labelled.columns.infer import Task
+    from maskwright.labelled.columns.search import Search
+    from maskwright.labelled.examples.examples import Example, Examples
+    from maskwright.labelled.examples.labels import Vocabulary
+    from maskwright.labelled.formats.rows import Row
+    from maskwright.labelled.formats.table import Table
+
+
+class Layout(ABC):
+    """A set of roles that belong together.
+
+    Attributes:
+        name: as errors call it.
+        roles: those that every table of this layout fills.
+        optional: further roles that a user may give to a column.
+        several: roles that several columns may fill together, each with a value of its own.
+        joined: roles of texts that several columns may make together, as a title and what stands
+            below it. A text in which places are counted is none of these.
+        lists: roles whose cells may be lists.
+        learned: the role of what a model learns to predict; prediction needs no such column.
+        spellings: names of columns by role, plain (`spellings.plain`), the likeliest first; roles
+            of `spellings.NAMES` need none.
+        rank: layouts are tried in rising order, the most particular first.
+        has_label_forms: whether the labels may be classes, several classes or numbers, which their
+            cells decide.
+    """
+
+    name: ClassVar[str]
+    roles: ClassVar[tuple[str, ...]]
+    optional: ClassVar[tuple[str, ...]] = ()
+    several: ClassVar[tuple[str, ...]] = ()
+    joined: ClassVar[tuple[str, ...]] = ()
+    lists: ClassVar[tuple[str, ...]] = ()
+    learned: ClassVar[str] = "label"
+    spellings: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    rank: ClassVar[int] = 100
+    has_label_forms: ClassVar[bool] = False
+
+    # ------------------------------------------------------------------------ columns
+    @abstractmethod
+    def find(self, search: Search) -> None:
+        """Give columns the roles that they are found for; roles without one are left out."""
+
+    def complete(self, table: Table, found: Columns) -> Columns:
+        """`found` with optional columns that only a look at all rows can confirm."""
+        return found
+
+    @abstractmethod
+    def reason(self, found: Columns) -> str:
+        """Why such a table is of this layout: the end of a sentence. Not asked where
+        `has_label_forms`."""
+
+    # ------------------------------------------------------------------------ rows
+    def prepare(
+        self, table: Table, task: Task, classes: Sequence[str]
+    ) -> tuple[Table, Iterator[Finding]]:
+        """`table` before its rows are read, and findings for the user; `classes` are those of a
+        model, where there is one.
+
+        Raises:
+            DataError: the table as a whole cannot be right.
+        """
+        return table, iter(())
+
+    def repair(self, table: Table, task: Task) -> tuple[Table, int] | None:
+        """`table` with faults of annotation repaired (`--read repair_tags`), and how many cells
+        changed; None where nothing can be repaired."""
+        return None
+
+    @abstractmethod
+    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Example:
+        """An example of a row; `known` are the classes, where the task has some.
+
+        Raises:
+            DataError: the row is bad; the error has its file, line and remedy.
+        """
+
+    def label_cells(self, row: Row, task: Task) -> Iterator[Any] | None:
+        """The labels in a row, where they are not those of a column `label`; None: they are."""
+        return None
+
+    def require_sound(self, made: Sequence[Any]) -> None:
+        """Refuse the examples of a part that cannot be right together.
+
+        Raises:
+            DataError: they cannot.
+        """
+        return
+
+    def findings(self, part: str, examples: Examples) -> Iterator[Finding]:
+        """Each thing of this layout in a part that should not pass in silence."""
+        return iter(())
+
+    def label_findings(self, names: Sequence[str]) -> Iterator[Finding]:
+        """Each thing in the names of the classes that the user should know."""
+        return iter(())
