@@ -1,4 +1,4 @@
-"""A toy family, objective and adapter, each one new file, go through what all others go through.
+"""A toy family, objective, adapter and task type, each one new file, go through what all others do.
 
 The files are those shown in docs/extending.md. They join as another package would, by entry points.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,11 +25,15 @@ from conformance import test_objectives as objectives
 from maskwright import catalogue
 from maskwright.checkpoint import pretrained
 from maskwright.cli import main as cli
-from maskwright.errors import UsageError
+from maskwright.errors import DataError, UsageError
 from maskwright.families.parts.family import family
+from maskwright.finetune.command import finetune_file
+from maskwright.labelled.prepare import prepare
+from maskwright.labelled.shapes import shapes
+from maskwright.predict.predictor import load
 from maskwright.pretrain import journal, run
 from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice
-from tinyrun import recipe, text_file
+from tinyrun import WORDS, recipe, text_file
 from toys import bert
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -36,8 +42,8 @@ DIFFS = re.findall(
     PAGE.read_text(encoding="utf-8"),
     re.S,
 )
-FAMILY, OBJECTIVE, ADAPTER = "sinusoidal-encoder", "shuffled", "offsets"
-MEMBERS = {"families": FAMILY, "objectives": OBJECTIVE, "adapters": ADAPTER}
+FAMILY, OBJECTIVE, ADAPTER, TASK = "sinusoidal-encoder", "shuffled", "offsets", "preference"
+MEMBERS = {"families": FAMILY, "objectives": OBJECTIVE, "adapters": ADAPTER, "tasks": TASK}
 
 
 def install(folder: Path, members: dict[str, str], package: str = "tidepool") -> None:
@@ -189,3 +195,59 @@ def test_they_train_together_and_the_folder_loads(tmp_path: Path) -> None:
     losses = [row["loss"] for row in journal.read(tmp_path / "run") if row["kind"] == "train"]
     assert len(losses) == 24 and losses[-1] < losses[0]
     assert pretrained.load(last).model_type == FAMILY
+
+
+def replies(path: Path, count: int) -> Path:
+    """Replies with "cat" in them are preferred, whatever the prompt is."""
+    rows = []
+    for n in range(count):
+        prompt, end = WORDS[n % len(WORDS)], WORDS[(3 * n + 1) % len(WORDS)]
+        rows.append({"prompt": prompt, "chosen": f"cat {end}", "rejected": f"dog {end} {n % 7}"})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.usefixtures("joined")
+def test_the_task_type_goes_from_a_file_to_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found by its columns, fine-tuned, evaluated and asked, by the commands of all others."""
+    train, asked = replies(tmp_path / "train.jsonl", 60), replies(tmp_path / "test.jsonl", 20)
+    assert TASK in shapes() and prepare(train).task.name == TASK
+    base = run.pretrain(recipe(text_file(tmp_path), steps=4), tmp_path / "r", stream=io.StringIO())
+    said = io.StringIO()
+    settings: dict[str, Any] = {"seeds": 1, "epochs": 12, "batch": 8, "rate": 3e-3}
+    out = finetune_file(base, train, tmp_path / "out", stream=said, **settings)
+    assert f"task: {TASK}, because each row has a prompt with a reply" in said.getvalue()
+    assert cli.main(["evaluate", str(out), "--data", str(asked)]) == 0
+    assert "accuracy" in capsys.readouterr().out
+    made = load(out)
+    better, worse = ("tree", "cat the", "dog the 3"), ("tree", "dog the 3", "cat the")
+    first, second = (answer["score"] for answer in made.predict([better, worse]))
+    assert first > 0 > second and first == pytest.approx(-second, abs=1e-5)
+    with pytest.raises(DataError, match="the chosen is no text"):
+        made.predict([("tree", " ", "dog")])
+
+
+def test_its_data_are_of_no_other_task(tmp_path: Path) -> None:
+    """The control: without the file these columns mean nothing."""
+    with pytest.raises(DataError, match="which column is what"):
+        prepare(replies(tmp_path / "train.jsonl", 60))
+
+
+@pytest.mark.usefixtures("joined")
+def test_two_tasks_of_the_same_data_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = shapes()[TASK]
+    again = ModuleType("another")
+    again.SHAPES = (replace(shape, name="reward"),)  # type: ignore[attr-defined]
+    names, loaded = catalogue.names, catalogue.load
+    monkeypatch.setattr(catalogue, "names", lambda room: [*names(room), "another"])
+    monkeypatch.setattr(
+        catalogue, "load", lambda room, name: again if name == "another" else loaded(room, name)
+    )
+    with pytest.raises(UsageError, match="two task types for the same data") as refused:
+        shapes()
+    assert refused.value.found == "preference, reward"
+    again.SHAPES = (replace(shape, name="reward", inferred=False),)  # type: ignore[attr-defined]
+    monkeypatch.setattr(catalogue, "names", lambda room: ["another", *names(room)])
+    assert {"reward", TASK} <= shapes().keys()

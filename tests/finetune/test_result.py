@@ -155,7 +155,7 @@ CHANGES: dict[str, tuple[str, Any, str]] = {
     "a label more": ("labels", ["meow", "woof", "moo"], "not those of the model"),
     "another task": ("kind", "regression", "another task"),
     "another head": ("kind", "tagging", "another head"),
-    "no task": ("kind", "cats", "not learned"),
+    "no task": ("kind", "cats", "no such task"),
     "no text": ("labels", "meow", "not a list"),
     "length": ("length", -3, "out of range"),
     "way with long texts": ("long", "middle", "no such way"),

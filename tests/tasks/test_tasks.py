@@ -53,7 +53,7 @@ def test_two_kinds_for_one_task_are_refused() -> None:
 @pytest.fixture
 def serving_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     another = ModuleType("another.tags")
-    another.TASKS, another.TYPE = ("tagging",), type(task_for("tagging"))  # type: ignore[attr-defined]
+    another.SERVES, another.TYPE = ("tagging",), type(task_for("tagging"))  # type: ignore[attr-defined]
     names, load = catalogue.names, catalogue.load
     monkeypatch.setattr(catalogue, "names", lambda room: [*names(room), "another"])
     monkeypatch.setattr(
@@ -455,7 +455,7 @@ def test_never_to_answer_can_be_the_best() -> None:
 
 def test_every_task_has_one_kind() -> None:
     assert task_for("multiple-choice").head == "choice"
-    with pytest.raises(UsageError, match="not learned by this command"):
+    with pytest.raises(UsageError, match="no such task"):
         task_for("telling-fortunes")
 
 

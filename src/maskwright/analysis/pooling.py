@@ -26,7 +26,7 @@ from maskwright.metrics import metrics
 from maskwright.metrics.intervals import Estimate, estimate
 from maskwright.objectives.modules.supervised import pool_texts
 from maskwright.randomness import key, permute
-from maskwright.tasks.parts.find import task_for
+from maskwright.tasks.parts.find import task_for_vectors
 
 RESAMPLES = 200
 SAME_DIGITS = 6  # of a cosine: what float32 states leave of it
@@ -92,7 +92,7 @@ def compare_pooling(
 ) -> Pooled:
     """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them, drawn:
     on all where they are in no parts, else on those of the test part."""
-    kind = task_for("embedding")
+    kind = task_for_vectors({})
     last = next(part for part in (ALL, TEST, VALIDATION, TRAIN) if part in data.parts)
     every = data.parts[last]
     wanted = np.arange(len(every) if items is None else min(items, len(every)))

@@ -74,7 +74,7 @@ def _shapes(modules: tuple[str, ...]) -> dict[str, Shape]:
             data = (shape.layout.name, shape.label if shape.layout.has_label_forms else "")
             if shape.inferred and inferred.setdefault(data, shape.name) != shape.name:
                 raise _declared_twice(
-                    f"{shape.name}, {inferred[data]}", "for the same data", module
+                    f"{inferred[data]}, {shape.name}", "for the same data", module
                 )
             found[shape.name] = shape
     return found

@@ -6,19 +6,19 @@ import argparse
 
 from maskwright.errors import UsageError, near
 
-ROOMS = ("families", "objectives", "adapters", "recipes")
-SUMMARY = "list families, objectives, adapters and recipes"
+ROOMS = ("families", "objectives", "adapters", "tasks", "recipes")
+SUMMARY = "list families, objectives, adapters, tasks and recipes"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "room", nargs="?", help="only one of these: families, objectives, adapters or recipes"
+        "room",
+        nargs="?",
+        help="only one of these: families, objectives, adapters, tasks or recipes",
     )
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright import catalogue
-
     if a.room is not None and a.room not in ROOMS:
         raise UsageError(
             "there is no such list",
@@ -27,4 +27,12 @@ def do(a: argparse.Namespace) -> None:
             do="maskwright list",
         )
     for room in (a.room,) if a.room else ROOMS:
-        print(f"{room}: {', '.join(catalogue.names(room))}")
+        print(f"{room}: {', '.join(_names(room))}")
+
+
+def _names(room: str) -> list[str]:
+    """What a user calls the members of a room: tasks by their shapes, else their files' names."""
+    from maskwright import catalogue
+    from maskwright.labelled.shapes import shapes
+
+    return list(shapes()) if room == "tasks" else catalogue.names(room)
