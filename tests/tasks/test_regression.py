@@ -20,7 +20,7 @@ from maskwright.finetune.tune import Settings, tune
 from maskwright.labelled.examples.examples import Pair, Single
 from maskwright.models import special_tokens
 from maskwright.nn import initialise
-from maskwright.objectives.supervised import Standardised
+from maskwright.objectives.modules.supervised import Standardised
 from maskwright.predict.predictor import load
 from maskwright.tasks.classification import Classification
 from maskwright.tasks.parts.find import task_for
