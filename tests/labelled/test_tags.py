@@ -73,7 +73,7 @@ def test_scores_by_hand() -> None:
     told = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "I-LOC"]]
     found = score(told, gold)
     # told 3, gold 3; right is only PER 0–2: LOC is called PER, LOC of one word has two
-    assert (found.overall.gold, found.overall.told, found.overall.correct) == (3, 3, 1)
+    assert (found.overall.gold, found.overall.predicted, found.overall.correct) == (3, 3, 1)
     assert found.overall.f1 == pytest.approx(1 / 3)
     assert found.kinds["PER"].precision == 0.5 and found.kinds["PER"].recall == 1.0
     assert found.kinds["PER"].f1 == pytest.approx(2 / 3)
@@ -135,7 +135,10 @@ def test_random_tags_score_as_the_state_machine_does() -> None:
         gold = [random_tags(rng, n) for n in lengths]
         told = [[t if rng.random() < 0.7 else rng.choice(TAGS) for t in row] for row in gold]
         found = score(told, gold).overall
-        assert (found.gold, found.told, found.correct) == state_machine(told, gold), (told, gold)
+        assert (found.gold, found.predicted, found.correct) == state_machine(told, gold), (
+            told,
+            gold,
+        )
         right += found.correct
     assert right > 3000
 

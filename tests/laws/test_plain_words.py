@@ -13,7 +13,7 @@ import maskwright
 
 SOURCE = Path(maskwright.__file__).parent
 ROOMS = (
-    *("checkpoint", "cli", "corpus", "data", "families"),
+    *("checkpoint", "cli", "corpus", "data", "families", "labelled"),
     *("objectives", "pretrain", "quickstart", "recipes", "train"),
 )
 WORDS = {

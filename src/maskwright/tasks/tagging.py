@@ -221,7 +221,7 @@ class Tagging(TaskType):
             figures = [  # a share of nothing is none here, as in the tables of other tasks
                 metrics.ClassFigures(
                     name,
-                    each.precision if each.told else math.nan,
+                    each.precision if each.predicted else math.nan,
                     each.recall if each.gold else math.nan,
                     each.f1,
                     each.gold,

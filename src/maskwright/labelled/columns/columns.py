@@ -51,14 +51,14 @@ class Columns:
 
     def lines(self) -> list[str]:
         """One line for each role, and one for what is not used."""
-        said = [
+        sentences = [
             f"using column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))} as {role} "
             f"({self.why[role]}{'; its cells hold lists' if self._in_cells(names) else ''})"
             for role, names in self.roles.items()
         ]
         if self.left_out:
-            said.append(f"not used: {', '.join(map(repr, self.left_out))}")
-        return said
+            sentences.append(f"not used: {', '.join(map(repr, self.left_out))}")
+        return sentences
 
     def _in_cells(self, names: Sequence[str]) -> bool:
         return any(name in self.described and self.described[name].in_cells for name in names)

@@ -92,8 +92,8 @@ class Column:
     @property
     def is_prose(self) -> bool:
         """Texts rather than names of classes."""
-        several = self.distinct > self.rows / 2 and self.rows >= MANY_ROWS
-        return self.kind == "text" and several and self.words > LABEL_WORDS
+        mostly_distinct = self.distinct > self.rows / 2 and self.rows >= MANY_ROWS
+        return self.kind == "text" and mostly_distinct and self.words > LABEL_WORDS
 
     @property
     def has_classes(self) -> bool:

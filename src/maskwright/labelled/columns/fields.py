@@ -72,12 +72,12 @@ def _require_some(row: Row, role: str, names: Sequence[str], columns: Columns) -
 
 def _missing(row: Row, role: str, name: str, empty: str = "") -> DataError:
     alike = get_close_matches(name, row.values, n=1, cutoff=ALIKE)
-    ways = [f"rename the field {alike[0]!r}"] if alike else []
-    ways += [f"write {empty}, where there is none"] if empty else [] if alike else ["write it"]
+    fixes = [f"rename the field {alike[0]!r}"] if alike else []
+    fixes += [f"write {empty}, where there is none"] if empty else [] if alike else ["write it"]
     return DataError(
         "a field is missing",
         where=row.where,
         found=f"the fields {', '.join(row.values) or '(none)'}",
         wanted=f"{name!r}, which is used as {role}",
-        do=f"{', or '.join(ways)}; or take the row out (--read on_bad=skip drops and counts it)",
+        do=f"{', or '.join(fixes)}; or take the row out (--read on_bad=skip drops and counts it)",
     )

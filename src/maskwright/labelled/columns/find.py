@@ -107,7 +107,7 @@ def find(
 # ------------------------------------------------------------------------------ checks and refusals
 def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, Column]) -> None:
     known = (*roles(), *COMMON, *roles(lambda layout: layout.optional))
-    several = roles(lambda layout: (*layout.several, *layout.joined))
+    multi_column = roles(lambda layout: (*layout.multi_column, *layout.joined))
     for role, names in wanted.items():
         if role not in known:
             raise UsageError(
@@ -116,12 +116,12 @@ def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, 
                 wanted=near(role, known),
                 do="correct the role: --column ROLE=NAME",
             )
-        if len(names) > 1 and role not in several:
+        if len(names) > 1 and role not in multi_column:
             raise UsageError(
                 f"one column holds the {role}",
                 where="--column",
                 found=f"{role}={', '.join(names)}",
-                wanted=f"one of them ({', '.join(several)} may be several)",
+                wanted=f"one of them ({', '.join(multi_column)} may be several)",
                 do="join them into one column",
             )
         for name in names:
@@ -138,7 +138,7 @@ def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, 
 def _texts(table: Table, given: Mapping[str, tuple[str, ...]]) -> set[str]:
     """Columns of texts, as the user says or by their names; what is called as a text to be written
     is one beside a text to be read."""
-    said = {name: role for role, names in given.items() for name in names}
+    role_of = {name: role for role, names in given.items() for name in names}
     as_lists, as_texts = _called()
     called = {plain(name) for name in table.columns}
     written = {
@@ -150,8 +150,8 @@ def _texts(table: Table, given: Mapping[str, tuple[str, ...]]) -> set[str]:
         name
         for name in table.columns
         if (
-            not may_be_list(said[name])
-            if name in said
+            not may_be_list(role_of[name])
+            if name in role_of
             else plain(name) in (as_texts - as_lists) | written
         )
     }
@@ -229,11 +229,11 @@ def _check_parts(table: Table, found: Columns) -> None:
                 if rows and not any({name, outer} & row.values.keys() for row in rows):
                     others = sorted({n for row in rows for n in row.values})
                     alike = get_close_matches(name, set(others) - set(table.columns))
-                    said = f"it has no column {name!r} with the {role}"
+                    reason = f"it has no column {name!r} with the {role}"
                     if (
                         role == found.layout.learned
                         and not alike
-                        and table.without_labels(part, said)
+                        and table.without_labels(part, reason)
                     ):
                         return
                     raise DataError(
@@ -266,8 +266,8 @@ def _missing(
     if not free:
         return f"{known} {'were' if len(found) > 1 else 'was'} found: add a column with the {role}"
     others = f" (or {', '.join(c.name for c in free[1:4])})" if len(free) > 1 else ""
-    said = option(role, free[0].name)
-    return f"{known} were found; say which column is the {role}: {said}{others}"
+    advice = option(role, free[0].name)
+    return f"{known} were found; say which column is the {role}: {advice}{others}"
 
 
 def _nothing_fits(

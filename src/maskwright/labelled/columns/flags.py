@@ -114,7 +114,7 @@ def places(cell: Any, row: Row, name: str, size: int) -> list[int]:
     if type(cell) is list and len(cell) == size:
         found = [flag(value) for value in cell]
         if None not in found:
-            return [place for place, said in enumerate(found) if said]
+            return [place for place, is_set in enumerate(found) if is_set]
     raise DataError(
         "the cell has not one flag for each class",
         where=f"{row.where}, column {name!r}",
@@ -176,9 +176,9 @@ def columns_of_flags(rows: Sequence[Row], columns: Iterable[Column]) -> list[str
         for numbers, known in ((True, NUMBERS), (False, WORDS)):
             fitting = {word: n for word, n in words.items() if word in known}
             # A few rows of which nothing is known, or one mistake, make no other column of it.
-            odd = {word: n for word, n in words.items() if word not in known}
+            other_words = {word: n for word, n in words.items() if word not in known}
             few = nearly_all(sum(fitting.values()), words.total()) and (
-                sum(odd.values()) <= 1 or odd.keys() <= UNKNOWN
+                sum(other_words.values()) <= 1 or other_words.keys() <= UNKNOWN
             )
             both = numbers or len(fitting) == 1 or len({known[word] for word in fitting}) == 2
             if fitting and few and both:
@@ -207,13 +207,13 @@ def in_column(value: Any, row: Row, name: str, *, marks: bool = False, signs: bo
     Raises:
         DataError: the cell is no flag.
     """
-    said = flag(value)
+    is_right = flag(value)
     if marks:
-        said = False if is_empty(value) else True if _word(value) in MARKS else said
+        is_right = False if is_empty(value) else True if _word(value) in MARKS else is_right
     if signs:
-        said = SIGNS.get(_word(value), said)
-    if said is not None:
-        return said
+        is_right = SIGNS.get(_word(value), is_right)
+    if is_right is not None:
+        return is_right
     nothing = is_empty(value)
     raise DataError(
         "the label is empty" if nothing else "the label is no flag",

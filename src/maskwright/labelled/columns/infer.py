@@ -36,7 +36,7 @@ OFTEN = 5
 LISTS = ("texts", "wholes", "numbers", "booleans")
 SEPARATORS = ("|", ";", ",")
 # At least this share of the cells has a separator in it.
-SEVERAL = 0.1
+MIN_SEPARATED = 0.1
 
 
 @dataclass(frozen=True)
@@ -90,31 +90,31 @@ def infer(
         UsageError: an unknown task, role or column.
         DataError: no task fits, or not the one given.
     """
-    asked = None if task is None else shape_of(task)
-    among = None if asked is None else (asked.layout,)
+    requested = None if task is None else shape_of(task)
+    among = None if requested is None else (requested.layout,)
     found = find(table, columns, among)
     if no_label is not None and len(names := found.roles.get("label", ())) == 1:
         table = _known(table, names[0], no_label)
         found = find(table, columns, among)
     if not found.layout.has_label_forms:
-        shape = asked or shape_for(found.layout, "")
+        shape = requested or shape_for(found.layout, "")
         if shape is None:
             raise _no_task(table, found, found.layout.reason(found))
         return Task(shape, found.layout.reason(found), found)
-    if asked is None:
+    if requested is None:
         refuse_unclear(table.first, found)
     form, why, separator = label_form(table.first, found)
     if form == "number" and _are_named(table, found):
         form, why = "classes", f"the numbers in {found['label']!r} have names"
-    if asked is not None and (form != asked.label or not asked.inferred):
-        _check_possible(table, found, asked, form)
+    if requested is not None and (form != requested.label or not requested.inferred):
+        _check_possible(table, found, requested, form)
         why, separator = f"you said so (otherwise {why})", None
-        if asked.label == "several":
+        if requested.label == "several":
             separator = _separator(table.first, found["label"], 0.0) or SEPARATORS[0]
             if flags.are_codes(table.first, found["label"]):
                 separator = flags.BY_LETTER
-        form = asked.label
-    shape = asked or shape_for(found.layout, form)
+        form = requested.label
+    shape = requested or shape_for(found.layout, form)
     if shape is None:
         raise _no_task(table, found, why)
     made = Task(shape, why, found, separator)
@@ -150,9 +150,9 @@ def _with_flags(task: Task, rows: Sequence[Row]) -> Task:
     """The same, where its labels are flags, with how they are to be read."""
     names, column = task.columns.roles["label"], task.columns.column("label")
     if len(names) > 1:
-        odd = flags.columns_of_marks(rows, [task.columns.described[name] for name in names])
-        signs = tuple(name for name in odd if task.columns.described[name].kind == "whole")
-        marks = set(odd) - set(signs)
+        marked = flags.columns_of_marks(rows, [task.columns.described[name] for name in names])
+        signs = tuple(name for name in marked if task.columns.described[name].kind == "whole")
+        marks = set(marked) - set(signs)
         empty = {name for name in names if task.columns.described[name].kind == "empty"}
         return replace(task, signs=signs, marks=tuple(marks | empty) if marks else ())
     if column.kind == "flags":
@@ -176,8 +176,8 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[Label, str, str |
     if column.kind == "flags":
         return "several", f"{name} says 0 or 1 of each class", None
     if "label_name" in columns.roles:
-        said = f"{name} holds {column.distinct} values, which {columns['label_name']!r} names"
-        return "classes", said, None
+        why = f"{name} holds {column.distinct} values, which {columns['label_name']!r} names"
+        return "classes", why, None
     if column.kind == "boolean":
         return "classes", f"{name} holds true or false", None
     if column.kind == "whole":
@@ -192,8 +192,8 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[Label, str, str |
                 "written with a point",
                 None,
             )
-        said = "written with a point" if column.integral else "with fractions"
-        return "number", f"{name} holds numbers {said}", None
+        notation = "written with a point" if column.integral else "with fractions"
+        return "number", f"{name} holds numbers {notation}", None
     if flags.are_spaced(rows, column.name):
         return "several", f"{name} holds flags with blanks between", flags.BY_BLANK
     separator = _separator(rows, column.name)
@@ -217,15 +217,15 @@ def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
     return "number", f"{name} holds {distinct:,} different whole numbers"
 
 
-def is_said(said: str, value: object) -> bool:
+def is_no_label(no_label: str, value: object) -> bool:
     """Whether `value` is what the user `said`, also as a number written otherwise."""
-    number = whole(said)
-    return str(value).strip() == said or (number is not None and whole(value) == number)
+    number = whole(no_label)
+    return str(value).strip() == no_label or (number is not None and whole(value) == number)
 
 
 def _known(table: Table, name: str, no_label: str) -> Table:
     """The table without the training rows whose label is not known, but for one of no others."""
-    rows = [row for row in table.first if not is_said(no_label, value_of(row, name))]
+    rows = [row for row in table.first if not is_no_label(no_label, value_of(row, name))]
     first = next(part for part, each in table.parts.items() if each is table.first)
     return replace(table, parts={**table.parts, first: rows}) if rows else table
 
@@ -239,53 +239,53 @@ def _span(values: set[int | None]) -> int:
     return max(numbers) - min(numbers) + 1
 
 
-def _separator(rows: Sequence[Row], name: str, least: float = SEVERAL) -> str | None:
+def _separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> str | None:
     """What stands between several names in a cell, if the pieces come back in other cells and at
     least such a share of the cells has it."""
     cells = [v for row in rows if type(v := value_of(row, name)) is str and not is_empty(v)]
     for separator in SEPARATORS:
         split = [[p.strip() for p in cell.split(separator)] for cell in cells]
-        several = sum(len(pieces) > 1 for pieces in split)
+        separated = sum(len(pieces) > 1 for pieces in split)
         often = Counter(p for some in {tuple(pieces) for pieces in split} for p in some if p)
         # 'Business, Finance' beside 'Sports, Games' are two names: no piece of them comes back.
         recurring = len(often) <= len(set(cells)) and max(often.values(), default=0) > 1
-        if several and several >= least * len(cells) and recurring:
+        if separated and separated >= least * len(cells) and recurring:
             return separator
     return None
 
 
-def _check_possible(table: Table, found: Columns, asked: Shape, form: Label) -> None:
+def _check_possible(table: Table, found: Columns, requested: Shape, form: Label) -> None:
     """Numbers may be read as classes and the reverse; names are no numbers."""
     column, names = found.column("label"), found.roles["label"]
-    if len(names) > 1 and asked.label != "several":
+    if len(names) > 1 and requested.label != "several":
         raise DataError(
-            f"{asked.name} has one column of labels",
+            f"{requested.name} has one column of labels",
             where=table.first[0].file,
             found=", ".join(map(repr, names)),
             wanted="one column",
-            do=f"name one (--column label=…){_or_several(found, ', of columns of 0 and 1')}",
+            do=f"name one (--column label=…){_or_multi_label(found, ', of columns of 0 and 1')}",
         )
     fits = shape_for(found.layout, form)
-    if asked.label == "number" and column.kind not in ("whole", "number"):
+    if requested.label == "number" and column.kind not in ("whole", "number"):
         raise DataError(
-            f"{asked.name} needs numbers as labels",
+            f"{requested.name} needs numbers as labels",
             where=f"{table.first[0].file}, column {column.name!r}",
             found=f"{column.distinct:,} different values of the kind {column.kind}",
             wanted="numbers",
             do=(f"choose the task {fits.name}, or " if fits else "choose ")
             + "the column with the numbers (--column label=…)",
         )
-    if asked.label == "classes" and column.kind in (*LISTS, "flags"):
+    if requested.label == "classes" and column.kind in (*LISTS, "flags"):
         raise DataError(
-            f"{asked.name} needs one label in each row",
+            f"{requested.name} needs one label in each row",
             where=f"{table.first[0].file}, column {column.name!r}",
             found="lists",
             wanted="one name or whole number",
-            do=f"write one label in each row{_or_several(found)}",
+            do=f"write one label in each row{_or_multi_label(found)}",
         )
 
 
-def _or_several(found: Columns, which: str = "") -> str:
+def _or_multi_label(found: Columns, which: str = "") -> str:
     """The advice to choose the task of several labels, where there is one for such columns."""
-    several = shape_for(found.layout, "several")
-    return "" if several is None else f", or choose the task {several.name}{which}"
+    multi_label = shape_for(found.layout, "several")
+    return "" if multi_label is None else f", or choose the task {multi_label.name}{which}"

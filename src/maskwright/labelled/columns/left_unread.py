@@ -13,7 +13,7 @@ from maskwright.labelled.formats.table import Table
 
 # What a text called so is about, and what it is about, often stand in columns of their own.
 ASKING = {"question", "query", "prompt", "instruction", "questionstem", "stem"}
-ASKED_OF = {
+QUESTION_CONTEXTS = {
     *NAMES["context"],
     *NAMES["choices"],
     "story",
@@ -41,7 +41,7 @@ def refuse_half(table: Table, found: Columns, wanted: Mapping[str, tuple[str, ..
     texts = [role for role in ("text", "first", "second", "source") if role in found.roles]
     if not texts or set(texts) & set(wanted):
         return
-    said = " ".join(option(role, name) for role, names in found.roles.items() for name in names)
+    options = " ".join(option(role, name) for role, names in found.roles.items() for name in names)
     left = [found.described[name] for name in found.left_out if found.described[name].rows]
     judging = [c.name for c in left if plain(c.name) in JUDGING and _tells_classes(c)]
     if "target" in found.roles and judging:
@@ -51,11 +51,11 @@ def refuse_half(table: Table, found: Columns, wanted: Mapping[str, tuple[str, ..
             where=table.first[0].file,
             found=f"{judging[0]!r} beside {found['target']!r}",
             wanted="columns whose roles are clear",
-            do=f"to learn to write, whatever it says: {said}; to learn it: {both} "
+            do=f"to learn to write, whatever it says: {options}; to learn it: {both} "
             f"{option('label', judging[0])}",
         )
     asking = next((role for role in texts if plain(found[role]) in ASKING), None)
-    rest = [c.name for c in left if plain(c.name) in ASKED_OF]
+    rest = [c.name for c in left if plain(c.name) in QUESTION_CONTEXTS]
     if "text" in found.roles:
         paired = [c.name for c in left if (plain(found["text"]), plain(c.name)) in ANSWERED]
         answers = [c.name for c in left if c.kind == "text" and not c.has_classes and c.words > 1]
@@ -65,13 +65,13 @@ def refuse_half(table: Table, found: Columns, wanted: Mapping[str, tuple[str, ..
     if asking is None or not rest:
         return
     rest = list(dict.fromkeys(rest))
-    behind = f"to read it behind the other: {said} {option(asking, rest[0])}; "
+    behind = f"to read it behind the other: {options} {option(asking, rest[0])}; "
     raise DataError(
         "a column that may belong to the question is not read",
         where=table.first[0].file,
         found=f"{' and '.join(map(repr, rest))} beside {found[asking]!r}",
         wanted="columns whose roles are clear",
-        do=f"to leave it out: {said}; "
+        do=f"to leave it out: {options}; "
         + (behind if found.described[rest[0]].kind in TEXTLIKE else "")
         + "or say what each column is, such as --column context=NAME --column question=NAME "
         "--column answers=NAME",

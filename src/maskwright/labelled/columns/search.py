@@ -126,7 +126,7 @@ class Search:
                 del self.roles["label"]
                 return  # which of the columns are labels is asked
             self._tell_rivals([c.name for c in self.free() if _may_be_label(c)])
-        if "label" in self.roles or not self.by_content or self._odd_label():
+        if "label" in self.roles or not self.by_content or self._has_unusable_label():
             return
         free = [c for c in self.free() if not self.is_group(c)]
         flags = columns_of_flags(self.rows, free)
@@ -151,7 +151,7 @@ class Search:
         flags = columns_of_flags(self.rows, [self.described[name], *self.free()])
         return name in flags and len(flags) > 2
 
-    def _odd_label(self) -> bool:
+    def _has_unusable_label(self) -> bool:
         """Whether a column with a label's name holds what is none: no other is one by its looks."""
         return any(
             c.kind in ("object", "mixed") and plain(c.name) in NAMES["label"] for c in self.free()

@@ -61,11 +61,11 @@ def refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
         _refuse_numbers_and_words(column.name, cells)
 
 
-def _refusal(what: str, name: str, odd: tuple[Row, Any], wanted: str, do: str) -> DataError:
+def _refusal(what: str, name: str, example: tuple[Row, Any], wanted: str, do: str) -> DataError:
     return DataError(
         what,
-        where=f"{odd[0].where}, column {name!r}",
-        found=repr(odd[1])[:80],
+        where=f"{example[0].where}, column {name!r}",
+        found=repr(example[1])[:80],
         wanted=wanted,
         do=do,
     )
@@ -73,14 +73,14 @@ def _refusal(what: str, name: str, odd: tuple[Row, Any], wanted: str, do: str) -
 
 def _refuse_commas(name: str, cells: Cells) -> None:
     """2,75 is a number in many countries, and would be two labels here."""
-    odd = next((each for each in cells if "," in str(each[1])), None)
+    example = next((each for each in cells if "," in str(each[1])), None)
     thousands = all(THOUSANDS.fullmatch(str(cell)) for _, cell in cells)
-    if odd is None or not (thousands or all(DECIMAL.fullmatch(str(cell)) for _, cell in cells)):
+    if example is None or not (thousands or all(DECIMAL.fullmatch(str(cell)) for _, cell in cells)):
         return
     raise _refusal(
         "numbers with a comma, or two numbers",
         name,
-        odd,
+        example,
         "numbers such as 2.75 and 1366, or a task that is said",
         ("take the commas out where they part thousands, or " if thousands else "")
         + "write them with a point; where they are several labels: --task multi-label",
@@ -89,14 +89,14 @@ def _refuse_commas(name: str, cells: Cells) -> None:
 
 def _refuse_units(name: str, cells: Cells) -> None:
     """45% and €12 are numbers, and more than a few different ones no names of classes."""
-    odd = next((each for each in cells if re.search(UNIT, str(each[1]))), None)
-    said = {str(cell) for _, cell in cells}
-    if odd is None or len(said) <= FEW or not all(map(MEASURED.fullmatch, said)):
+    example = next((each for each in cells if re.search(UNIT, str(each[1]))), None)
+    values = {str(cell) for _, cell in cells}
+    if example is None or len(values) <= FEW or not all(map(MEASURED.fullmatch, values)):
         return
     raise _refusal(
         "numbers with a unit",
         name,
-        odd,
+        example,
         "numbers alone, or a task that is said",
         "take the unit out of the cells; where they are names: --task classification",
     )
@@ -104,12 +104,12 @@ def _refuse_units(name: str, cells: Cells) -> None:
 
 def _refuse_lists_of_fractions(name: str, cells: Cells) -> None:
     """Shares of classes are neither classes nor flags."""
-    odd = next((e for e in cells if type(e[1]) is list and None in map(whole, e[1])), None)
-    if odd is not None:
+    example = next((e for e in cells if type(e[1]) is list and None in map(whole, e[1])), None)
+    if example is not None:
         raise _refusal(
             "lists of numbers with fractions",
             name,
-            odd,
+            example,
             "a list of the classes, or one flag (0 or 1) for each class",
             "write 1 for each class that is right and 0 for the others",
         )
@@ -118,12 +118,12 @@ def _refuse_lists_of_fractions(name: str, cells: Cells) -> None:
 def _refuse_repeated(name: str, cells: Cells) -> None:
     """[2, 0, 1, 0] are values at places, and no classes of which 0 is right twice."""
     lists = [each for each in cells if type(each[1]) is list and each[1]]
-    odd = [each for each in lists if len(set(each[1])) < len(each[1])]
-    if 2 * len(odd) > len(lists):
+    repeated = [each for each in lists if len(set(each[1])) < len(each[1])]
+    if 2 * len(repeated) > len(lists):
         raise _refusal(
             "lists of numbers that come back within a row",
             name,
-            odd[0],
+            repeated[0],
             "a list of different classes, or one flag (0 or 1) for each class",
             "where each place has a value of its own: write a column for each place, and learn one "
             "after the other (--column label=NAME)",
@@ -133,14 +133,14 @@ def _refuse_repeated(name: str, cells: Cells) -> None:
 def _refuse_few_fractions(name: str, cells: Cells) -> None:
     """One 0.5 among classes 0 and 1 would make numbers to learn of all of them."""
     wholes = {number for _, cell in cells if (number := whole(cell)) is not None}
-    odd = [(row, cell) for row, cell in cells if _is_number(cell) and whole(cell) is None]
-    few = len(odd) == 1 or len(odd) <= (1 - MOSTLY) * len(cells)
+    fractions = [(row, cell) for row, cell in cells if _is_number(cell) and whole(cell) is None]
+    few = len(fractions) == 1 or len(fractions) <= (1 - MOSTLY) * len(cells)
     if plain(name) in SCORES or not few or len(wholes) > FEW_WHOLES or len(cells) < FEW_ROWS:
         return
     raise _refusal(
         "a few fractions among whole numbers",
         name,
-        odd[0],
+        fractions[0],
         "classes (whole numbers), or numbers to learn",
         "correct the row; or where they are classes: --task classification; where they are "
         "numbers to learn: --task regression",
@@ -149,12 +149,12 @@ def _refuse_few_fractions(name: str, cells: Cells) -> None:
 
 def _refuse_unread_lists(name: str, cells: Cells) -> None:
     """[sport, sea] without quotes would be the names '[sport' and 'sea]'."""
-    odd = [each for each in cells if BRACKETED.fullmatch(str(each[1]).strip())]
-    if 2 * len(odd) > len(cells):
+    bracketed = [each for each in cells if BRACKETED.fullmatch(str(each[1]).strip())]
+    if 2 * len(bracketed) > len(cells):
         raise _refusal(
             "cells that look like lists and are none",
             name,
-            odd[0],
+            bracketed[0],
             'a list such as ["sport", "sea"], or names with | between them',
             "write each cell so",
         )
@@ -166,16 +166,16 @@ def _refuse_numbers_and_words(name: str, cells: Cells) -> None:
     many = len(set(numbers)) > FEW or any(whole(number) is None for number in numbers)
     if not many or 2 * len(numbers) < len(cells):
         return
-    odd = next((row, cell) for row, cell in cells if not _is_number(cell))
-    said = str(odd[1]).strip()
-    point = f" (with a point: {said.replace(',', '.')})" if DECIMAL.fullmatch(said) else ""
+    example = next((row, cell) for row, cell in cells if not _is_number(cell))
+    word = str(example[1]).strip()
+    point = f" (with a point: {word.replace(',', '.')})" if DECIMAL.fullmatch(word) else ""
     raise _refusal(
         "numbers and words in one column of labels",
         name,
-        odd,
+        example,
         "numbers, or names of classes",
         f"write numbers{point}, or take out the rows whose label is not known (--read "
-        f"no_label={shlex.quote(said)}); where all are names of classes: --task classification",
+        f"no_label={shlex.quote(word)}); where all are names of classes: --task classification",
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
 from maskwright.labelled.columns.contents import is_empty, value_of
-from maskwright.labelled.columns.infer import Task, is_said
+from maskwright.labelled.columns.infer import Task, is_no_label
 from maskwright.labelled.examples import classes as classes_of
 from maskwright.labelled.examples.classes import note
 from maskwright.labelled.examples.examples import Examples
@@ -61,8 +61,8 @@ def build(
         table, unlabelled = _labelled(table, task, no_label)
     layout = task.columns.layout
     table, notes = layout.prepare(table, task, classes)
-    for said in notes:
-        note(table, said)
+    for message in notes:
+        note(table, message)
     if repair_tags:
         if (repaired := layout.repair(table, task)) is None:
             raise UsageError(
@@ -149,14 +149,16 @@ def _labelled(table: Table, task: Task, no_label: str) -> tuple[Table, int]:
         )
     parts = {
         part: [
-            row for row in rows if not any(is_said(no_label, value_of(row, name)) for name in names)
+            row
+            for row in rows
+            if not any(is_no_label(no_label, value_of(row, name)) for name in names)
         ]
         for part, rows in table.parts.items()
     }
     for part, rows in list(table.parts.items()):
         if rows and not parts[part]:
-            said = f"{no_label} in place of a label in all {len(rows):,} rows"
-            if table.without_labels(part, said):
+            reason = f"{no_label} in place of a label in all {len(rows):,} rows"
+            if table.without_labels(part, reason):
                 del parts[part]
                 continue
             raise DataError(
@@ -178,8 +180,8 @@ def _is_labelled(
         return True
     values = [value_of(row, names[0]) for row in rows]
     if all(is_empty(v) or (known is not None and whole(v) == -1) for v in values):
-        said = f"{values[0]!r} in place of a label in all {len(rows):,} rows"
-        if table.without_labels(part, said):
+        reason = f"{values[0]!r} in place of a label in all {len(rows):,} rows"
+        if table.without_labels(part, reason):
             return False
         raise DataError(
             f"the part {part!r} has no labels",

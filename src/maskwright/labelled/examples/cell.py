@@ -52,8 +52,8 @@ def joined_or_whole(values: Sequence[Any]) -> Any:
     """One text of texts and numbers, what is empty left out; or the first value that is neither,
     for whoever says so."""
     filled = [v for v in values if not is_empty(v) and not (type(v) is float and math.isnan(v))]
-    odd = [value for value in filled if type(value) not in (str, int, float)]
-    return odd[0] if odd else joined(map(str, filled))
+    unreadable = [value for value in filled if type(value) not in (str, int, float)]
+    return unreadable[0] if unreadable else joined(map(str, filled))
 
 
 def missing(row: Row, name: str, role: str, wanted: str) -> DataError:

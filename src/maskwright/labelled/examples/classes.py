@@ -129,10 +129,10 @@ def _called(table: Table, task: Task, column: str, rows: Sequence[Row]) -> Mappi
         return names
     if "label_name" not in task.columns.roles:
         return {}
-    told = [
+    pairs = [
         (whole(value_of(row, column)), value_of(row, task.columns["label_name"])) for row in rows
     ]
-    return {number: str(name) for number, name in told if number is not None and name is not None}
+    return {number: str(name) for number, name in pairs if number is not None and name is not None}
 
 
 def _names_beside(table: Table, task: Task, column: str) -> Mapping[int, str]:
@@ -151,10 +151,10 @@ def _names_beside(table: Table, task: Task, column: str) -> Mapping[int, str]:
     met = {cell for row in table.first for cell in readable(row, task)}
     fits = all(whole(cell) in names or cell in names.values() for cell in met)
     fits = fits and len(names) == (task.flags or len(names))
-    said = f"classes are named by {table.names_file}"
+    message = f"classes are named by {table.names_file}"
     if table.loose and not fits:
-        said = f"{table.names_file} is not used: it names other classes than {column!r} has"
-    note(table, said)
+        message = f"{table.names_file} is not used: it names other classes than {column!r} has"
+    note(table, message)
     return {} if table.loose and not fits else names
 
 

@@ -121,8 +121,8 @@ def learn(
         _check_agreement(called, made)
     else:
         _refuse_name_of_two(called)
-        told = tuple(called[v][0] if v in called else str(v) for v in values)
-        made = Vocabulary(told, tuple(values), column, folded)
+        class_names = tuple(called[v][0] if v in called else str(v) for v in values)
+        made = Vocabulary(class_names, tuple(values), column, folded)
         met = set(range(len(values)))
     if len(met) == 1 and all(label in made.places for label in values):
         raise DataError(
@@ -195,14 +195,14 @@ def _unknown(label: Label, row: Row, known: Vocabulary) -> DataError:
         low, high = min(numbers), max(numbers)
         known_as = _listed(known.names)
         if numbers == list(range(low, high + 1)):
-            said = f"{low} to {high} ({len(known)} classes: {known_as})"
+            wanted = f"{low} to {high} ({len(known)} classes: {known_as})"
         else:
-            said = f"one of {_listed(list(map(str, numbers)))} ({len(known)} classes: {known_as})"
+            wanted = f"one of {_listed(list(map(str, numbers)))} ({len(known)} classes: {known_as})"
         return DataError(
             "the label is out of range",
             where=where,
             found=label,
-            wanted=said,
+            wanted=wanted,
             do=f"correct the row{known.fixed or ADD}{_or_none(label)}",
         )
     return DataError(

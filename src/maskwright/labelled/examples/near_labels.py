@@ -41,16 +41,16 @@ def near_spellings(
             rare = others[-1]
             # Two forms of one letter look alike: these are told by their code points.
             forms = len({unicodedata.normalize("NFC", s) for s in spellings}) < len(spellings)
-            said = ascii if forms else repr
+            quoted = ascii if forms else repr
             raise DataError(
                 "labels that differ only by case or blanks"
                 if not forms
                 else "labels that differ only by the form of their letters (Unicode)",
                 where=f"{rows[rare].where}, column {column!r}",
                 found=", ".join(
-                    f"{said(s)} ({counted(counts[s], 'row')})" for s in (common, *others)
+                    f"{quoted(s)} ({counted(counts[s], 'row')})" for s in (common, *others)
                 ),
-                wanted=f"one spelling, such as {said(common)}",
+                wanted=f"one spelling, such as {quoted(common)}",
                 do="correct the rows, or join the spellings (--read fold_labels=true)",
             )
         folded |= dict.fromkeys(others, common)

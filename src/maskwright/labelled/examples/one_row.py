@@ -48,10 +48,10 @@ def label_cells(row: Row, task: Task) -> Iterator[Any]:
     if own is not None:
         yield from own
         return
-    several = task.shape.label == "several"
+    multi_label = task.shape.label == "several"
     names = task.columns.roles["label"]
     for name in names:
-        fields.require_field(row, "label", name, "[]" if several else "")
+        fields.require_field(row, "label", name, "[]" if multi_label else "")
     if len(names) > 1:  # a column of flags for each label
         for name in names:
             marks, signs = name in task.marks, name in task.signs
@@ -66,9 +66,9 @@ def label_cells(row: Row, task: Task) -> Iterator[Any]:
         listed = flags.pieces(value, task.separator)
         yield from flags.places(listed, row, names[0], task.flags)
         return
-    if several:
+    if multi_label:
         value = flags.pieces(value, task.separator)
-    if several and type(value) is list:
+    if multi_label and type(value) is list:
         yield from value
     elif not is_empty(value):
         yield value

@@ -311,8 +311,8 @@ def _label_findings(examples: Examples, found: Survey) -> Iterator[Finding]:
     counts: Counter[str] = Counter()
     for part in found.parts.values():
         below = [name for name in part.classes if name.startswith("-") and name[1:].isdigit()]
-        odd = MISSING if below != ["-1"] else {*MISSING, "-1"}
-        counts.update({name: n for name, n in part.classes.items() if name in odd})
+        missing_names = MISSING if below != ["-1"] else {*MISSING, "-1"}
+        counts.update({name: n for name, n in part.classes.items() if name in missing_names})
     for name, rows in counts.items():
         if rows and len(names) == 1:  # of others nothing is left out
             yield Finding(

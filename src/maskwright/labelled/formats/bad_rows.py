@@ -47,9 +47,9 @@ def list_rejected(bad: Sequence[tuple[Row, DataError]], path: Path | None) -> No
     """Add rows to the list of rejects that the reading of the file began."""
     if path is None or not bad:
         return
-    begun = path.read_text(encoding="utf-8")
+    earlier = path.read_text(encoding="utf-8")
     with new_text(path) as file:
-        file.write(begun)
+        file.write(earlier)
         for row, error in bad:
             entry = {
                 "file": row.file,

@@ -22,7 +22,7 @@ from maskwright.errors import DataError, UsageError
 from maskwright.storage.strict_json import parse
 
 LABEL = "__label__"
-SEVERAL = re.compile(rf"^{LABEL}\S+[ \t]+{LABEL}", re.MULTILINE)
+MULTI_LABEL = re.compile(rf"^{LABEL}\S+[ \t]+{LABEL}", re.MULTILINE)
 LABELS = re.compile(rf"({LABEL}\S*\s*)*")
 UNLABELLED = ("unsup", "unlabelled", "unlabeled")
 
@@ -101,13 +101,13 @@ def is_labelled(text: str) -> bool:
     return text.lstrip().startswith(LABEL)
 
 
-def has_several(text: str) -> bool:
+def has_multi_labels(text: str) -> bool:
     """Whether a line of `text` begins with several labels."""
-    return SEVERAL.search(text) is not None
+    return MULTI_LABEL.search(text) is not None
 
 
 def lines(
-    blocks: Iterable[Block], several: bool, file: str, ledger: Ledger
+    blocks: Iterable[Block], multi_label: bool, file: str, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """The rows of such a file, each with its line and its label, or the list of its labels.
 
@@ -121,7 +121,7 @@ def lines(
         found = LABELS.match(line)
         end = found.end() if found else 0
         labels = [word.removeprefix(LABEL).rstrip(",") for word in line[:end].split()]
-        if not all(labels) or not labels or (len(labels) > 1 and not several):
+        if not all(labels) or not labels or (len(labels) > 1 and not multi_label):
             what = "a line with several labels" if all(labels) and labels else ""
             fault = DataError(
                 what or "a line without a label",
@@ -132,4 +132,4 @@ def lines(
             )
             ledger.reject(fault, file=file, line=number)
             continue
-        yield {"text": line[end:], "label": labels if several else labels[0]}, number
+        yield {"text": line[end:], "label": labels if multi_label else labels[0]}, number

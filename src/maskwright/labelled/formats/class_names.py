@@ -141,11 +141,11 @@ def _of_features(value: Any, file: str) -> Iterable[tuple[str, Names]]:
                 yield column, _of_value([str(name) for name in listed], file)
 
 
-def _refusal(value: Any, file: str, odd: str = "") -> DataError:
+def _refusal(value: Any, file: str, reason: str = "") -> DataError:
     return DataError(
         "the names of the classes cannot be read",
         where=file,
-        found=(f"{odd}: " if odd else "") + repr(value)[:80],
+        found=(f"{reason}: " if reason else "") + repr(value)[:80],
         wanted=WANTED,
         do="write them so, or move the file out of the folder",
     )

@@ -28,7 +28,7 @@ NUMBER = re.compile(r"\d+([-.]\d+)?")
 NumberedWord = tuple[int, list[str]]
 WORD, HEAD, NOTHING = 1, 6, "_"
 # By place; upos is taken for tags, another where that is said.
-TOLD = {3: "upos", 4: "xpos", 7: "deprel", 2: "lemma"}
+ANNOTATION_COLUMNS = {3: "upos", 4: "xpos", 7: "deprel", 2: "lemma"}
 
 
 def is_one(text: str, may_be_table: bool) -> bool:
@@ -64,7 +64,7 @@ def rows(
     for numbered in sentences(blocks, file, ledger):
         words = [columns for _, columns in numbered]
         row = {"tokens": [word[WORD] for word in words]}
-        for place, name in TOLD.items():
+        for place, name in ANNOTATION_COLUMNS.items():
             if any(word[place] != NOTHING for word in words):
                 row[name] = [word[place] for word in words]
         yield row, numbered[0][0]
@@ -78,17 +78,17 @@ def sentences(blocks: Iterable[Block], file: str, ledger: Ledger) -> Iterator[li
     """
     words: list[NumberedWord] = []
     fault: DataError | None = None
-    begun = 0
+    start_line = 0
     for number, line in sentence_lines(blocks, ledger):
         if line is None:
-            ledger.counts.rows += begun > 0
+            ledger.counts.rows += start_line > 0
             if fault is not None:
-                ledger.reject(fault, file=file, line=begun, last=number - 1, rows=1)
+                ledger.reject(fault, file=file, line=start_line, last=number - 1, rows=1)
             elif words:
                 yield words
-            words, fault, begun = [], None, 0
+            words, fault, start_line = [], None, 0
         elif not line.startswith("#"):
-            begun = begun or number
+            start_line = start_line or number
             columns = line.split("\t")
             if len(columns) != COLUMNS:
                 found = DataError(

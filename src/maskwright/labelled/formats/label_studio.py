@@ -63,7 +63,7 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
     """
     found: list[dict[str, Any]] = []
     unread: Counter[str] = Counter()
-    several = golden = 0
+    multiply_annotated = golden = 0
     for number, task in enumerate(tasks, 1):
         where = f"{file}, item {number}"
         if "result" in task:
@@ -81,23 +81,23 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
         true = [a for a in live if a.get("ground_truth") is True]
         golden += bool(true) and len(true) < len(live)
         live = true or live
-        several += len(live) > 1
+        multiply_annotated += len(live) > 1
         base = Exported(task["data"])
         base.setdefault("id", task.get("id"))
         if not live:
             base.left_out, base.item = _why(task, every), number
             found.append(base)
         for annotation in live:
-            told = Exported({**base, **_told(annotation["result"], unread, where)})
-            told.item = number
-            found.append(told)
-    _note(ledger.counts.notes, several, golden, unread)
+            annotated = Exported({**base, **_answers(annotation["result"], unread, where)})
+            annotated.item = number
+            found.append(annotated)
+    _note(ledger.counts.notes, multiply_annotated, golden, unread)
     return found
 
 
-def _note(notes: list[Finding], several: int, golden: int, unread: Counter[str]) -> None:
-    if several:
-        what = f"{counted(several, 'text')} with several annotations: a row for each"
+def _note(notes: list[Finding], multiply_annotated: int, golden: int, unread: Counter[str]) -> None:
+    if multiply_annotated:
+        what = f"{counted(multiply_annotated, 'text')} with several annotations: a row for each"
         notes.append(Finding("several-annotations", what))
     if golden:
         what = (
@@ -115,7 +115,7 @@ def _why(task: Mapping[str, Any], every: list[Any]) -> str:
     return "predictions, and no annotation" if task.get("predictions") else "no annotation"
 
 
-def _told(results: list[Any], unread: Counter[str], where: str) -> dict[str, Any]:
+def _answers(results: list[Any], unread: Counter[str], where: str) -> dict[str, Any]:
     """What one annotator told, by the names of the questions."""
     found: dict[str, Any] = {}
     for result in results:
@@ -129,22 +129,22 @@ def _told(results: list[Any], unread: Counter[str], where: str) -> dict[str, Any
                 wanted="labels of a plain text",
                 do="annotate as Text, and not as HyperText or Paragraphs",
             )
-        told = value.get(VALUES.get(kind, "")) if type(value) is dict else None
+        answer = value.get(VALUES.get(kind, "")) if type(value) is dict else None
         marks = kind == "labels"
         # What is told of a part of a text is nothing that the text is labelled with.
-        if told is None or type(name) is not str or (not marks and "start" in value):
+        if answer is None or type(name) is not str or (not marks and "start" in value):
             unread[kind if marks or "start" not in (value or {}) else f"{kind} of a part"] += 1
         elif marks:
             found.setdefault(name, []).append(value)
         elif kind == "choices":
-            found[name] = Chosen([*found.get(name, ()), *told])
+            found[name] = Chosen([*found.get(name, ()), *answer])
         else:
-            found[name] = _single(told)
+            found[name] = _single(answer)
     return found
 
 
-def _single(told: Any) -> Any:
-    return told[0] if type(told) is list and len(told) == 1 else told
+def _single(answer: Any) -> Any:
+    return answer[0] if type(answer) is list and len(answer) == 1 else answer
 
 
 def row(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,8 +97,8 @@ def row_with_lists(row: Row, names: Iterable[str]) -> Row:
     for name, value in found.items():
         if value is None:
             refuse_list_of_numpy(row, name)
-    told = {name: value for name, value in found.items() if value is not None}
-    return replace(row, values={**row.values, **told}) if told else row
+    lists = {name: value for name, value in found.items() if value is not None}
+    return replace(row, values={**row.values, **lists}) if lists else row
 
 
 def refuse_list_of_numpy(row: Row, name: str) -> None:

@@ -67,7 +67,7 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
     if texts := class_folders.in_folders(files, says_part):
         above = [class_folders.above(source) for source in texts]
         files, apart = texts, len(set(above)) > 1
-        names = [_said(name) if apart else ALL for name in above]
+        names = [_part_in_name(name) if apart else ALL for name in above]
     else:
         names = _by_names(files)
     for source, part in zip(files, names, strict=True):
@@ -104,7 +104,7 @@ def _by_names(files: Sequence[Source]) -> list[str]:
     return found
 
 
-def _said(folder: str) -> str:
+def _part_in_name(folder: str) -> str:
     """The part that the last word of a folder's name says, as in `20news-bydate-train`."""
     words = WORD.findall(folder.lower())
     return SPELLINGS.get(words[-1], ALL) if words else ALL
@@ -112,7 +112,7 @@ def _said(folder: str) -> str:
 
 def says_part(folder: str) -> bool:
     """Whether a folder of that name holds a part."""
-    return _said(folder) != ALL
+    return _part_in_name(folder) != ALL
 
 
 def _part_of(source: Source) -> str:

@@ -72,10 +72,10 @@ def _annotated(some: list[Row], counts: Counts) -> list[Row]:
 
 def _accepted(some: list[Row], counts: Counts) -> list[Row]:
     """Those that an annotator accepted, where Prodigy says so of each."""
-    said = [row.values.get("answer") for row in some]
-    if not said or not all(type(one) is str and one in DECIDED for one in said):
+    decisions = [row.values.get("answer") for row in some]
+    if not decisions or not all(type(one) is str and one in DECIDED for one in decisions):
         return some
-    kept = [row for row, one in zip(some, said, strict=True) if one == ACCEPTED]
+    kept = [row for row, one in zip(some, decisions, strict=True) if one == ACCEPTED]
     if left := len(some) - len(kept):
         what = f"{counted(left, 'row')} left out whose 'answer' is reject or ignore"
         counts.notes.append(Finding("not-accepted", what))
@@ -105,14 +105,14 @@ def _note_chosen(name: str, one: bool, every: Sequence[Row], notes: list[Finding
                 remedy="take out rows that nobody labelled",
             )
         )
-    asked = {value.among for value in values if type(value) is Chosen and value.among}
-    if len(asked) > 1:
-        common = frozenset.intersection(*asked)
-        odd = sorted(map(str, frozenset.union(*asked) - common))
+    label_sets = {value.among for value in values if type(value) is Chosen and value.among}
+    if len(label_sets) > 1:
+        common = frozenset.intersection(*label_sets)
+        incomplete = sorted(map(str, frozenset.union(*label_sets) - common))
         raise DataError(
             "classes of which some rows say nothing",
             where=f"{every[0].file}, {name!r}",
-            found=", ".join(odd[:8]),
+            found=", ".join(incomplete[:8]),
             wanted="0 or 1 of every class in every row",
             do="write 0 where a class does not fit",
         )

@@ -158,8 +158,8 @@ def _rows(
     elif tag_file.is_words(begin):
         found = tag_file.rows(_as_read(blocks, ledger), file, header, ledger)
     elif class_folders.is_labelled(begin):
-        several = class_folders.has_several(begin)
-        found = class_folders.lines(blocks, several, file, ledger)
+        multi_label = class_folders.has_multi_labels(begin)
+        found = class_folders.lines(blocks, multi_label, file, ledger)
     else:
         raise _no_labels(begin, source)
     for values, number in found:
@@ -250,8 +250,11 @@ def _ending_of_table(text: str) -> tuple[str, str] | None:
     for separator, ending in (("\t", ".tsv"), (";", ".csv"), ("|", ".csv"), ("@", ".csv")):
         counts = {line.count(separator) for line in lines}
         if len(lines) > 1 and len(counts) == 1 and 0 not in counts:
-            said = "" if ending == ".tsv" else f", and say --read separator='{separator}'"
-            return ending, f"{said}; without names of columns in its first line also --read header="
+            option = "" if ending == ".tsv" else f", and say --read separator='{separator}'"
+            return (
+                ending,
+                f"{option}; without names of columns in its first line also --read header=",
+            )
     return None
 
 
@@ -331,14 +334,14 @@ def _table(
 
 
 def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
-    odd = [
+    data_like = [
         n for n in names if len(n.split()) > 5 or re.fullmatch(r"\s*-?\d+(\.\d+)?\s*|.*[.!]\s*", n)
     ]
-    if odd:
+    if data_like:
         raise DataError(
             "the first row looks like data, not like the names of columns",
             where=at(file, line),
-            found=repr(odd[0][:80]),
+            found=repr(data_like[0][:80]),
             wanted="a header row, such as text,label",
             do=f"add a header row, name the {len(names)} columns (--read header=NAME,NAME…), or, "
             "where this is the name of a column, give it another",

@@ -29,9 +29,9 @@ def is_pair(value: Any) -> bool:
 
 def row(value: Sequence[Any], number: int = 0) -> dict[str, Any]:
     """Such a value as a row, that of the entry `number`."""
-    text, told = value
-    told = told if type(told) is dict else {"entities": told}
-    made = export_rows.row(Exported({"text": text, **told}))
+    text, spans = value
+    spans = spans if type(spans) is dict else {"entities": spans}
+    made = export_rows.row(Exported({"text": text, **spans}))
     assert isinstance(made, Exported)
     made.item = number
     return made
@@ -91,11 +91,11 @@ def _tagged(words: list[dict[str, Any]], names: list[str], where: str) -> Export
     for name in names:
         tags = [word.get(name) for word in words]
         if name == "ner" and any(tag in UNKNOWN for tag in tags):
-            odd = next(word for word in words if word.get(name) in UNKNOWN)
+            unknown = next(word for word in words if word.get(name) in UNKNOWN)
             raise DataError(
                 "a word of which it is not known whether it is an entity",
                 where=where,
-                found=repr(odd["orth"]),
+                found=repr(unknown["orth"]),
                 wanted="a tag such as O or U-PER",
                 do="write O where it is none, or take the sentence out (--read "
                 "on_bad=skip drops and counts it)",

@@ -153,10 +153,10 @@ def _row(
         )
     known.add(name)
     impossible, golds = row.get("is_impossible"), row.get("answers", [])
-    told = "answers" in row or impossible is True
+    labelled = "answers" in row or impossible is True
     if type(golds) is not list:
         raise _wrong("answers", list, golds, named)
-    if (impossible is True and golds) or (impossible is False and told and not golds):
+    if (impossible is True and golds) or (impossible is False and labelled and not golds):
         raise DataError(
             "answers and is_impossible do not agree",
             where=named,
@@ -175,7 +175,7 @@ def _row(
                 "answer_start": [_field(gold, "answer_start", int, named) for gold in golds],
             }
         }
-        if told
+        if labelled
         else {name: value for name, value in row.items() if name not in FIELDS}
     )  # what a question has in the place of answers is told where these are learned from
 

@@ -76,13 +76,13 @@ class Table:
             return self.names.get(column, {})
         return self.names.get(LABEL, {})
 
-    def without_labels(self, part: str, said: str) -> bool:
+    def without_labels(self, part: str, reason: str) -> bool:
         """Leave a test part out that has no labels, as public sets have it, and note so. False of
         every other part."""
         if part != TEST or TRAIN not in self.parts:
             return False
         del self.parts[part]
-        unused = Finding("part-not-used", f"not used: {said}")
+        unused = Finding("part-not-used", f"not used: {reason}")
         self.counts.setdefault(part, Counts()).notes.append(unused)
         return True
 

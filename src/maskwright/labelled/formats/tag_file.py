@@ -160,23 +160,23 @@ def _sentences(
     """The columns of each line of each sentence, and its first line; without a ledger, of those
     that have no fault. `usual` is the number of columns of most sentences."""
     words: list[list[str]] = []
-    begun, fault = 0, None
+    start_line, fault = 0, None
     for number, line in sentence_lines(blocks, ledger):
         columns = _columns(line) if line is not None else []
         if line is None or not columns or columns[0] == DOCUMENT:
             if ledger is not None:
-                ledger.counts.rows += begun > 0
+                ledger.counts.rows += start_line > 0
             if fault is not None and ledger is not None:
-                ledger.reject(fault, file=file, line=begun, last=number - 1, rows=1)
+                ledger.reject(fault, file=file, line=start_line, last=number - 1, rows=1)
             elif words and fault is None:
-                yield words, begun
-            words, begun, fault = [], 0, None
+                yield words, start_line
+            words, start_line, fault = [], 0, None
             continue
         if not words and COMMENT.match(line):
             continue
         if len(words) == 1 and words[0][0].startswith("#") and len(columns) != len(words[0]):
             words, fault = [], None  # it was a comment, such as a source: "#", "http://…"
-        begun = begun if words else number
+        start_line = start_line if words else number
         width = len(words[0]) if words else len(columns)
         fault = fault or _fault(line, columns, width, usual, at(file, number))
         if fault is not None and ledger is not None and ledger.reading.on_bad == "strict":

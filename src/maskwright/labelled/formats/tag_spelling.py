@@ -122,8 +122,10 @@ def findings(names: Sequence[str]) -> Iterator[Finding]:
     """What the user should know of the tags of a task; nothing where they are as usual."""
     spelling = spelling_of(names)
     if spelling is None:
-        odd = [name for name in names if name != OUTSIDE and Spelling().split(name) is None]
-        some = ", ".join(map(repr, (odd or list(names))[:LISTED]))
+        without_scheme = [
+            name for name in names if name != OUTSIDE and Spelling().split(name) is None
+        ]
+        some = ", ".join(map(repr, (without_scheme or list(names))[:LISTED]))
         yield Finding(
             "tags-without-scheme",
             f"no entities are scored: tags such as {some} are of no scheme of entities (B-LOC, "

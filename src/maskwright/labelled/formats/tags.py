@@ -121,18 +121,18 @@ def repair(tags: Sequence[str], scheme: Scheme, where: str = "") -> tuple[list[s
 # ------------------------------------------------------------------------------ scores
 @dataclass(frozen=True)
 class EntityScore:
-    """How many entities there are, are told, and are told right: the same words, the same kind.
+    """Numbers of gold and of predicted entities; correct are those with the same words and type.
 
     As in `conlleval`, a share of nothing is 0.
     """
 
     gold: int
-    told: int
+    predicted: int
     correct: int
 
     @property
     def precision(self) -> float:
-        return self.correct / self.told if self.told else 0.0
+        return self.correct / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
@@ -140,7 +140,7 @@ class EntityScore:
 
     @property
     def f1(self) -> float:
-        return 2 * self.correct / (self.gold + self.told) if self.correct else 0.0
+        return 2 * self.correct / (self.gold + self.predicted) if self.correct else 0.0
 
 
 @dataclass(frozen=True)
@@ -152,21 +152,25 @@ class TagScore:
     accuracy: float
 
 
-def score(told: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> TagScore:
-    """Entities told right, counted over all sentences together.
+def score(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> TagScore:
+    """Precision, recall and F1 of entities, counted over all sentences together.
 
     Raises:
         IncompatibleError: other sentences, or a sentence of another length.
         DataError: no words, or a tag that is none of an entity.
     """
-    right = accuracy(told, golds)
-    counts: dict[str, Counter[str]] = {name: Counter() for name in ("gold", "told", "correct")}
-    for number, (ours, gold) in enumerate(zip(told, golds, strict=True), 1):
-        mine = set(entities(ours, f"prediction {number}"))
-        true = set(entities(gold, f"sentence {number}"))
-        for name, some in (("gold", true), ("told", mine), ("correct", mine & true)):
-            counts[name].update(entity.kind for entity in some)
-    kinds = sorted(counts["gold"].keys() | counts["told"].keys())
+    right = accuracy(predicted, golds)
+    counts: dict[str, Counter[str]] = {name: Counter() for name in ("gold", "predicted", "correct")}
+    for number, (ours, gold) in enumerate(zip(predicted, golds, strict=True), 1):
+        predicted_entities = set(entities(ours, f"prediction {number}"))
+        gold_entities = set(entities(gold, f"sentence {number}"))
+        for name, group in (
+            ("gold", gold_entities),
+            ("predicted", predicted_entities),
+            ("correct", predicted_entities & gold_entities),
+        ):
+            counts[name].update(entity.kind for entity in group)
+    kinds = sorted(counts["gold"].keys() | counts["predicted"].keys())
     return TagScore(
         EntityScore(*(counts[name].total() for name in counts)),
         {kind: EntityScore(*(counts[name][kind] for name in counts)) for kind in kinds},
@@ -174,20 +178,20 @@ def score(told: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> TagS
     )
 
 
-def accuracy(told: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> float:
+def accuracy(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> float:
     """The share of words with the right tag; it needs no entities (parts of speech, say).
 
     Raises:
         IncompatibleError: other sentences, or a sentence of another length.  DataError: no words.
     """
-    if len(told) != len(golds):
+    if len(predicted) != len(golds):
         raise IncompatibleError(
             "predictions and golds are not of the same sentences",
-            found=len(told),
+            found=len(predicted),
             wanted=len(golds),
         )
     right = words = 0
-    for number, (ours, gold) in enumerate(zip(told, golds, strict=True), 1):
+    for number, (ours, gold) in enumerate(zip(predicted, golds, strict=True), 1):
         if len(ours) != len(gold):
             raise IncompatibleError(
                 "not one tag for each word",

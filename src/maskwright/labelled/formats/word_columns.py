@@ -239,7 +239,7 @@ def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
         or next((c for c in between[::-1] if c.has_kinds and not last.has_kinds), None)
         or next((c for c in between if c.has_classes), None)
     )
-    odd = (
+    doubtful = (
         len(last.distinct) == 1
         or last.is_fraction
         or not any(map(_is_name, last.distinct))
@@ -259,7 +259,7 @@ def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
             words.place,
             other.place,
         )
-    if other is not None and odd:
+    if other is not None and doubtful:
         raise _unclear(
             "the last column seems to hold no tags", where, last, width, words.place, other.place
         )

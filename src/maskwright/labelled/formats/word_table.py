@@ -60,7 +60,7 @@ def sentences(
         DataError: a row without a word, when the policy is strict.
     """
     found: dict[str, Any] = {}
-    begun = 0
+    start_line = 0
     for values, line in rows:
         if not values[word].strip():
             ledger.reject(
@@ -78,10 +78,10 @@ def sentences(
         named = values[number].strip() or found.get(number, "")
         if named != found.get(number):
             if found:
-                yield found, begun
-            found, begun = {number: named}, line
+                yield found, start_line
+            found, start_line = {number: named}, line
         for name, value in values.items():
             if name != number:
                 found.setdefault(name, []).append(value)
     if found:
-        yield found, begun
+        yield found, start_line

@@ -48,7 +48,7 @@ class Choices(Layout):
 
     name = "choices"
     roles = ("question", "choices", "label")
-    several = ("choices",)
+    multi_column = ("choices",)
     joined = ("question",)
     lists = ("choices",)
     rank = 30

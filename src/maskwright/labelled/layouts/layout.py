@@ -24,7 +24,7 @@ class Layout(ABC):
         name: as errors call it.
         roles: those that every table of this layout fills.
         optional: further roles that a user may give to a column.
-        several: roles that several columns may fill together, each with a value of its own.
+        multi_column: roles that several columns may fill together, each with a value of its own.
         joined: roles of texts that several columns may make together, as a title and what stands
             below it. A text in which places are counted is none of these.
         lists: roles whose cells may be lists.
@@ -39,7 +39,7 @@ class Layout(ABC):
     name: ClassVar[str]
     roles: ClassVar[tuple[str, ...]]
     optional: ClassVar[tuple[str, ...]] = ()
-    several: ClassVar[tuple[str, ...]] = ()
+    multi_column: ClassVar[tuple[str, ...]] = ()
     joined: ClassVar[tuple[str, ...]] = ()
     lists: ClassVar[tuple[str, ...]] = ()
     learned: ClassVar[str] = "label"

@@ -19,7 +19,7 @@ class Match(Layout):
     name = "match"
     roles = ("anchor", "positive")
     optional = ("negative",)
-    several = ("negative",)
+    multi_column = ("negative",)
     joined = ("anchor", "positive")
     rank = 70
 

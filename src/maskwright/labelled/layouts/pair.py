@@ -19,7 +19,7 @@ class TwoTexts(Layout):
 
     name = "pair"
     roles = ("first", "second", "label")
-    several = ("label",)
+    multi_column = ("label",)
     joined = ("first", "second")
     lists = ("label",)
     rank = 40

@@ -113,8 +113,8 @@ def _has_verdicts(search: Search) -> bool:
 def _is_yes_or_no(search: Search) -> bool:
     """Whether all answers are one of the two, which need not stand in the text."""
     name = next((n for s in NAMES["answers"] if (n := search.by_plain.get(s))), None)
-    said = {str(value_of(row, name)).strip().lower() for row in search.rows} if name else set()
-    return bool(said) and said <= YES_OR_NO
+    answers = {str(value_of(row, name)).strip().lower() for row in search.rows} if name else set()
+    return bool(answers) and answers <= YES_OR_NO
 
 
 def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
@@ -165,8 +165,8 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
 def _impossible(row: Row) -> bool | None:
     """Whether the row is marked as a question without an answer; None where nothing is said."""
     name = next((name for name in row.values if plain(name) in UNANSWERABLE), None)
-    said = "" if name is None else str(row.values[name]).strip().lower()
-    return True if said in TRUE else False if said in FALSE else None
+    value = "" if name is None else str(row.values[name]).strip().lower()
+    return True if value in TRUE else False if value in FALSE else None
 
 
 def _placed(text: str, start: int | None, context: str, row: Row, name: str) -> tuple[str, int]:

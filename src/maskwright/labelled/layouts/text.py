@@ -21,7 +21,7 @@ class Text(Layout):
 
     name = "text"
     roles = ("text", "label")
-    several = ("label",)
+    multi_column = ("label",)
     joined = ("text",)
     lists = ("label",)
     rank = 50

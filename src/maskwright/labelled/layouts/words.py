@@ -239,8 +239,8 @@ def _without_empty(
         for row in rows:
             given = value_of(row, name)
             made = row
-            if type(given) is list and (odd := [tag for tag in given if _is_in(tag, empty)]):
-                counts.update(odd)
+            if type(given) is list and (empty_tags := [tag for tag in given if _is_in(tag, empty)]):
+                counts.update(empty_tags)
                 legal = [spelling.outside if _is_in(tag, empty) else tag for tag in given]
                 made = replace(row, values={**row.values, name: legal})
             parts[part].append(made)

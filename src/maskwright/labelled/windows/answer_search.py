@@ -151,9 +151,9 @@ def search(
         parts.append(_in_whole_words(windows, found) if words else found)
         scores.append(score[row, place][rising])
     if (seen != 1).any():
-        odd = int(np.argmax(seen != 1))
+        wrong = int(np.argmax(seen != 1))
         raise IncompatibleError(
-            "every window is scored once", where=f"window {odd}", found=f"{seen[odd]} times"
+            "every window is scored once", where=f"window {wrong}", found=f"{seen[wrong]} times"
         )
     spans, score = _ranked(np.concatenate(parts), np.concatenate(scores), num_best)
     return _predictions(windows, spans, score, null)
@@ -217,14 +217,14 @@ def _predictions(
 ) -> list[Prediction]:
     bounds = np.searchsorted(spans[:, 0], np.arange(len(windows.questions) + 1))
     found = []
-    for number, asked in enumerate(windows.questions):
+    for number, question in enumerate(windows.questions):
         here = slice(bounds[number], bounds[number + 1])
         top = max([*score[here][:1], null[number]])
         weight = np.exp(score[here] - top)
         whole = weight.sum() + (np.exp(null[number] - top) if len(weight) else 1.0)
         rows = zip(spans[here], score[here], weight / whole, strict=True)
         candidates = tuple(
-            Candidate(asked.context[b:e], int(b), float(s), float(w)) for (_, b, e), s, w in rows
+            Candidate(question.context[b:e], int(b), float(s), float(w)) for (_, b, e), s, w in rows
         )
-        found.append(Prediction(asked.id, candidates, float(null[number])))
+        found.append(Prediction(question.id, candidates, float(null[number])))
     return found

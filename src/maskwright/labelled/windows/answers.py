@@ -133,9 +133,9 @@ class AnswerWindows:
         self._ask = [ids[:longest_question] for ids in self._ask]
         cut = [before - len(ids) for before, ids in zip(whole, self._ask, strict=True)]
         self._read_contexts()
-        asked = np.array([len(ids) for ids in self._ask], np.int64)
-        self._before = sum(self._margins[:2]) + asked
-        self._divide(length - sum(self._margins) - asked, stride)
+        question_lengths = np.array([len(ids) for ids in self._ask], np.int64)
+        self._before = sum(self._margins[:2]) + question_lengths
+        self._divide(length - sum(self._margins) - question_lengths, stride)
         exact, tokenless, lost = self._aim(absent)
         self.counts = AnswerCounts(
             questions=len(self.questions),
@@ -143,7 +143,7 @@ class AnswerWindows:
             windows=len(self),
             ignored=int((self.start == IGNORE).sum()),
             questions_cut=int(np.count_nonzero(cut)),
-            blank=int((asked == 0).sum()),
+            blank=int((question_lengths == 0).sum()),
             tokens_cut=sum(cut),
             exact=exact,
             tokenless=tokenless,

@@ -168,9 +168,9 @@ class TagWindows:
             here = rows.words >= 0
             best[rows.words[here]] = scores[here].argmax(axis=-1)
         if (seen != 1).any():
-            odd = int(np.argmax(seen != 1))
+            wrong = int(np.argmax(seen != 1))
             raise IncompatibleError(
-                "every window is scored once", where=f"window {odd}", found=f"{seen[odd]} times"
+                "every window is scored once", where=f"window {wrong}", found=f"{seen[wrong]} times"
             )
         return self._named(best, missing)
 

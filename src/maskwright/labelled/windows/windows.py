@@ -193,8 +193,8 @@ def fit_pair(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int], 
     """
     room = room_of(tokenizer, length, pair=True)
     _require_room(room)
-    odd = len(first) > len(second)
-    a = min(len(first), max((room + odd) // 2, room - len(second)))
+    longer_first = len(first) > len(second)
+    a = min(len(first), max((room + longer_first) // 2, room - len(second)))
     b = min(len(second), room - a)
     return _framed(tokenizer, first, np.arange(a), second[:b], len(first) + len(second) - a - b)
 
