@@ -88,7 +88,7 @@ def loss(model: Path, text: Path) -> float:
 def accuracies(model: Path, rows: Examples, count: int, seeds: int) -> list[float]:
     """On the first `ASKED` rows of the test part, with `count` labels, drawn by each seed."""
     assert rows.labels is not None
-    kind, method, found = task_for(rows.task.kind, rows.labels.names), Method(FULL), []
+    kind, method, found = task_for(rows.task.name, rows.labels.names), Method(FULL), []
     for seed in range(seeds):
         few = splits.with_few(rows, count, seed)
         learner = Learner.of(model, kind, method, 128)

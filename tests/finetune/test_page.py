@@ -97,7 +97,7 @@ def test_the_page_says_where_it_is_wrong() -> None:
     there = asked([*ROWS])
     text = page.render(
         name="pets",
-        kind=kind,
+        task_type=kind,
         asked="test",
         table={"title": "", "head": ["", "accuracy"], "rows": [["fine-tuned", "0.5"]], "note": ""},
         figures={"seed 0": [0.4, 0.5]},

@@ -180,7 +180,7 @@ def test_answers_are_called_what_pipelines_call_them(columns: tuple[str, str], k
     roles = {"source": (columns[0],), "target": (columns[1],)}
     task = Task("sequence-to-sequence", "it is said", Columns("sequence", roles, {}, {}))
     made = task_for("sequence-to-sequence").of_data(labelled.Examples(task, {}))
-    assert made.settled == {"key": key}
+    assert made.options == {"key": key}
 
 
 def asked(name: str, models: dict[str, Path], length: int, rows: list[Rewrite]) -> Any:
@@ -389,5 +389,5 @@ def test_how_many_beams_is_chosen_on_validation_data() -> None:
         (4, {4: right, 1: right}),
     ):
         outputs = {number: np.array(texts) for number, texts in written.items()}
-        chosen = kind.decoded(encoded, lambda way, told=outputs: told[way.settled["beams"]])
-        assert chosen.settled["beams"] == beams
+        chosen = kind.decoded(encoded, lambda way, told=outputs: told[way.options["beams"]])
+        assert chosen.options["beams"] == beams

@@ -37,13 +37,13 @@ def test_prepared_scores_are_the_plain_ones(
         model, data, tmp_path / "out", seeds=1, epochs=1, batch=16, stream=io.StringIO(), **options
     )
     made = load(tmp_path / "out")
-    rows = [made.kind.of_value(text, "here") for text in TEXTS]
-    encoded = made.kind.encode(rows, made.frame)
-    plain = learner.reader(made.model, made.kind, made.frame, made.collation)(encoded)
+    rows = [made.task_type.of_value(text, "here") for text in TEXTS]
+    encoded = made.task_type.encode(rows, made.frame)
+    plain = learner.reader(made.model, made.task_type, made.frame, made.collation)(encoded)
     prepared = np.asarray(made._read(encoded))
     assert np.allclose(prepared, plain, rtol=1e-5, atol=2e-6)
     assert np.array_equal(prepared[1], prepared[4])
-    alone = made.kind.encode(rows[3:4], made.frame)
+    alone = made.task_type.encode(rows[3:4], made.frame)
     assert np.allclose(made._read(alone)[0], prepared[3], atol=1e-6)
     # The control: the next text's scores are others.
     assert not np.allclose(np.roll(prepared, 1, 0), plain, rtol=1e-5, atol=2e-6)

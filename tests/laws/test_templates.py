@@ -72,7 +72,7 @@ def of_finetuning(folder: Path, text: str) -> str:
     rows = [Single(text, n % 2, text) for n in range(4)]
     return finetune_page.render(
         name=text,
-        kind=kind,
+        task_type=kind,
         asked=text,
         table=TABLE,
         figures={text: [0.5, 0.6]},
@@ -152,7 +152,7 @@ def of_model(folder: Path, text: str) -> str:
 
 def of_finetuned_card(folder: Path, text: str) -> str:
     return card(
-        kind=task_for("classification", (text, "other")),
+        task_type=task_for("classification", (text, "other")),
         name=text,
         base=text,
         data={text: "ab" * 32},

@@ -389,7 +389,7 @@ def test_answers_are_scored_by_hand() -> None:
     assert kind.measured(asked, told) == pytest.approx(wanted)
     estimated = kind.estimated(asked, told)
     assert {name: each.value for name, each in estimated.items()} == pytest.approx(wanted)
-    balanced = kind.with_settled({"measure": "balanced_f1"})
+    balanced = kind.with_options({"measure": "balanced_f1"})
     assert balanced.measured(asked[1:], [""])["balanced_f1"] == 1.0, "of one sort, that sort's"
 
 
@@ -436,9 +436,9 @@ def test_never_to_answer_can_be_the_best() -> None:
     empty = Examples(framed([[1], [1]]), np.zeros(2, np.int64))
     encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=0)))
     kind = Stub("question-answering").calibrate(encoded, lambda: np.zeros((0, 2), np.float32))
-    assert json.loads(json.dumps(kind.settled)) == kind.settled
+    assert json.loads(json.dumps(kind.options)) == kind.options
     told = kind.answers(encoded, np.zeros((0, 2), np.float32))
-    assert abs(kind.settled["threshold"]) < 10, "a number that a reader understands"
+    assert abs(kind.options["threshold"]) < 10, "a number that a reader understands"
     assert told == ["", ""]
     outside, apart = question_answering._finite, np.array([1.0, 2.0, np.inf])
     assert outside(np.inf, apart) == 2.0 and 0.9 < outside(-np.inf, apart) < 1.0

@@ -129,8 +129,12 @@ def probe_layers(
         UsageError: a task that is neither tags nor one class for a text.
     """
     names = () if data.labels is None else data.labels.names
-    kind = task_for(data.task.name, names)
-    if kind.head not in ("sequence", "token") or kind.problem != "single" or len(kind.roles) > 1:
+    task_type = task_for(data.task.name, names)
+    if (
+        task_type.head not in ("sequence", "token")
+        or task_type.problem != "single"
+        or len(task_type.roles) > 1
+    ):
         raise UsageError(
             "this task is not probed layer by layer",
             found=data.task.name,
@@ -139,11 +143,12 @@ def probe_layers(
     last = TEST if TEST in data.parts else VALIDATION
     models = subject.model, subject.untrained()
     known, asked = (
-        _of_part(subject, models, kind, data.parts[part], items, seed) for part in (TRAIN, last)
+        _of_part(subject, models, task_type, data.parts[part], items, seed)
+        for part in (TRAIN, last)
     )
     random = _control(known.words, len(names), known.labels, seed)
     other = _control(asked.words, len(names), known.labels, seed)
-    of_texts = kind.head == "sequence"
+    of_texts = task_type.head == "sequence"
     no_control = _says_nothing(known.words, random, of_texts=of_texts)
     accuracy, control, untrained = [], [], []
     for layer in range(len(known.states)):
@@ -154,7 +159,7 @@ def probe_layers(
         untrained.append(_probed(*there, known.labels, asked.labels))
     weights, mixed = _mix(known, asked, len(names), seed)
     return Layered(
-        kind.task,
+        task_type.task,
         last,
         subject.layers,
         len(known.labels),
@@ -174,17 +179,17 @@ def probe_layers(
 def _of_part(
     subject: ProbedModel,
     models: tuple[Prepared, Prepared],
-    kind: TaskType,
+    task_type: TaskType,
     rows: Sequence[Any],
     items: int,
     seed: int,
 ) -> _Asked:
-    of_texts = kind.head == "sequence"
+    of_texts = task_type.head == "sequence"
     order = permute(key("draw", seed), len(rows), np.arange(len(rows)))
     counts = np.array([1 if of_texts else len(rows[i].tokens) for i in order])
     order = order[: int(np.searchsorted(counts.cumsum(), items)) + 1]
     rows = [rows[i] for i in np.sort(order)]
-    encoded = kind.encode(rows, subject.frame)
+    encoded = task_type.encode(rows, subject.frame)
     examples = encoded.examples
     if of_texts:
         words = [row.text.split()[0].lower() if row.text.split() else "" for row in rows]

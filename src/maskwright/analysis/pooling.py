@@ -92,13 +92,13 @@ def compare_pooling(
 ) -> Pooled:
     """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them, drawn:
     on all where they are in no parts, else on those of the test part."""
-    kind = task_for_vectors({})
+    task_type = task_for_vectors({})
     last = next(part for part in (ALL, TEST, VALIDATION, TRAIN) if part in data.parts)
     every = data.parts[last]
     wanted = np.arange(len(every) if items is None else min(items, len(every)))
     order = np.sort(permute(key("draw", 0), len(every), wanted))  # files are often in an order
     rows = [every[place] for place in order]
-    encoded = kind.encode(rows, subject.frame)
+    encoded = task_type.encode(rows, subject.frame)
     truth = np.array([row.label for row in rows], np.float64)
     found = {
         name: _told(subject.model, subject, encoded.examples, way, truth)
@@ -106,7 +106,7 @@ def compare_pooling(
     }
     untrained = _told(subject.untrained(), subject, encoded.examples, _mean, truth)
     known = data if TRAIN in data.parts else replace(data, parts={**data.parts, TRAIN: every})
-    answers = dict(kind.baselines(known, last))
+    answers = dict(task_type.baselines(known, last))
     words = np.asarray(next(iter(answers.values())))[order]
     baseline = metrics.spearman(truth, words)
     return Pooled(

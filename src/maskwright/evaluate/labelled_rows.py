@@ -91,29 +91,30 @@ def evaluate_file(
         raise UsageError(
             "no such part of the data", where=data, found=chosen, wanted=near(chosen, names)
         )
-    rows, kind = _rows(folder, model, loaded, chosen, data, as_names(columns), read, say)
-    encoded = kind.encode(rows, model.frame)
+    rows, task_type = _rows(folder, model, loaded, chosen, data, as_names(columns), read, say)
+    encoded = task_type.encode(rows, model.frame)
     for found in (*encoded.findings, *model.findings):
         say(found.line())
-    outputs = model.reader(kind)(encoded)
-    answers = kind.answers(encoded, outputs)
-    figures = kind.estimated(rows, answers)
+    outputs = model.reader(task_type)(encoded)
+    answers = task_type.answers(encoded, outputs)
+    figures = task_type.estimated(rows, answers)
     asked = "" if chosen == ALL else chosen
     shown = _table(
-        f"{kind.task}, {counted(len(rows), 'row')}" + (f" of {asked}" if asked else ""), figures
+        f"{task_type.task}, {counted(len(rows), 'row')}" + (f" of {asked}" if asked else ""),
+        figures,
     )
-    for each in (shown, kind.by_class(rows, answers)):
+    for each in (shown, task_type.by_class(rows, answers)):
         if each is not None:
             say("\n" + tables.for_terminal(each))
-    if odd := kind.one_sided(rows, answers):
+    if odd := task_type.one_sided(rows, answers):
         say(odd.line())
         shown["note"] += f" Warning: {odd}."
     if out is not None:
-        wrong = kind.mistakes(encoded, outputs)
+        wrong = task_type.mistakes(encoded, outputs)
         facts = {"model": folders.called(Path(folder)), "data": dict(hashes(Path(data)))}
         shown_page = page.render(
             name=Path(folder).resolve().name,
-            kind=kind,
+            task_type=task_type,
             asked=asked,
             table=shown,
             figures={},
@@ -124,7 +125,7 @@ def evaluate_file(
             facts=facts,
             what="evaluation",
         )
-        about = {"task": kind.task, "part": chosen, "rows": len(rows), **facts}
+        about = {"task": task_type.task, "part": chosen, "rows": len(rows), **facts}
         plain = about | {"figures": {name: _plain(each) for name, each in figures.items()}}
         document.write_new(Path(out), {NAME: json.dumps(plain, indent=2) + "\n", PAGE: shown_page})
         say(f"report: {Path(out) / PAGE}")
@@ -163,14 +164,14 @@ def _rows(
         repair_tags=read.repair_tags,
         no_label=read.no_label,
         reading=read.reading,
-        classes=model.kind.labels,
+        classes=model.task_type.labels,
         values=model.values,
-        assume=bool(model.kind.settled.get(UNTOLD)),
+        assume=bool(model.task_type.options.get(UNTOLD)),
     )
-    of_labels = task.columns.layout.label_findings(model.kind.labels)
+    of_labels = task.columns.layout.label_findings(model.task_type.labels)
     for found in (*as_read(part, loaded.counts[part]), *left_out(made), *of_labels):
         say(found.line())
-    return made.parts[ALL], model.kind
+    return made.parts[ALL], model.task_type
 
 
 def _of_pairs(
@@ -181,8 +182,12 @@ def _of_pairs(
 ) -> tuple[Predictor, Mapping[str, Sequence[str]]]:
     """The model as one of two texts, and which columns these are, where its folder does not say how
     many texts it reads and the data have two."""
-    kind = model.kind
-    if not kind.settled.get(UNTOLD) or kind.head != "sequence" or kind.problem == "multi":
+    task_type = model.task_type
+    if (
+        not task_type.options.get(UNTOLD)
+        or task_type.head != "sequence"
+        or task_type.problem == "multi"
+    ):
         return model, columns
     given = {TWO.get(role, role): names for role, names in columns.items()}
     if "second" not in given:
@@ -191,9 +196,11 @@ def _of_pairs(
             given |= {role: [name] for name, role in TWO.items()}
         elif told or not _has_two(asked_of, columns, no_label):
             return model, columns
-    two = shape_for(PAIR, kind.shape.label)
+    two = shape_for(PAIR, task_type.shape.label)
     assert two is not None
-    return replace(model, kind=task_for(two.name, kind.labels, kind.settled), columns={}), given
+    return replace(
+        model, task_type=task_for(two.name, task_type.labels, task_type.options), columns={}
+    ), given
 
 
 def _has_two(
@@ -236,7 +243,7 @@ def _task(
         for role, names in (model.columns | model.targets).items()
         if all(stands(name, asked_of.columns) for name in names)
     }
-    task = infer(asked_of, {**known, **columns}, model.kind.task, no_label)
+    task = infer(asked_of, {**known, **columns}, model.task_type.task, no_label)
     task.columns.why.update(dict.fromkeys(known.keys() - set(columns), "as in the training data"))
     if task.separator is not None and model.separator is not None:
         task = replace(task, separator=model.separator)  # few rows may have none, or another

@@ -20,7 +20,7 @@ SHOWN_LABELS = 40
 
 def card(
     *,
-    kind: TaskType,
+    task_type: TaskType,
     name: str,
     base: str,
     data: Mapping[str, str],
@@ -47,12 +47,12 @@ def card(
     """
     return document.render(
         "finetuned.md",
-        front=_front_matter(kind, name, base, plain, data, asked, figures),
+        front=_front_matter(task_type, name, base, plain, data, asked, figures),
         name=name,
-        task=kind.task,
+        task=task_type.task,
         base=base,
-        labels=kind.labels[:SHOWN_LABELS],
-        more_labels=len(kind.labels) - SHOWN_LABELS,
+        labels=task_type.labels[:SHOWN_LABELS],
+        more_labels=len(task_type.labels) - SHOWN_LABELS,
         table=table,
         rows=rows,
         data=data,
@@ -63,7 +63,7 @@ def card(
 
 
 def _front_matter(
-    kind: TaskType,
+    task_type: TaskType,
     name: str,
     base: str,
     plain: bool,
@@ -73,15 +73,15 @@ def _front_matter(
 ) -> dict[str, Any]:
     known = {m: round(v, 6) for m, v in figures.items() if math.isfinite(v)}
     result = {
-        "task": {"type": kind.pipeline, "name": kind.task},
+        "task": {"type": task_type.pipeline, "name": task_type.task},
         "dataset": {"name": ", ".join(data) or "the rows given", "type": "local", "split": asked},
         "metrics": [{"type": m, "name": m, "value": v} for m, v in known.items()],
     }
     return {
         "library_name": "transformers" if plain else "maskwright",
         "base_model": base,
-        "pipeline_tag": kind.pipeline,
-        "tags": ["maskwright", kind.task],
+        "pipeline_tag": task_type.pipeline,
+        "tags": ["maskwright", task_type.task],
         "metrics": list(known),
         "model-index": [{"name": name, "results": [result]}],
     }

@@ -129,21 +129,23 @@ def finetune_recipe(
             what = f"the {name} is not what it was when the recipe was written"
             say(Finding("recipe-of-other-inputs", what, "so the result will be another").line())
 
-    told_in_words = {} if recipe.prompt is None else {"prompt": recipe.prompt}
-    kind = task_for(examples.task.name, settled=told_in_words)
-    _refuse_idle(recipe, kind)
-    settled = _settled(kind, prompt=recipe.prompt, pooling=recipe.pooling, measure=recipe.measure)
+    text_to_text = {} if recipe.prompt is None else {"prompt": recipe.prompt}
+    task_type = task_for(examples.task.name, options=text_to_text)
+    _refuse_idle(recipe, task_type)
+    options = _options(
+        task_type, prompt=recipe.prompt, pooling=recipe.pooling, measure=recipe.measure
+    )
     if recipe.within_words is not None:
-        settled = {**settled, "within_words": recipe.within_words}
+        options = {**options, "within_words": recipe.within_words}
     length = recipe.length
-    made_with = _made_with(opened.path, kind, say)
-    if made_with is not None and kind.alone:
-        settled = {**_made_further(made_with, opened, recipe, say), **settled}
+    made_with = _made_with(opened.path, task_type, say)
+    if made_with is not None and task_type.alone:
+        options = {**_made_further(made_with, opened, recipe, say), **options}
         length = length or made_with.length
     elif made_with is not None and (besides := made_with.beside_the_model()):
         what = f"the folder makes vectors with {', '.join(besides)}"
         say(Finding("vectors-not-made-so", what, "this task goes without").line())
-    if recipe.pooling is None and kind.head == "sequence":
+    if recipe.pooling is None and task_type.head == "sequence":
         if made_with is not None and made_with.poolings in (("mean",), ("max",)):
             (usual,) = made_with.poolings
             found = Finding(
@@ -169,7 +171,7 @@ def finetune_recipe(
         "seeds": recipe.seed_numbers,
         "length": length,
         "long": recipe.long,
-        "settled": settled,
+        "options": options,
         "machine": computer,
         "stream": stream,
     }
@@ -202,13 +204,13 @@ def finetune_recipe(
     return out
 
 
-def _made_with(path: Path, kind: TaskType, say: Say) -> sentence_folder.SentenceFolder | None:
+def _made_with(path: Path, task_type: TaskType, say: Say) -> sentence_folder.SentenceFolder | None:
     """How a sentence-transformers folder makes its vectors; None of another folder. Where they are
     not what is learned, that they cannot be made here is no reason to refuse."""
     try:
         return sentence_folder.read(path)
     except MaskwrightError as error:
-        if kind.alone:
+        if task_type.alone:
             raise
         found = Finding(
             "vectors-not-made-so",
@@ -223,15 +225,15 @@ def _made_with(path: Path, kind: TaskType, say: Say) -> sentence_folder.Sentence
 def _made_further(
     made_with: sentence_folder.SentenceFolder, opened: Model, recipe: Recipe, say: Say
 ) -> dict[str, Any]:
-    """What of a kind is settled by the folder whose vectors are learned further.
+    """The options of a task type that the folder fixes, whose vectors are learned further.
 
     Raises:
         IncompatibleError: it has a module that is not trained here.
         UsageError: the pooling that is asked for does not go with its prompt.
     """
     made_with.require_learnable()
-    settled = made_with.settled(opened.tokenizer)
-    if recipe.pooling == "cls" and SKIPPED in settled:
+    options = made_with.options(opened.tokenizer)
+    if recipe.pooling == "cls" and SKIPPED in options:
         raise UsageError(
             "the first token is not pooled where the prompt is left out",
             where="--pooling",
@@ -250,7 +252,7 @@ def _made_further(
             "what is learned here is the cosine of vectors of length 1, and the result says so",
         )
         say(found.line())
-    return {**settled, "pooling": "+".join(ordered)}
+    return {**options, "pooling": "+".join(ordered)}
 
 
 def _say_what_was_read(examples: Examples, say: Say) -> None:
@@ -271,32 +273,32 @@ def _say_what_was_read(examples: Examples, say: Say) -> None:
         say(found.line())
 
 
-def _refuse_idle(recipe: Recipe, kind: TaskType) -> None:
+def _refuse_idle(recipe: Recipe, task_type: TaskType) -> None:
     """Refuse settings that mean nothing for such a task.
 
     Raises:
         UsageError: there are some.
     """
-    if recipe.head_rate is not None and kind.head is None:
+    if recipe.head_rate is not None and task_type.head is None:
         raise UsageError(
             "such a task has no head",
             where="--head-rate",
-            found=kind.task,
+            found=task_type.task,
             wanted="a task with a head, such as classification",
             do="leave it out",
         )
-    if recipe.within_words is not None and kind.head != "span":
+    if recipe.within_words is not None and task_type.head != "span":
         raise UsageError(
             "such a task cuts no answers from a text",
             where="--within-words",
-            found=kind.task,
+            found=task_type.task,
             do="leave it out",
         )
-    if recipe.accumulate > 1 and kind.rivals:
+    if recipe.accumulate > 1 and task_type.rivals:
         raise UsageError(
             "each text is a wrong answer to the others of its step, which therefore cannot be cut",
             where="--accumulate",
-            found=kind.task,
+            found=task_type.task,
             do="leave it out, or choose a smaller --batch",
         )
 
@@ -316,40 +318,40 @@ def _settings(recipe: Recipe, width: int, way: Method) -> Settings:
     )
 
 
-def _settled(
-    kind: TaskType, *, prompt: str | None, pooling: str | None, measure: str | None
+def _options(
+    task_type: TaskType, *, prompt: str | None, pooling: str | None, measure: str | None
 ) -> dict[str, Any]:
-    """What of `kind` is chosen beforehand.
+    """What of `task_type` is chosen beforehand.
 
     Raises:
         UsageError: a choice that such a task does not have.
     """
-    settled: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if prompt is not None:
-        if not kind.writes:
+        if not task_type.writes:
             raise UsageError(
                 "such a task is not learned as text to text",
                 where="--prompt",
-                found=kind.task,
+                found=task_type.task,
                 do="say which column is source=… and which target=…",
             )
         template = Template(TEMPLATES.get(prompt, prompt))
-        if (found := set(template.fields)) != set(kind.roles):
+        if (found := set(template.fields)) != set(task_type.roles):
             raise UsageError(
                 "the holes of the prompt are not what a row has",
                 where="--prompt",
                 found=", ".join(sorted(found)),
-                wanted=", ".join(f"{{{role}}}" for role in kind.roles),
+                wanted=", ".join(f"{{{role}}}" for role in task_type.roles),
             )
-        settled["prompt"] = template.text
+        options["prompt"] = template.text
     if pooling is not None:
-        if kind.head != "sequence" and not kind.alone:
+        if task_type.head != "sequence" and not task_type.alone:
             raise UsageError(
-                "only of whole texts one vector is made", where="--pooling", found=kind.task
+                "only of whole texts one vector is made", where="--pooling", found=task_type.task
             )
-        settled["pooling"] = pooling
+        options["pooling"] = pooling
     if measure is not None:
-        if measure not in (known := kind.choosable):
+        if measure not in (known := task_type.choosable):
             raise UsageError(
                 "no such metric to select by",
                 where="--measure",
@@ -357,5 +359,5 @@ def _settled(
                 wanted=near(measure, known),
                 do=f"choose one of: {', '.join(known)}",
             )
-        settled["measure"] = measure
-    return settled
+        options["measure"] = measure
+    return options

@@ -82,8 +82,8 @@ def _seconds_per_step(
     """Of a short trial that is thrown away."""
     clock = _Clock()
     rows = data.parts[TRAIN][: TRIAL_STEPS * settings.batch]
-    few = learner.kind.encode(rows, learner.frame)
-    one = learner.kind.encode(data.parts[VALIDATION][: settings.batch], learner.frame)
+    few = learner.task_type.encode(rows, learner.frame)
+    one = learner.task_type.encode(data.parts[VALIDATION][: settings.batch], learner.frame)
 
     def watch(name: str, steps: int) -> AbstractContextManager[Hook]:
         return nullcontext(clock)

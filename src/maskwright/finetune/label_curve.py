@@ -77,7 +77,7 @@ def measure_curve(
     seeds: Sequence[int] = range(3),
     length: int | None = None,
     long: Long = "head",
-    settled: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
     machine: Machine | None = None,
     stream: TextIO | None = None,
 ) -> Curve:
@@ -86,7 +86,7 @@ def measure_curve(
     Args:
         counts: of training rows; 0 is all of them.
         settings: of each method.
-        settled: what of the kind is chosen beforehand.
+        options: what of the task type is chosen beforehand.
 
     Raises:
         UsageError: more labels than there are, or figures of another task in `out`.
@@ -96,24 +96,24 @@ def measure_curve(
     commit.require_own(out, LINES, beside=(REJECTS,))
     commit.probe_writable(out)
     model = model if isinstance(model, Model) else open_weights(model)
-    kind = task_for(data.task.name, () if data.labels is None else data.labels.names, settled)
-    kind = kind.of_data(data)
+    task_type = task_for(data.task.name, () if data.labels is None else data.labels.names, options)
+    task_type = task_type.of_data(data)
     last = TEST if TEST in data.parts else VALIDATION
     numbers = _numbers(counts, len(data.parts[TRAIN]))
     about = {
-        "task": kind.task,
+        "task": task_type.task,
         "model": model.folder.name,
         "weights": hashes(model.path, model.hashes),
         "asked": last,
         "data": hash_rows(data),
-        "settled": dict(kind.settled),
+        "settled": dict(task_type.options),
     }
     with commit.Lock(out / LOCK):
         known = _known(out / LINES, about)
-        curve = Curve(kind.measure, numbers)
+        curve = Curve(task_type.measure, numbers)
         for count, seed in itertools.product(numbers, seeds):
             drawn = _drawn(data, count, seed)
-            _put_baselines(curve, kind, drawn, last, count, seed)
+            _put_baselines(curve, task_type, drawn, last, count, seed)
             # Of drawn weights none has been learned before: all of them learn alike fast.
             anew = Method(FULL, head_rate=methods[0].head_rate or 1.0)
             for method, scratch in [*((m, False) for m in methods), (anew, True)]:
@@ -128,7 +128,7 @@ def measure_curve(
                 train = partial(
                     _trained,
                     model,
-                    kind,
+                    task_type,
                     drawn,
                     method,
                     chosen,
@@ -166,12 +166,12 @@ def _numbers(counts: Sequence[int], whole: int) -> list[int]:
 
 
 def _put_baselines(
-    curve: Curve, kind: TaskType, drawn: labelled.Examples, last: str, count: int, seed: int
+    curve: Curve, task_type: TaskType, drawn: labelled.Examples, last: str, count: int, seed: int
 ) -> None:
     """What needs no pretraining, with the same labels."""
-    for name, answers in kind.baselines(drawn, last):
+    for name, answers in task_type.baselines(drawn, last):
         way = name + UNTRAINED
-        value = kind.measured(drawn.parts[last], answers)[curve.measure]
+        value = task_type.measured(drawn.parts[last], answers)[curve.measure]
         curve.put(way, count, seed, _defined(value))
         curve.baselines += [way] if way not in curve.baselines else []
 
@@ -266,7 +266,7 @@ def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
 
 def _trained(
     model: Model,
-    kind: TaskType,
+    task_type: TaskType,
     data: labelled.Examples,
     method: Method,
     settings: Settings,
@@ -279,21 +279,23 @@ def _trained(
     *,
     scratch: bool,
 ) -> dict[str, float]:
-    learner = Learner.of(model, kind, method, length, long)
-    parts = {part: kind.encode(rows, learner.frame) for part, rows in data.parts.items()}
+    learner = Learner.of(model, task_type, method, length, long)
+    parts = {part: task_type.encode(rows, learner.frame) for part, rows in data.parts.items()}
     say_cut(parts)
     way = SCRATCH if scratch else method.name
     name = f"{way}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}"
     found = learner.learn(
         parts, method, settings, last, quiet, watch, scratch=scratch, name=name, machine=machine
     )
-    again = kind.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
-    read = reader(found.tuned.network, found.kind, learner.frame, learner.collation)
+    again = task_type.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
+    read = reader(found.tuned.network, found.task_type, learner.frame, learner.collation)
     figures = {
-        "value": found.kind.measured(data.parts[last], found.answers),
-        "learned": found.kind.measured(again.rows, found.kind.answers(again, read(again))),
+        "value": found.task_type.measured(data.parts[last], found.answers),
+        "learned": found.task_type.measured(
+            again.rows, found.task_type.answers(again, read(again))
+        ),
     }
-    told = {name: _defined(each[kind.measure]) for name, each in figures.items()}
+    told = {name: _defined(each[task_type.measure]) for name, each in figures.items()}
     return {**told, "moved": found.moved}
 
 

@@ -52,7 +52,7 @@ class Seed:
     seed: int
     tuned: Tuned
     adapter: Adapter | None
-    kind: TaskType
+    task_type: TaskType
     outputs: Outputs
     answers: Answers
     moved: float = math.nan
@@ -74,7 +74,7 @@ class Learner:
 
     path: Path
     loaded: Model
-    kind: TaskType
+    task_type: TaskType
     config: TransformerConfig
     family: str | None
     frame: Frame
@@ -84,7 +84,7 @@ class Learner:
     def of(
         cls,
         model: Model | Path,
-        kind: TaskType,
+        task_type: TaskType,
         method: Method,
         length: int | None = None,
         long: Long = "head",
@@ -100,16 +100,16 @@ class Learner:
             IncompatibleError: a model without a tokenizer.
         """
         require_long(long)
-        if long != "head" and kind.head != "sequence":
+        if long != "head" and task_type.head != "sequence":
             raise UsageError(
                 "no such way with long texts for this task",
                 where="--long",
                 found=long,
                 wanted="head: this task reads long texts in windows"
-                if kind.head in ("token", "span")
+                if task_type.head in ("token", "span")
                 else "head: of longer texts the end is cut",
             )
-        if kind.head is None and method.head_alone:
+        if task_type.head is None and method.head_alone:
             raise UsageError(
                 "there is no head that could be trained alone",
                 where="--method",
@@ -118,16 +118,16 @@ class Learner:
             )
         loaded = model if isinstance(model, Model) else open_weights(model)
         path = loaded.path
-        config, family = add_head(loaded, kind)
-        config = method.with_heads(reading_texts(config, kind, long))
+        config, family = add_head(loaded, task_type)
+        config = method.with_heads(reading_texts(config, task_type, long))
         if family is not None and not family_named(family).belongs(config):
             family = None
-        most = room(config, length or kind.longest, method.positions)
+        most = room(config, length or task_type.longest, method.positions)
         collation = collation_of(config, loaded.tokenizer, loaded.extra)
         return cls(
             path,
             loaded,
-            kind,
+            task_type,
             config,
             family,
             frame_of(config, loaded.tokenizer, most, long),
@@ -148,7 +148,7 @@ class Learner:
         if (
             ours != theirs
             or below[0] != below[1]
-            or not self.kind.continues(self.loaded.about.labels)
+            or not self.task_type.continues(self.loaded.about.labels)
         ):
             return True
         # The head that was learned is in the adapter; the model has a drawn one.
@@ -207,25 +207,27 @@ class Learner:
             steps = steps_of(settings, len(parts[TRAIN].examples.taught))
             with watch(name or f"seed {settings.seed}", steps) as hook:
                 tuned = self._tuned(model, method, parts, settings, say, hook, machine)
-            self.kind.after_training(tuned.network, parts[TRAIN])
+            self.task_type.after_training(tuned.network, parts[TRAIN])
             if kept:
                 kept.keep(settings.seed, tuned)
-        read = reader(tuned.network, self.kind, self.frame, self.collation)
+        read = reader(tuned.network, self.task_type, self.frame, self.collation)
         chosen_by = parts[VALIDATION]
         scored = functools.cache(lambda: read(chosen_by))
-        settled = self.kind.calibrate(chosen_by, scored)
-        settled = settled.decoded(
+        calibrated = self.task_type.calibrate(chosen_by, scored)
+        calibrated = calibrated.decoded(
             chosen_by,
-            lambda kind: reader(tuned.network, kind, self.frame, self.collation)(chosen_by),
+            lambda task_type: reader(tuned.network, task_type, self.frame, self.collation)(
+                chosen_by
+            ),
         )
-        last_read = reader(tuned.network, settled, self.frame, self.collation)
+        last_read = reader(tuned.network, calibrated, self.frame, self.collation)
         outputs = last_read(parts[last])
-        answers = settled.answers(parts[last], outputs)
+        answers = calibrated.answers(parts[last], outputs)
         moved = _distance(begun, _body(tuned.network))
         odd = None
-        if not settled.writes:  # written answers are many tokens, and seldom the same
-            odd = settled.one_sided(chosen_by.rows, settled.answers(chosen_by, scored()))
-        return Seed(settings.seed, tuned, adapter, settled, outputs, answers, moved, odd)
+        if not calibrated.writes:  # written answers are many tokens, and seldom the same
+            odd = calibrated.one_sided(chosen_by.rows, calibrated.answers(chosen_by, scored()))
+        return Seed(settings.seed, tuned, adapter, calibrated, outputs, answers, moved, odd)
 
     def _tuned(
         self,
@@ -237,18 +239,18 @@ class Learner:
         hook: Hook,
         machine: Machine | None,
     ) -> Tuned:
-        kind, collation = self.kind, self.collation
+        task_type, collation = self.task_type, self.collation
         vocabulary = special_tokens.vocabulary(self.frame.tokenizer)
-        objective = kind.training_objective(model, vocabulary, self.frame.long, parts[TRAIN])
-        encoded, measure, number = parts[VALIDATION], kind.measure, 0
+        objective = task_type.training_objective(model, vocabulary, self.frame.long, parts[TRAIN])
+        encoded, measure, number = parts[VALIDATION], task_type.measure, 0
 
         def figure(learner: Objective) -> float:
             nonlocal number
             number += 1
-            outputs = kind.outputs(learner, encoded, collation)
+            outputs = task_type.outputs(learner, encoded, collation)
             # As it will be asked: where there may be no answer, with the best threshold for one.
-            settled = kind.calibrate(encoded, lambda: outputs)
-            value = settled.measured(encoded.rows, settled.answers(encoded, outputs))[measure]
+            calibrated = task_type.calibrate(encoded, lambda: outputs)
+            value = calibrated.measured(encoded.rows, calibrated.answers(encoded, outputs))[measure]
             shown = f"{value:.4f}" if math.isfinite(value) else "not defined"
             say(
                 f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
@@ -283,9 +285,9 @@ def _distance(begun: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tenso
 
 
 def reader(
-    model: Transformer, kind: TaskType, frame: Frame, collation: Collation
+    model: Transformer, task_type: TaskType, frame: Frame, collation: Collation
 ) -> Callable[[Encoded], Outputs]:
     """What gives the scores, or the texts, of a finished model."""
-    objective = kind.objective(model, special_tokens.vocabulary(frame.tokenizer), frame.long)
+    objective = task_type.objective(model, special_tokens.vocabulary(frame.tokenizer), frame.long)
     objective.eval()
-    return lambda encoded: kind.outputs(objective, encoded, collation)
+    return lambda encoded: task_type.outputs(objective, encoded, collation)

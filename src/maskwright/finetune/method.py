@@ -148,8 +148,8 @@ def adapter_settings(name: str, values: Mapping[str, Any] | None = None) -> Adap
         UsageError: no such adapter.
         ConfigError: no such setting, or a value that is none of it; with the near names.
     """
-    kind = catalogue.load("adapters", name).SETTINGS
-    made: AdapterSettings = from_plain(kind, dict(values or {}), name)
+    settings_type = catalogue.load("adapters", name).SETTINGS
+    made: AdapterSettings = from_plain(settings_type, dict(values or {}), name)
     return made
 
 

@@ -24,7 +24,7 @@ SHOWN_MISTAKES, SHOWN_CLASSES = 40, 40
 def render(
     *,
     name: str,
-    kind: TaskType,
+    task_type: TaskType,
     asked: str,
     table: Table,
     figures: Mapping[str, Sequence[float]],
@@ -47,25 +47,27 @@ def render(
         what: is shown, in a word or two.
     """
     of = f"examples of the {asked} part" if asked else "rows"
-    shown = min(len(rows), kind.judged or len(rows))
+    shown = min(len(rows), task_type.judged or len(rows))
     return document.render(
         "finetuning.html",
         name=name,
         kind=what,
-        summary=f"{kind.task}, {len(rows):,} {of}",
+        summary=f"{task_type.task}, {len(rows):,} {of}",
         table=table,
-        charts=_charts(kind, figures, losses) if figures else [],
-        classes=kind.by_class(rows, answers) or {},
-        confusion=_confusion(kind, rows, answers),
-        mistakes=_mistakes(kind, mistakes, shown),
+        charts=_charts(task_type, figures, losses) if figures else [],
+        classes=task_type.by_class(rows, answers) or {},
+        confusion=_confusion(task_type, rows, answers),
+        mistakes=_mistakes(task_type, mistakes, shown),
         facts=dict(facts),
     )
 
 
 def _charts(
-    kind: TaskType, figures: Mapping[str, Sequence[float]], losses: Mapping[str, Sequence[float]]
+    task_type: TaskType,
+    figures: Mapping[str, Sequence[float]],
+    losses: Mapping[str, Sequence[float]],
 ) -> list[Markup]:
-    charts = ((f"{kind.measure} on validation data", figures), ("loss of training", losses))
+    charts = ((f"{task_type.measure} on validation data", figures), ("loss of training", losses))
     return [
         draw(
             Chart(
@@ -95,18 +97,20 @@ def _epochs(by_seed: Mapping[str, Sequence[float]]) -> list[float]:
     return [float(n) for n in range(1, most + 1, -(-most // 10))]
 
 
-def _confusion(kind: TaskType, rows: Sequence[Any], answers: Any) -> Markup:
-    counts = kind.confusion(rows, answers)
+def _confusion(task_type: TaskType, rows: Sequence[Any], answers: Any) -> Markup:
+    counts = task_type.confusion(rows, answers)
     if counts is None or len(counts) > SHOWN_CLASSES:
         return Markup()
     shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
-    numbers = [str(n) for n in range(1, len(kind.labels) + 1)]
-    named = [f"{shorten(label, 24)} {n}" for label, n in zip(kind.labels, numbers, strict=True)]
+    numbers = [str(n) for n in range(1, len(task_type.labels) + 1)]
+    named = [
+        f"{shorten(label, 24)} {n}" for label, n in zip(task_type.labels, numbers, strict=True)
+    ]
     title = "What each class (a row) was taken for (a column), as a share of the row"
     return grid(title, shares.tolist(), named, numbers)
 
 
-def _mistakes(kind: TaskType, mistakes: Sequence[Mistake], rows: int) -> Table:
+def _mistakes(task_type: TaskType, mistakes: Sequence[Mistake], rows: int) -> Table:
     cells = [
         [
             m.where.rsplit("/", 1)[-1],
@@ -119,7 +123,7 @@ def _mistakes(kind: TaskType, mistakes: Sequence[Mistake], rows: int) -> Table:
     ]
     return {
         "title": "The worst mistakes",
-        "head": ["where", "text", "label", "predicted", kind.wrongness],
+        "head": ["where", "text", "label", "predicted", task_type.wrongness],
         "rows": cells,
         "note": f"{len(mistakes):,} of {rows:,}; shown: {len(cells):,}, the worst first. Some may "
         "be wrong in the file, not in the model.",

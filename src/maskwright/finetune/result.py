@@ -112,7 +112,7 @@ class Result:
         document.write(
             self.out / script.NAME,
             script.script(
-                self.best.kind, model=MODEL, length=frame.length, long=frame.long, plain=plain
+                self.best.task_type, model=MODEL, length=frame.length, long=frame.long, plain=plain
             ),
         )
         document.write(self.out / RESULTS, json.dumps(self._plain(table), indent=2) + "\n")
@@ -130,21 +130,21 @@ class Result:
     def table(self) -> Table:
         """The figures of the chosen seed and of the baselines, with intervals; the spread of
         seeds."""
-        kind, truth, best = self.best.kind, self.data.parts[self.asked], self.best
-        rows, names = [], list(kind.measures)
+        task_type, truth, best = self.best.task_type, self.data.parts[self.asked], self.best
+        rows, names = [], list(task_type.measures)
         for name, answers in [
             (f"fine-tuned, seed {best.seed}", best.answers),
-            *kind.baselines(self.data, self.asked),
+            *task_type.baselines(self.data, self.asked),
         ]:
-            estimated = kind.estimated(truth, answers)
+            estimated = task_type.estimated(truth, answers)
             names = list(estimated)
             rows.append([name, *(each.render() for each in estimated.values())])
         if len(self.found) > 1:
-            each = [one.kind.measured(truth, one.answers) for one in self.found]
+            each = [one.task_type.measured(truth, one.answers) for one in self.found]
             spreads = (intervals.over_seeds([e[m] for e in each]) for m in names)
             rows.insert(1, [f"all {len(self.found)} seeds", *map(_spread, spreads)])
         return {
-            "title": f"{kind.task} on the {self.asked} part, {counted(len(truth), 'example')}",
+            "title": f"{task_type.task} on the {self.asked} part, {counted(len(truth), 'example')}",
             "own_first": True,
             "head": ["", *names],
             "rows": rows,
@@ -157,16 +157,16 @@ class Result:
     def _warnings(self) -> list[Finding]:
         """What a good figure may hide: answers that are all the same."""
         best, truth = self.best, self.data.parts[self.asked]
-        found = {self.asked: best.kind.one_sided(truth, best.answers)}
+        found = {self.asked: best.task_type.one_sided(truth, best.answers)}
         found = {VALIDATION: best.one_sided} | found
         return [one.of(f"{part} part") for part, one in found.items() if one]
 
     def _card(self, table: Table, facts: Mapping[str, Any], attached: bool) -> str:
         """The card; `attached`: what was learned is in the adapter beside a model."""
-        learner, kind, best = self.learner, self.learner.kind, self.best
+        learner, task_type, best = self.learner, self.learner.task_type, self.best
         alone = self.method.head_alone
         return card(
-            kind=kind,
+            task_type=task_type,
             name=self.out.resolve().name,
             base=folders.called(learner.path),
             data=self.origin,
@@ -174,7 +174,7 @@ class Result:
             findings={part: encoded.findings for part, encoded in self.parts.items()},
             settings=facts,
             asked=self.asked,
-            figures=best.kind.measured(self.parts[self.asked].rows, best.answers),
+            figures=best.task_type.measured(self.parts[self.asked].rows, best.answers),
             table=table,
             plain=learner.family is not None and not alone,
             loads=_loads(self.out, learner, attached, alone),
@@ -183,17 +183,17 @@ class Result:
     def _write_model(self, readme: str, task: str) -> None:
         """The model folder, with its own copy of the `task`, so that it reads alike where it is
         copied away."""
-        learner, kind, best = self.learner, self.learner.kind, self.best
+        learner, task_type, best = self.learner, self.learner.task_type, self.best
         about = About(
             family=learner.family,
-            labels=() if kind.writes else kind.labels,
-            problem_type=PROBLEM_TYPES[kind.problem] if kind.head == "sequence" else None,
+            labels=() if task_type.writes else task_type.labels,
+            problem_type=PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None,
             readme=readme,
             decoder_start=learner.collation.decoder_start,
             conventions=replace(learner.loaded.conventions, measure=None),
-            writing=_writing(best.kind) if kind.writes else {},
+            writing=_writing(best.task_type) if task_type.writes else {},
         )
-        more = {**kind.files(learner.frame, learner.config.width), TASK: task}
+        more = {**task_type.files(learner.frame, learner.config.width), TASK: task}
         pretrained.save(
             best.tuned.network,
             learner.frame.tokenizer.padding(),
@@ -204,33 +204,37 @@ class Result:
 
     def _task(self, attached: bool) -> TaskRecord:
         """What is read of a file, and how, to predict."""
-        kind, frame, roles = self.learner.kind, self.learner.frame, self.data.task.columns.roles
-        read = (*kind.roles, *kind.beside)
+        task_type, frame, roles = (
+            self.learner.task_type,
+            self.learner.frame,
+            self.data.task.columns.roles,
+        )
+        read = (*task_type.roles, *task_type.beside)
         values = _numbers(self.data.labels)
         return TaskRecord(
             format=FORMAT,
-            kind=kind.task,
+            kind=task_type.task,
             columns={role: tuple(names) for role, names in roles.items() if role in read},
             targets={role: tuple(names) for role, names in roles.items() if role not in read},
             length=frame.length,
             long=frame.long,
-            labels=tuple(kind.labels),
+            labels=tuple(task_type.labels),
             values=None if values is None else tuple(values),
             separator=self.data.task.separator,
-            settled=dict(self.best.kind.settled),
+            settled=dict(self.best.task_type.options),
             attached=attached,
         )
 
     def _plain(self, table: Table) -> dict[str, Any]:
         """Every seed's figures."""
-        kind, rows = self.learner.kind, self.parts[self.asked].rows
+        task_type, rows = self.learner.task_type, self.parts[self.asked].rows
         return {
-            "task": kind.task,
+            "task": task_type.task,
             "method": self.method.name,
             **({"adapter": to_plain(self.method.adapter)} if self.method.adapter else {}),
             "layer_decay": self.method.layer_decay,
             "head_rate": self.learner.head_factor(self.method),
-            "measure": kind.measure,
+            "measure": task_type.measure,
             "asked": self.asked,
             "chosen": self.best.seed,
             "findings": [
@@ -246,7 +250,7 @@ class Result:
                     "validation": [_finite(v) for v in one.tuned.figures],
                     "loss": one.tuned.losses,
                     "seconds": one.tuned.seconds,
-                    **{m: _finite(v) for m, v in one.kind.measured(rows, one.answers).items()},
+                    **{m: _finite(v) for m, v in one.task_type.measured(rows, one.answers).items()},
                 }
                 for one in self.found
             ],
@@ -258,30 +262,30 @@ class Result:
         base = folders.called(self.learner.path)
         return page.render(
             name=self.out.resolve().name,
-            kind=best.kind,
+            task_type=best.task_type,
             asked=self.asked,
             table=table,
             figures={f"seed {one.seed}": one.tuned.figures for one in self.found},
             losses={f"seed {one.seed}": one.tuned.losses for one in self.found},
             rows=encoded.rows,
             answers=best.answers,
-            mistakes=best.kind.mistakes(encoded, best.outputs),
+            mistakes=best.task_type.mistakes(encoded, best.outputs),
             facts={"model": base, **facts, "data": dict(self.origin)},
         )
 
 
-def _writing(kind: TaskType) -> dict[str, int]:
+def _writing(task_type: TaskType) -> dict[str, int]:
     """How transformers is to write answers as they are written here."""
-    said = {"num_beams": int(kind.settled.get("beams", 1))}
-    longest = kind.settled.get("longest")
+    said = {"num_beams": int(task_type.options.get("beams", 1))}
+    longest = task_type.options.get("longest")
     return said if longest is None else {**said, "max_new_tokens": int(longest)}
 
 
 def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str]:
     """How the model is used; `attached`: only with the adapter beside it; `alone`: which is a head
     above a model that lies elsewhere."""
-    name, kind, frame = out.resolve().name, learner.kind, learner.frame
-    row = _row_of(kind)
+    name, task_type, frame = out.resolve().name, learner.task_type, learner.frame
+    row = _row_of(task_type)
     lines = ["import maskwright", f"maskwright.load({name!r}).predict([{row}])"]
     if alone:
         base = folders.called(learner.path)
@@ -295,16 +299,20 @@ def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str
         ]
     elif attached:
         lines.insert(0, f"# What was learned is in {name}/{ADAPTER}; {MODEL}/ alone goes without.")
-    elif learner.family is not None and kind.pipeline in PIPELINES:
+    elif learner.family is not None and task_type.pipeline in PIPELINES:
         lines += [
             "",
             "from transformers import pipeline",
-            f"ask = pipeline({kind.pipeline!r}, model='{name}/{MODEL}')",
+            f"ask = pipeline({task_type.pipeline!r}, model='{name}/{MODEL}')",
         ]
-        if kind.head == "sequence":
+        if task_type.head == "sequence":
             cut = "" if frame.long == "head" else f" (their head; {frame.long} is Maskwright's)"
-            several = ", top_k=None" if kind.problem == "multi" else ""
-            text = "{'text': 'first …', 'text_pair': 'second …'}" if len(kind.roles) == 2 else "'…'"
+            several = ", top_k=None" if task_type.problem == "multi" else ""
+            text = (
+                "{'text': 'first …', 'text_pair': 'second …'}"
+                if len(task_type.roles) == 2
+                else "'…'"
+            )
             lines += [
                 f"ask({text}, truncation=True, max_length={frame.length}{several})  "
                 f"# cuts longer texts{cut}"
@@ -313,7 +321,7 @@ def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str
                 lines += ["# Every label with its score; those above 0.5 are told."]
         else:
             lines += ["ask('…')"]
-    elif learner.family is not None and kind.head is None and not kind.writes:
+    elif learner.family is not None and task_type.head is None and not task_type.writes:
         lines += [
             "",
             "from sentence_transformers import SentenceTransformer",
@@ -322,12 +330,12 @@ def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str
     return lines
 
 
-def _row_of(kind: TaskType) -> str:
+def _row_of(task_type: TaskType) -> str:
     """A row for `predict` as a person types it: a text, or a tuple of what fills the roles."""
-    several = len(kind.roles) > 1
+    several = len(task_type.roles) > 1
     told = [
         "['…', '…']" if may_be_list(role) else f"'{role} …'" if several else "'…'"
-        for role in kind.roles
+        for role in task_type.roles
     ]
     return f"({', '.join(told)})" if several else told[0]
 

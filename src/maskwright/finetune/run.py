@@ -56,7 +56,7 @@ def finetune(
     seeds: int | Sequence[int] = 3,
     length: int | None = None,
     long: Long = "head",
-    settled: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
     origin: Mapping[str, str] | None = None,
     beside: Mapping[str, str] | None = None,
     machine: Machine | None = None,
@@ -71,7 +71,7 @@ def finetune(
         seeds: how many, from 0 on, or which ones.
         length: the most ids of an example; None: what the model has positions for, at most 512.
         long: what becomes of a whole text that is longer.
-        settled: what of the kind is chosen beforehand, such as the "prompt" of written answers.
+        options: of the task type, chosen beforehand, such as the "prompt" of written answers.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
         beside: further texts for the folder, by file name; without them it is not finished.
         machine: where and how precisely to train; None: the best this machine has.
@@ -86,17 +86,17 @@ def finetune(
         IncompatibleError: a model without tokenizer.
     """
     say = printer(stream)
-    kind = task_for(data.task.name, () if data.labels is None else data.labels.names, settled)
-    kind = kind.of_data(data)
+    task_type = task_for(data.task.name, () if data.labels is None else data.labels.names, options)
+    task_type = task_type.of_data(data)
     require_unfinished(out)
     if not dry:
         commit.probe_writable(out)
     numbers = range(seeds) if isinstance(seeds, int) else seeds
-    learner = Learner.of(model, kind, method, length, long)
+    learner = Learner.of(model, task_type, method, length, long)
     settings = settings or Settings(
         optimizer=AdamW(learning_rate=method.rate(learner.config.width))
     )
-    parts = {part: kind.encode(rows, learner.frame) for part, rows in data.parts.items()}
+    parts = {part: task_type.encode(rows, learner.frame) for part, rows in data.parts.items()}
     for part, encoded in parts.items():
         for finding in encoded.findings:
             say(finding.of(part).line())
@@ -116,7 +116,11 @@ def finetune(
         {
             "model": learner.loaded.fingerprint,
             "data": hash_rows(data),
-            "task": {"kind": kind.task, "labels": kind.labels, "settled": kind.settled},
+            "task": {
+                "kind": task_type.task,
+                "labels": task_type.labels,
+                "settled": task_type.options,
+            },
             "head": fingerprint([to_plain(head) for head in learner.config.heads]),
             "settings": {
                 "training": {**to_plain(settings), "seed": 0},
@@ -199,8 +203,8 @@ def require_unfinished(out: Path) -> None:
 
 def _facts(learner: Learner, method: Method, settings: Settings, passes: int) -> dict[str, Any]:
     """The settings, to be shown."""
-    kind, factor = learner.kind, learner.head_factor(method)
-    windows = kind.head in ("token", "span")
+    task_type, factor = learner.task_type, learner.head_factor(method)
+    windows = task_type.head in ("token", "span")
     longer = "longer ones in windows" if windows else learner.frame.long
     return {
         "method": method.name,
@@ -216,7 +220,7 @@ def _facts(learner: Learner, method: Method, settings: Settings, passes: int) ->
         "batch": settings.batch,
         "threads": torch.get_num_threads(),
         **({} if settings.accumulate == 1 else {"portions of a step": settings.accumulate}),
-        **({"prompt": kind.settled["prompt"]} if "prompt" in kind.settled else {}),
+        **({"prompt": task_type.options["prompt"]} if "prompt" in task_type.options else {}),
         "longest text": f"{learner.frame.length} tokens, {longer}",
     }
 

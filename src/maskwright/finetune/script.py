@@ -89,7 +89,7 @@ if __name__ == "__main__":
 '''
 
 
-def script(kind: TaskType, *, model: str, length: int, long: Long, plain: bool) -> str:
+def script(task_type: TaskType, *, model: str, length: int, long: Long, plain: bool) -> str:
     """The text of the script.
 
     Args:
@@ -97,17 +97,17 @@ def script(kind: TaskType, *, model: str, length: int, long: Long, plain: bool) 
         length, long: how texts are read.
         plain: whether transformers reads the model and has all that was learned.
     """
-    if not (plain and kind.head == "sequence" and long == "head"):
+    if not (plain and task_type.head == "sequence" and long == "head"):
         needs = "It needs maskwright and no network."
-        example = "a text" if len(kind.roles) == 1 else "{…}"
-        roles = ", ".join(kind.roles)
+        example = "a text" if len(task_type.roles) == 1 else "{…}"
+        roles = ", ".join(task_type.roles)
         return USE.format(example=example, needs=needs) + OURS.format(roles=roles)
-    pair = len(kind.roles) > 1
+    pair = len(task_type.roles) > 1
     fill = {
         "model": model,
         "length": length,
         "what": "An answer to each " + ("pair of texts." if pair else "text."),
-        "answer": {"single": SINGLE, "multi": MULTI, "number": NUMBER}[kind.problem],
+        "answer": {"single": SINGLE, "multi": MULTI, "number": NUMBER}[task_type.problem],
         "pairs": ", a tab between two texts" if pair else "",
         "split": PAIRS if pair else "lines",
     }

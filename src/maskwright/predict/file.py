@@ -92,9 +92,9 @@ def loaded(
     model = load_shared([folder, *others]) if others else load(folder, base=base)
     if isinstance(model, SharedEncoder):
         _require_one_reading(model, given)
-    if given and given.keys() == {model.kind.alone}:
+    if given and given.keys() == {model.task_type.alone}:
         return replace(model, columns=given)
-    pairs = model.kind.head == "sequence" and model.kind.settled.get(UNTOLD)
+    pairs = model.task_type.head == "sequence" and model.task_type.options.get(UNTOLD)
     known = {*model.columns, *([SECOND] if pairs else [])}
     for role, names in given.items():
         if role not in known or (

@@ -339,7 +339,7 @@ class LanguageModel:
         """
         many = self._texts(texts, "embed")
         made = self.predictor if "predict" in self.abilities else None
-        if made is None or not made.kind.alone:
+        if made is None or not made.task_type.alone:
             made = self._now.pooled(pooling or "mean")
             self._require_room(many)
         elif pooling is not None:

@@ -69,7 +69,7 @@ Answer = Any
 class Answering(ABC):
     """What answers examples, a portion at a time."""
 
-    kind: TaskType
+    task_type: TaskType
     columns: Mapping[str, Sequence[str]]
 
     @property
@@ -123,8 +123,12 @@ class Answering(ABC):
     @property
     def _other_names(self) -> set[str]:
         """What a column of examples may be called besides."""
-        known = {*self.kind.roles, *self.kind.beside, *filter(None, [self.kind.alone])}
-        return known | (TWO_TEXTS if self.kind.head == "sequence" else set())
+        known = {
+            *self.task_type.roles,
+            *self.task_type.beside,
+            *filter(None, [self.task_type.alone]),
+        }
+        return known | (TWO_TEXTS if self.task_type.head == "sequence" else set())
 
     def _answered(self, part: list[Any], top: int | None, note: Note) -> Iterator[Answer]:
         """An answer to each row of the part, None to None."""
@@ -145,10 +149,10 @@ class Answering(ABC):
 
     def _row(self, value: Any, where: str) -> Any:
         if isinstance(value, Mapping):
-            two = self.kind.settled.get(UNTOLD) and value.keys() >= TWO_TEXTS
+            two = self.task_type.options.get(UNTOLD) and value.keys() >= TWO_TEXTS
             value = value if two else self._renamed(value)
         _require_unicode(list(value.values()) if isinstance(value, Mapping) else value, where)
-        return self.kind.of_value(value, where)
+        return self.task_type.of_value(value, where)
 
     def _renamed(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
         """By role, where the keys are the columns that were learned from; of several columns that
@@ -198,7 +202,7 @@ class Predictor(Answering):
 
     model: Transformer
     network: Callable[[], Prepared]
-    kind: TaskType
+    task_type: TaskType
     frame: Frame
     collation: Collation
     columns: dict[str, Sequence[str]]
@@ -211,7 +215,7 @@ class Predictor(Answering):
 
     @property
     def findings(self) -> list[Finding]:
-        marks = self.frame.tokenizer.markers if self.kind.settled.get(UNTOLD) else []
+        marks = self.frame.tokenizer.markers if self.task_type.options.get(UNTOLD) else []
         if not marks:
             return list(self.also)
         some = ", ".join(marks[:5]) + (", …" if len(marks) > 5 else "")
@@ -228,13 +232,13 @@ class Predictor(Answering):
         self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
     ) -> list[Answer]:
         encoded, outputs = self._outputs(rows, note)
-        return list(answers_of(self.kind, encoded, outputs, top))
+        return list(answers_of(self.task_type, encoded, outputs, top))
 
     def vectors(self, texts: Sequence[str], note: Note = ignore) -> NDArray[np.float32]:
         """(N, D) float32: the vector of each text by itself, of a task that makes vectors."""
         found = []
         rows = (
-            self.kind.of_value({self.kind.alone: t}, f"example {n}")
+            self.task_type.of_value({self.task_type.alone: t}, f"example {n}")
             for n, t in enumerate(texts, start=1)
         )
         for part in portions(rows):
@@ -243,23 +247,23 @@ class Predictor(Answering):
 
     def _outputs(self, rows: Sequence[Any], note: Note) -> tuple[Encoded, Outputs]:
         """The rows as ids, and what the model makes of them."""
-        encoded = self.kind.encode(rows, self.frame)
+        encoded = self.task_type.encode(rows, self.frame)
         for found in encoded.findings:
             note(found)
         return encoded, self._read(encoded)
 
     @cached_property
     def _read(self) -> Callable[[Encoded], Outputs]:
-        return self.reader(self.kind)
+        return self.reader(self.task_type)
 
-    def reader(self, kind: TaskType) -> Callable[[Encoded], Outputs]:
+    def reader(self, task_type: TaskType) -> Callable[[Encoded], Outputs]:
         """What gives the scores, or the texts, for rows that `kind` encoded."""
         network: Any = self.network()
-        return learner.reader(network, kind, self.frame, self.collation)
+        return learner.reader(network, task_type, self.frame, self.collation)
 
 
 def answers_of(
-    kind: TaskType, encoded: Encoded, outputs: Outputs, top: int | None
+    task_type: TaskType, encoded: Encoded, outputs: Outputs, top: int | None
 ) -> Iterator[Answer]:
     """What a kind makes of what a model gave: an answer each, or the best `top`.
 
@@ -267,10 +271,10 @@ def answers_of(
         UsageError: fewer than one, or a task with one answer only.
     """
     if top is None:
-        return kind.as_pipeline(encoded, outputs)
+        return task_type.as_pipeline(encoded, outputs)
     if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
         raise UsageError("no answer to give", where="--top", found=repr(top), wanted="1 or more")
-    return kind.ranked(encoded, outputs, int(top))
+    return task_type.ranked(encoded, outputs, int(top))
 
 
 def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
@@ -313,12 +317,12 @@ def predictor(loaded: Model) -> Predictor:
         )
     task: dict[str, Any] = {"length": loaded.config.longest or TaskType.longest}
     if told is not None:
-        kind = _kind_told(told, loaded, loaded.home / TASK)
+        task_type = _kind_told(told, loaded, loaded.home / TASK)
         task |= {name: value for name, value in vars(told).items() if value is not None}
     elif made is not None:
-        kind = sentence_folder.as_made(made, loaded.tokenizer, loaded.config.width)
+        task_type = sentence_folder.as_made(made, loaded.tokenizer, loaded.config.width)
         task["length"] = made.length or task["length"]
-        task["columns"] = {kind.alone: (kind.alone,)}
+        task["columns"] = {task_type.alone: (task_type.alone,)}
     else:
         named = {theirs: ours for ours, theirs in PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
@@ -337,18 +341,18 @@ def predictor(loaded: Model) -> Predictor:
             )
         # Without a word about it, one score is how likely something is, as `pipeline` has it.
         settled = {UNTOLD: True, LOGIT: alone and loaded.about.problem_type is None}
-        kind = task_for_head(heads[0].kind, labels, problem, settled)
-        if kind.head == "span":  # which reads longer texts in windows
-            task["length"] = min(task["length"], kind.longest)
+        task_type = task_for_head(heads[0].kind, labels, problem, settled)
+        if task_type.head == "span":  # which reads longer texts in windows
+            task["length"] = min(task["length"], task_type.longest)
     collation = collation_of(loaded.config, loaded.tokenizer, loaded.extra)
     length = room(loaded.config, int(task["length"]), loaded.positions)
     return Predictor(
         loaded.network,
         laid_out_once(loaded.network),
-        kind,
+        task_type,
         frame_of(loaded.config, loaded.tokenizer, length, task.get("long", "head")),
         replace(collation, alone=loaded.positions > 0),
-        task.get("columns") or {role: (role,) for role in kind.roles},
+        task.get("columns") or {role: (role,) for role in task_type.roles},
         task.get("targets", {}),
         task.get("values"),
         task.get("separator"),
@@ -370,16 +374,16 @@ def of_vectors(model: Model, pooling: str) -> Predictor:
     Raises:
         IncompatibleError: the model has no tokenizer, or cannot be pooled so.
     """
-    kind = task_for_vectors({"pooling": pooling})
+    task_type = task_for_vectors({"pooling": pooling})
     length = room(model.config, model.config.longest or TaskType.longest, model.positions)
     collation = collation_of(model.config, model.tokenizer, model.extra)
     return Predictor(
         model.network,
         laid_out_once(model.network),
-        kind,
+        task_type,
         frame_of(model.config, model.tokenizer, length, "head"),
         replace(collation, alone=model.positions > 0),
-        {kind.alone: (kind.alone,)},
+        {task_type.alone: (task_type.alone,)},
     )
 
 
@@ -390,7 +394,7 @@ def _kind_told(told: TaskRecord, loaded: Model, path: Path) -> TaskType:
         CheckpointError: naming what does not.
     """
     try:
-        kind = task_for(told.kind, told.labels, told.settled)
+        task_type = task_for(told.kind, told.labels, told.settled)
     except UsageError as error:
         raise CheckpointError(
             error.what, where=f"{path}: kind", found=error.found, wanted=error.wanted, do=COPY
@@ -405,7 +409,7 @@ def _kind_told(told: TaskRecord, loaded: Model, path: Path) -> TaskType:
         )
     require_settled(told, path)
     head = loaded.config.heads[0] if len(loaded.config.heads) == 1 else None
-    if (None if head is None else head.kind) != kind.head:
+    if (None if head is None else head.kind) != task_type.head:
         raise CheckpointError(
             "another head than the task has",
             where=f"{path}: kind",
@@ -423,7 +427,7 @@ def _kind_told(told: TaskRecord, loaded: Model, path: Path) -> TaskType:
     if head is not None:
         require_agreement(told, loaded.about.labels, head.kind, head.labels, path)
     problem = loaded.about.problem_type
-    if kind.head == "sequence" and problem not in (None, PROBLEM_TYPES[kind.problem]):
+    if task_type.head == "sequence" and problem not in (None, PROBLEM_TYPES[task_type.problem]):
         raise CheckpointError(
             "another task than the model was made for",
             where=f"{path}: kind",
@@ -431,7 +435,7 @@ def _kind_told(told: TaskRecord, loaded: Model, path: Path) -> TaskType:
             wanted=problem,
             do=COPY,
         )
-    return kind
+    return task_type
 
 
 def portions(rows: Iterable[Any]) -> Iterator[list[Any]]:

@@ -59,8 +59,8 @@ def rows_to_answer(
             do="name the files of one kind",
         )
     if lines:
-        if len(names) > 1 and model.kind.alone:
-            names = [model.kind.alone]
+        if len(names) > 1 and model.task_type.alone:
+            names = [model.task_type.alone]
         elif [may_be_joined(role) for role in model.columns] == [True]:
             names = names[:1]
         if len(names) > 1:
@@ -83,8 +83,8 @@ def rows_to_answer(
                 if not place:
                     _refuse_header(text, names[0], where)
                 values = _with_file({names[0]: text}, file.shown, source)
-                value = text if model.kind.counts_places else as_read(text)
-                yield values, _tried(skips, model.kind.of_value, value, where)
+                value = text if model.task_type.counts_places else as_read(text)
+                yield values, _tried(skips, model.task_type.of_value, value, where)
         return
     lacking: list[Row] | None = []  # rows without what is read, before the first that has it
     for row in read_rows(files, read.reading, read.header, counts=counts):
@@ -122,7 +122,7 @@ def _with_file(values: Mapping[str, Any], file: str, source: Path) -> dict[str, 
 
 
 def _not_there(row: Row, missing: str, model: Predictor | SharedEncoder) -> DataError:
-    alone = model.kind.alone
+    alone = model.task_type.alone
     role = next((role for role, names in model.columns.items() if missing in names), "ROLE")
     other = f", or --column {alone}=NAME for the answer to one text" if alone else ""
     return DataError(
@@ -192,7 +192,7 @@ def _refuse_header(line: str, name: str, where: str) -> None:
 def _example(model: Predictor | SharedEncoder, row: Row) -> Any:
     listed = [model.columns[role] for role in LISTS if role in model.columns]
     alone = [names[0] for names in listed if len(names) == 1]
-    return model.kind.of_row(row_with_lists(row, alone), model.columns)
+    return model.task_type.of_row(row_with_lists(row, alone), model.columns)
 
 
 def _tried(skips: bool, make: Callable[..., Any], *given: Any) -> Any:

@@ -35,14 +35,14 @@ class SharedEncoder(Answering):
     answer is what each of them says."""
 
     members: Mapping[str, Predictor]
-    kind: TaskType
+    task_type: TaskType
     columns: Mapping[str, Sequence[str]]
 
     @classmethod
     def of(cls, members: Mapping[str, Predictor]) -> SharedEncoder:
         """Of models that have one body and read rows alike."""
         first = next(iter(members.values()))
-        return cls(members, first.kind, first.columns)
+        return cls(members, first.task_type, first.columns)
 
     @property
     def first(self) -> Predictor:
@@ -60,7 +60,7 @@ class SharedEncoder(Answering):
         for each in self.members.values():
             network: Any = prepare(each.model, like=body)
             vocabulary = special_tokens.vocabulary(frame.tokenizer)
-            objective = each.kind.objective(network, vocabulary, frame.long)
+            objective = each.task_type.objective(network, vocabulary, frame.long)
             assert isinstance(objective, Supervised)
             found.append(objective.eval())
         return found
@@ -68,12 +68,12 @@ class SharedEncoder(Answering):
     def answers(
         self, rows: Sequence[object], top: int | None = None, note: Note = ignore
     ) -> list[Answer]:
-        encoded = self.kind.encode(rows, self.first.frame)
+        encoded = self.task_type.encode(rows, self.first.frame)
         for found in encoded.findings:
             note(found)
         told = scores_together(self._objectives, encoded.examples, self.first.collation)
         answers = [
-            answers_of(each.kind, encoded, one, top)
+            answers_of(each.task_type, encoded, one, top)
             for each, one in zip(self.members.values(), told, strict=True)
         ]
         return [dict(zip(self.members, row, strict=True)) for row in zip(*answers, strict=True)]
@@ -96,9 +96,11 @@ def load_shared(folders: Sequence[Path | str]) -> SharedEncoder:
                 "two models of one name", where=folder, found=name, do="rename the folder of one"
             )
         member = load(folder)
-        if member.kind.head != "sequence":
+        if member.task_type.head != "sequence":
             raise IncompatibleError(
-                "only tasks of whole texts share a reading", where=folder, found=member.kind.task
+                "only tasks of whole texts share a reading",
+                where=folder,
+                found=member.task_type.task,
             )
         if members:
             first_name, first = next(iter(members.items()))
@@ -126,7 +128,7 @@ def groups_of_one_body(members: Mapping[str, Predictor]) -> list[dict[str, Predi
 def _of_one_body(one: Predictor, other: Predictor) -> bool:
     ours, theirs = _body(one.model), _body(other.model)
     return (
-        one.kind.head == other.kind.head == "sequence"
+        one.task_type.head == other.task_type.head == "sequence"
         and ours.keys() == theirs.keys()
         and all(weight is theirs[name] for name, weight in ours.items())
         and _reading(one) == _reading(other)
@@ -163,7 +165,7 @@ def _require_alike(first: Predictor, name: str, other: Predictor, folder: Path) 
 def _reading(model: Predictor) -> dict[str, object]:
     frame = model.frame
     return {
-        "roles": model.kind.roles,
+        "roles": model.task_type.roles,
         "tokenizer": frame.tokenizer.fingerprint,
         "length": frame.length,
         "long": frame.long,

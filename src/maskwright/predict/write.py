@@ -202,8 +202,8 @@ def _look_at(
         if taken := sorted(set(names) & values.keys()):
             raise name_taken(", ".join(taken), str(source))
     if flat and not names:  # no row can be answered
-        values = {role: ["a", "b"] if role in LISTS else "a" for role in model.kind.roles}
-        names = names_of(model.kind.of_value(values, ""), model, top)
+        values = {role: ["a", "b"] if role in LISTS else "a" for role in model.task_type.roles}
+        names = names_of(model.task_type.of_value(values, ""), model, top)
     return names
 
 

@@ -43,14 +43,14 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
         )
     if out.exists():
         raise UsageError("the output folder is there already", where=out, do="choose another")
-    kind = task_for(told.kind, told.labels, told.settled)
-    problem = PROBLEM_TYPES[kind.problem] if kind.head == "sequence" else None
+    task_type = task_for(told.kind, told.labels, told.settled)
+    problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None
     task = replace(told, attached=False).render()
     pretrained.save(
         made.model,
         made.tokenizer.padding(),
         out / MODEL,
-        About(labels=kind.labels, problem_type=problem),
+        About(labels=task_type.labels, problem_type=problem),
         more={TASK: task.encode()},
     )
     write_file(out / TASK, task.encode())

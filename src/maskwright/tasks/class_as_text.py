@@ -37,7 +37,7 @@ class ClassesInWords(Read):
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
         tokenizer = encoded.way_back.frame.tokenizer
         longest = max(map(len, tokenizer.encode_batch([name.strip() for name in self.labels])))
-        return self.with_settled({"longest": longest + 2})  # begin and end, where there are
+        return self.with_options({"longest": longest + 2})  # begin and end, where there are
 
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, Any]]:
         for text, answer in zip(outputs, self.answers(encoded, outputs), strict=True):

@@ -167,7 +167,7 @@ class Classification(TaskType):
         return Encoded(rows, examples_of(pieces, labels[owners], *framed), found, (owners, how))
 
     def of_value(self, value: Any, where: str) -> Any:
-        if self.settled.get(UNTOLD):
+        if self.options.get(UNTOLD):
             if isinstance(value, Mapping) and value.keys() >= TWO_TEXTS:
                 value = (value["text"], value["text_pair"])
             if isinstance(value, list | tuple) and len(value) == 2:
@@ -179,7 +179,7 @@ class Classification(TaskType):
 
     def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:
         (pair,) = columns.get(SECOND, (SECOND,))
-        if self.settled.get(UNTOLD) and not is_empty(value_of(row, pair)):
+        if self.options.get(UNTOLD) and not is_empty(value_of(row, pair)):
             return self.of_value((text_in(row, columns["text"]), text_of(row, pair)), row.where)
         return super().of_row(row, columns)
 
@@ -276,7 +276,7 @@ class Classification(TaskType):
     def _number(self, outputs: Scores) -> NDArray[Any]:
         """(N,) what a regression says."""
         said: NDArray[Any] = outputs[:, 0]
-        return _logistic(said) if self.settled.get(LOGIT) else said
+        return _logistic(said) if self.options.get(LOGIT) else said
 
     def _names(self, chosen: NDArray[np.int64]) -> str:
         return ", ".join(self.labels[i] for i in np.flatnonzero(chosen)) or "none"

@@ -94,22 +94,22 @@ class Embeddings(TaskType):
                 wanted="mean or max",
             )
         aim: Aim = "similarity" if self.task == EMBEDDING else "ranking"
-        return Contrast(model, aim, self.poolings, int(self.settled.get(SKIPPED, 0)))
+        return Contrast(model, aim, self.poolings, int(self.options.get(SKIPPED, 0)))
 
     @property
     def poolings(self) -> tuple[str, ...]:
         """What a vector consists of, side by side."""
-        return tuple(str(self.settled.get("pooling", "mean")).split("+"))
+        return tuple(str(self.options.get("pooling", "mean")).split("+"))
 
     @property
     def prompt(self) -> str:
         """What is put before each text."""
-        name = self.settled.get(NAME)
-        return "" if name is None else str(self.settled.get(PROMPTS, {}).get(name, ""))
+        name = self.options.get(NAME)
+        return "" if name is None else str(self.options.get(PROMPTS, {}).get(name, ""))
 
     def _as_read(self, text: str) -> str:
         text = self.prompt + text
-        return lowered(text) if self.settled.get(LOWER) else text
+        return lowered(text) if self.options.get(LOWER) else text
 
     def of_data(self, data: labelled.Examples) -> Self:
         """What is given is learned as a cosine: as it stands where it can be one, else with the
@@ -126,7 +126,7 @@ class Embeddings(TaskType):
                 do="give pairs that are less alike, too; or learn from pairs that "
                 "belong together with --task matching",
             )
-        return self if low >= -1 and high <= 1 else self.with_settled({"scale": [low, high]})
+        return self if low >= -1 and high <= 1 else self.with_options({"scale": [low, high]})
 
     # ------------------------------------------------------------------------ the way there
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
@@ -144,7 +144,7 @@ class Embeddings(TaskType):
             pass  # nothing is known of a text by itself
         elif self.task == EMBEDDING:
             known = np.array([row.label for row in rows], np.float32)
-            low, high = self.settled.get("scale", (0.0, 1.0))
+            low, high = self.options.get("scale", (0.0, 1.0))
             labels = ((known - low) / (high - low)).astype(np.float32)  # a cosine
         else:
             codes = _codes(rows)[1].reshape(-1, len(rows))  # equal ones are no rivals
@@ -219,7 +219,7 @@ class Embeddings(TaskType):
 
     def files(self, frame: Frame, width: int) -> dict[str, str]:
         modes: dict[str, Any] = {mode: way in self.poolings for way, mode in MODES.items()}
-        if SKIPPED in self.settled:
+        if SKIPPED in self.options:
             modes["include_prompt"] = False
         modules = [
             {
@@ -236,12 +236,12 @@ class Embeddings(TaskType):
             "2_Normalize/config.json": {},
             "sentence_bert_config.json": {
                 "max_seq_length": frame.length,
-                "do_lower_case": bool(self.settled.get(LOWER)),
+                "do_lower_case": bool(self.options.get(LOWER)),
             },
             "config_sentence_transformers.json": {
                 "__version__": {},
-                "prompts": dict(self.settled.get(PROMPTS, {})),
-                "default_prompt_name": self.settled.get(NAME),
+                "prompts": dict(self.options.get(PROMPTS, {})),
+                "default_prompt_name": self.options.get(NAME),
                 "similarity_fn_name": "cosine",
             },
         }

@@ -38,13 +38,13 @@ class NumbersInWords(Read):
         low, high = min(values), max(values)
         step = nice((high - low) / STEPS)
         # What is rounded may lie a little outside.
-        return self.with_settled({"step": step, "low": low - step, "high": high + step})
+        return self.with_options({"step": step, "low": low - step, "high": high + step})
 
     def wanted(self, row: Any) -> str:
-        return number_text(row.label, float(self.settled["step"]))
+        return number_text(row.label, float(self.options["step"]))
 
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        low, high, step = (float(self.settled[name]) for name in ("low", "high", "step"))
+        low, high, step = (float(self.options[name]) for name in ("low", "high", "step"))
         written = np.arange(low + step, high - step / 2, step)  # no more than `wanted` says
         values = [number_text(value, step) for value in written]
         ids = frame.tokenizer.encode_batch(values)
@@ -60,18 +60,18 @@ class NumbersInWords(Read):
 
     def answers(self, encoded: Encoded, outputs: Outputs) -> NDArray[np.float64]:
         told = [_bare(str(each)) for each in outputs]
-        return read_numbers(told, self.settled["low"], self.settled["high"])
+        return read_numbers(told, self.options["low"], self.options["high"])
 
     def missing(self, answers: Answers) -> NDArray[np.bool_]:
         return np.isnan(np.asarray(answers, np.float64))
 
     def filled(self, answers: Answers) -> Answers:
-        usual = float(self.settled.get("usual", 0.0))
+        usual = float(self.options.get("usual", 0.0))
         return np.where(self.missing(answers), usual, np.asarray(answers, np.float64))
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
         usual = float(np.mean([row.label for row in encoded.rows]))
-        return super().calibrate(encoded, outputs).with_settled({"usual": usual})
+        return super().calibrate(encoded, outputs).with_options({"usual": usual})
 
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, Any]]:
         for text, answer in zip(outputs, self.answers(encoded, outputs), strict=True):

@@ -91,30 +91,30 @@ class QuestionAnswering(TaskType):
     @property
     def threshold(self) -> float:
         """The difference of scores above which there is no answer."""
-        value = self.settled.get("threshold")
+        value = self.options.get("threshold")
         return np.inf if value is None else float(value)
 
     @property
     def longest_answer(self) -> int:
         """How many tokens an answer may have."""
-        return int(self.settled.get("longest", LONGEST_ANSWER))
+        return int(self.options.get("longest", LONGEST_ANSWER))
 
     @property
     def within_words(self) -> bool:
         """Whether an answer may begin or end within a word; else it is widened to whole words."""
-        return bool(self.settled.get(WITHIN, False))
+        return bool(self.options.get(WITHIN, False))
 
     def of_data(self, data: labelled.Examples) -> Self:
         """By default chosen by what counts questions with and without an answer alike, where there
         are both; and with answers of whole words, unless those to learn from are not."""
-        if WITHIN not in self.settled:
+        if WITHIN not in self.options:
             known = [row for row in data.parts[TRAIN] if row.answers]
             if sum(map(_cuts_a_word, known)) > OFTEN * len(known):
-                return self.with_settled({WITHIN: True}).of_data(data)
+                return self.with_options({WITHIN: True}).of_data(data)
         told = {bool(row.answers) for row in data.parts[VALIDATION]}
-        if "measure" in self.settled or len(told) < 2:
+        if "measure" in self.options or len(told) < 2:
             return self
-        return self.with_settled({"measure": BALANCED_F1})
+        return self.with_options({"measure": BALANCED_F1})
 
     # ------------------------------------------------------------------------ the way there
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
@@ -214,7 +214,7 @@ class QuestionAnswering(TaskType):
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
         longest = max(LONGEST_ANSWER, encoded.way_back.counts.longest)
-        made = self if longest == LONGEST_ANSWER else self.with_settled({"longest": longest})
+        made = self if longest == LONGEST_ANSWER else self.with_options({"longest": longest})
         if all(row.answers for row in encoded.rows):
             return made
         found = made._found(encoded, outputs())
@@ -225,7 +225,7 @@ class QuestionAnswering(TaskType):
         differences = np.array([prediction.difference for prediction in found])
         has = _has_answer(encoded.rows) if self.measure == BALANCED_F1 else None
         threshold, _ = squad_score.best_threshold(differences, said, none, has)
-        return made.with_settled({"threshold": _finite(threshold, differences)})
+        return made.with_options({"threshold": _finite(threshold, differences)})
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
         has, said = _has_answer(rows), np.array([bool(answer) for answer in answers])

@@ -40,7 +40,7 @@ class SequenceToSequence(Writing):
 
     @property
     def pipeline(self) -> str:
-        return PIPELINES.get(str(self.settled.get("key")), "text2text-generation")
+        return PIPELINES.get(str(self.options.get("key")), "text2text-generation")
 
     def of_data(self, data: labelled.Examples) -> Self:
         source, target = (data.task.columns.roles[role][0] for role in ("source", "target"))
@@ -50,12 +50,12 @@ class SequenceToSequence(Writing):
             key = "summary_text"
         elif languages or "translation" in plain(target):
             key = "translation_text"
-        return self.with_settled({"key": key})
+        return self.with_options({"key": key})
 
     # ------------------------------------------------------------------------ the way there
     @property
     def template(self) -> Template:
-        return Template(str(self.settled.get("prompt", WHOLE)))
+        return Template(str(self.options.get("prompt", WHOLE)))
 
     def fields(self, row: Any) -> dict[str, str]:
         return {"source": row.source}
@@ -79,7 +79,7 @@ class SequenceToSequence(Writing):
     def decoded(self, encoded: Encoded, read: Callable[[Self], Outputs]) -> Self:
         """With several beams, unless one is better: then what is likely as a whole is not yet what
         is right."""
-        several, one = (self.with_settled({"beams": beams}) for beams in (BEAMS, 1))
+        several, one = (self.with_options({"beams": beams}) for beams in (BEAMS, 1))
         figures = [
             way.measured(encoded.rows, way.answers(encoded, read(way)))[self.measure]
             for way in (several, one)
@@ -87,7 +87,7 @@ class SequenceToSequence(Writing):
         return one if figures[1] > figures[0] else several
 
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, str]]:
-        key = str(self.settled.get("key", "generated_text"))
+        key = str(self.options.get("key", "generated_text"))
         yield from ({key: str(each)} for each in outputs)
 
     @property

@@ -144,7 +144,7 @@ class Tagging(TaskType):
     # ------------------------------------------------------------------------ the way back
     def answers(self, encoded: Encoded, outputs: Scores) -> list[list[str]]:
         windows, words = encoded.way_back
-        missing = str(self.settled.get("missing", OUTSIDE))
+        missing = str(self.options.get("missing", OUTSIDE))
         return windows.by_sentence(words, outputs.argmax(1), missing=missing)
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
@@ -154,9 +154,9 @@ class Tagging(TaskType):
             return self
         spelling = spelling_of(self.labels)
         if spelling is not None and spelling.outside in self.labels:
-            return self.with_settled({"missing": spelling.outside})
+            return self.with_options({"missing": spelling.outside})
         counts = Counter(tag for row in encoded.rows for tag in row.tags)
-        return self.with_settled({"missing": self.labels[_commonest(counts)]})
+        return self.with_options({"missing": self.labels[_commonest(counts)]})
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         true = [[self.labels[n] for n in row.tags] for row in rows]

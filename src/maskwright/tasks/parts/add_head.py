@@ -13,7 +13,7 @@ from maskwright.tasks.parts.choices import HIERARCHICAL, POOLINGS, Long
 from maskwright.tasks.parts.task_type import TaskType
 
 
-def add_head(loaded: Model, kind: TaskType) -> tuple[TransformerConfig, str | None]:
+def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str | None]:
     """The config of the loaded model with the head of `kind` in place of its own, and the family
     that has a name for it.
 
@@ -24,20 +24,20 @@ def add_head(loaded: Model, kind: TaskType) -> tuple[TransformerConfig, str | No
     member = pretrained.described(path).family
     kits = {} if member is None else member.architectures
     # A vector of a text is that of an encoder where there is one; others read such a folder so.
-    alone = kind.head is None and not kind.writes
+    alone = task_type.head is None and not task_type.writes
     for name, kit in sorted(kits.items(), key=lambda item: alone and item[1].decoder is True):
-        wanted = [] if kind.head is None else [kind.head]
+        wanted = [] if task_type.head is None else [task_type.head]
         if [head for _, head in kit.heads] != wanted:
             continue
-        if kit.vocabulary != kind.writes or kit.generates != kind.writes:
+        if kit.vocabulary != task_type.writes or kit.generates != task_type.writes:
             continue
-        if kit.labels is not None and kind.head in ("sequence", "token"):
+        if kit.labels is not None and task_type.head in ("sequence", "token"):
             continue  # of pairs of sentences, or of replaced tokens
         config = pretrained.described(path, name).config
-        heads = tuple(replace(head, labels=kind.num_outputs) for head in config.heads)
+        heads = tuple(replace(head, labels=task_type.num_outputs) for head in config.heads)
         return replace(config, heads=heads), None if member is None else member.name
     top: tuple[Head, ...] = ()
-    if kind.writes:
+    if task_type.writes:
         if loaded.config.decoder is None or loaded.config.vocabulary_head is None:
             raise IncompatibleError(
                 "this model cannot write a text",
@@ -47,17 +47,19 @@ def add_head(loaded: Model, kind: TaskType) -> tuple[TransformerConfig, str | No
                 do="choose an encoder-decoder such as t5 or bart, or a decoder such as gpt2",
             )
         return replace(loaded.config, heads=()), None
-    if kind.head is not None:
-        top = (Head(name="classifier", kind=kind.head, labels=kind.num_outputs),)
+    if task_type.head is not None:
+        top = (Head(name="classifier", kind=task_type.head, labels=task_type.num_outputs),)
     return replace(loaded.config, vocabulary_head=None, heads=top), None
 
 
-def reading_texts(config: TransformerConfig, kind: TaskType, long: Long) -> TransformerConfig:
+def reading_texts(config: TransformerConfig, task_type: TaskType, long: Long) -> TransformerConfig:
     """The same with heads that read whole texts as is wanted."""
-    if kind.head != "sequence":
+    if task_type.head != "sequence":
         return config
     over = layers_over(config) if long == HIERARCHICAL else None
-    said = kind.settled.get("pooling")  # else the head's own, which a ModernBERT's config may say
+    said = task_type.options.get(
+        "pooling"
+    )  # else the head's own, which a ModernBERT's config may say
     heads = tuple(
         replace(head, over=over, pooling=head.pooling if said is None else POOLINGS[str(said)])
         for head in config.heads

@@ -14,7 +14,7 @@ from maskwright.tasks.parts.task_type import TaskType
 
 
 def task_for(
-    task: str, labels: Sequence[str] = (), settled: Mapping[str, Any] | None = None
+    task: str, labels: Sequence[str] = (), options: Mapping[str, Any] | None = None
 ) -> TaskType:
     """The kind that serves `task`; where a head can answer it as well as written words, a "prompt"
     in `settled` asks for words.
@@ -25,7 +25,7 @@ def task_for(
     shape_of(task)  # refuses what no module declares
     modules = [catalogue.load(ROOM, name) for name in catalogue.names(ROOM)]
     serving = [module for module in modules if task in _served(module)]
-    told = "prompt" in (settled or {})
+    told = "prompt" in (options or {})
     fitting = [module for module in serving if module.TYPE.writes == told] or serving
     if len(fitting) > 1:
         raise UsageError(
@@ -35,12 +35,12 @@ def task_for(
             wanted="one of " + ", ".join(module.__name__ for module in fitting),
             do="uninstall the package that brings the other",
         )
-    made: TaskType = fitting[0].TYPE(task, tuple(labels), settled or {})
+    made: TaskType = fitting[0].TYPE(task, tuple(labels), options or {})
     return made
 
 
 def task_for_head(
-    head: str, labels: Sequence[str], problem: Problem, settled: Mapping[str, Any]
+    head: str, labels: Sequence[str], problem: Problem, options: Mapping[str, Any]
 ) -> TaskType:
     """The kind of a model of which only the head is known, and what its folder says besides.
 
@@ -51,7 +51,7 @@ def task_for_head(
         module = catalogue.load(ROOM, name)
         if module.TYPE.head == head:
             for task in _served(module):
-                made: TaskType = module.TYPE(task, tuple(labels), settled)
+                made: TaskType = module.TYPE(task, tuple(labels), options)
                 if made.problem == problem:
                     return made
     raise UsageError("no kind of task has this head", found=f"{head}, {problem}")

@@ -54,7 +54,7 @@ class InWords(Writing):
 
     @property
     def template(self) -> Template:
-        return Template(str(self.settled["prompt"]))
+        return Template(str(self.options["prompt"]))
 
     def fields(self, row: Any) -> dict[str, str]:
         return {role: getattr(row, role) for role in self.roles}

@@ -100,7 +100,7 @@ class SentenceFolder:
         """What is put before each text."""
         return self.prompts.get(self.default_prompt, "") if self.default_prompt else ""
 
-    def settled(self, tokenizer: Tokenizer) -> dict[str, Any]:
+    def options(self, tokenizer: Tokenizer) -> dict[str, Any]:
         """The same for a kind of task that makes vectors.
 
         Raises:
@@ -513,4 +513,4 @@ def as_made(said: SentenceFolder, tokenizer: Tokenizer, width: int) -> AsMade:
     Raises:
         CheckpointError, IncompatibleError: a module behind the pooling cannot be read or built.
     """
-    return AsMade("embedding", (), said.settled(tokenizer), said.similarity, said.top(width))
+    return AsMade("embedding", (), said.options(tokenizer), said.similarity, said.top(width))

@@ -101,7 +101,7 @@ class TaskType(ABC):
 
     task: str
     labels: tuple[str, ...] = ()
-    settled: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def problem(self) -> Problem:
@@ -158,7 +158,7 @@ class TaskType(ABC):
     @property
     def measure(self) -> str:
         """The figure that chooses the epoch and the seed: "measure" of `settled`, or the usual."""
-        return str(self.settled.get("measure", self.measures[0]))
+        return str(self.options.get("measure", self.measures[0]))
 
     def objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
@@ -322,9 +322,9 @@ class TaskType(ABC):
         """(name, answers) of what needs no pretraining, for the part `asked`."""
         return []
 
-    def with_settled(self, values: Mapping[str, Any]) -> Self:
+    def with_options(self, values: Mapping[str, Any]) -> Self:
         """The same with these values chosen."""
-        return replace(self, settled={**self.settled, **values})
+        return replace(self, options={**self.options, **values})
 
 
 def alike(

@@ -117,10 +117,10 @@ class Writing(TaskType):
         from maskwright.inference.prepared import prepared
 
         way: Way = encoded.way_back
-        beams, tokenizer = int(self.settled.get("beams", 1)), way.frame.tokenizer
+        beams, tokenizer = int(self.options.get("beams", 1)), way.frame.tokenizer
         prompts = way.prompts or [[collation.decoder_start or 0]] * len(encoded.rows)
         # What is asked at the end must not tell how long its answers are.
-        longest = min(way.room, int(self.settled.get("longest", way.longest)))
+        longest = min(way.room, int(self.options.get("longest", way.longest)))
         lengths = np.array([len(s) for s in way.sources or prompts], np.int64) + longest
         found = np.full(len(encoded.rows), "", object)
         writer = prepared(objective.product)
@@ -139,7 +139,7 @@ class Writing(TaskType):
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
         way: Way = encoded.way_back
-        return self.with_settled({"longest": int(ROOM * way.longest) + 1})
+        return self.with_options({"longest": int(ROOM * way.longest) + 1})
 
 
 def _framed(
