@@ -84,8 +84,8 @@ class Terminated(KeyboardInterrupt):
         super().__init__(signal.Signals(number).name)
 
 
-def parser() -> Parser:
-    """The whole command line."""
+def parser(only: str | None = None) -> Parser:
+    """The whole command line; with `only`, the options of that verb alone, which a command needs."""
     top = Parser(
         prog="maskwright",
         description="Text of your own to a language Transformer of your own.",
@@ -111,7 +111,8 @@ def parser() -> Parser:
             metavar="N",
             help="number of processor threads (default: one for each core)",
         )
-        verb.arguments(verb_parser)
+        if only in (None, name):
+            verb.arguments(verb_parser)
     return top
 
 
@@ -147,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: Sequence[str]) -> None:
     """Run the command."""
-    top = parser()
+    top = parser(given[0] if given and given[0] in VERBS else None)
     if not given:
         top.print_help()
         return
