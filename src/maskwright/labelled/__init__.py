@@ -2,8 +2,9 @@
 
     formats/    files of every form to rows
     columns/    which column is what, and which task the table is for
+    layouts/    sets of columns that belong together, a file each
     examples/   rows to examples: labels, checks, splits, a survey
     windows/    examples to windows that a model can read, and scores back to answers
 
-`prepare` does all of it in one call.
+`prepare` does all of it in one call; `shapes` collects what task types declare of their data.
 """
