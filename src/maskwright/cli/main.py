@@ -85,7 +85,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def parser(only: str | None = None) -> Parser:
-    """The whole command line; with `only`, the options of that verb alone, which a command needs."""
+    """The whole command line; with `only`, the options of that verb alone."""
     top = Parser(
         prog="maskwright",
         description="Text of your own to a language Transformer of your own.",
