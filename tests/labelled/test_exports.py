@@ -332,8 +332,8 @@ def test_trees_of_spacy_2_are_sentences(tmp_path: Path) -> None:
     [
         (lambda n: task(n, result("hypertextlabels", {**MARK, "start": "/p"})), "places"),
         (lambda n: {"text": text(n), "annotations": [{"label": 3, "user": 1}]}, "numbers of"),
-        (lambda n: short(n, label=[{**MARK, "labels": ["A", "B"][: 1 + n % 2]}]), "several kinds"),
-        (lambda n: short(n, label=[{**MARK, "labels": ["A"][: n % 2]}]), "without a kind"),
+        (lambda n: short(n, label=[{**MARK, "labels": ["A", "B"][: 1 + n % 2]}]), "several labels"),
+        (lambda n: short(n, label=[{**MARK, "labels": ["A"][: n % 2]}]), "without a label"),
         (
             lambda n: task(n, result("labels", {**MARK, "start": 4, "labels": ["A"]})),
             "another text",

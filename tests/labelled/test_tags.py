@@ -75,12 +75,12 @@ def test_scores_by_hand() -> None:
     # told 3, gold 3; right is only PER 0–2: LOC is called PER, LOC of one word has two
     assert (found.overall.gold, found.overall.predicted, found.overall.correct) == (3, 3, 1)
     assert found.overall.f1 == pytest.approx(1 / 3)
-    assert found.kinds["PER"].precision == 0.5 and found.kinds["PER"].recall == 1.0
-    assert found.kinds["PER"].f1 == pytest.approx(2 / 3)
-    assert found.kinds["LOC"].f1 == 0.0 and found.accuracy == pytest.approx(4 / 6)
+    assert found.by_type["PER"].precision == 0.5 and found.by_type["PER"].recall == 1.0
+    assert found.by_type["PER"].f1 == pytest.approx(2 / 3)
+    assert found.by_type["LOC"].f1 == 0.0 and found.accuracy == pytest.approx(4 / 6)
     nothing = score([["O"]], [["O"]])
     assert (nothing.overall.precision, nothing.overall.recall, nothing.overall.f1) == (0, 0, 0)
-    assert nothing.accuracy == 1.0 and nothing.kinds == {}
+    assert nothing.accuracy == 1.0 and nothing.by_type == {}
 
 
 def test_an_entity_does_not_cross_sentences() -> None:
@@ -158,8 +158,8 @@ def test_the_score_does_not_depend_on_the_order_of_sentences() -> None:
     assert score(told, gold) == score([told[i] for i in order], [gold[i] for i in order])
     perfect = score(gold, gold)
     assert perfect.overall.f1 == perfect.accuracy == 1.0
-    kinds = perfect.kinds.values()
-    assert sum(kind.gold for kind in kinds) == perfect.overall.gold
+    scores = perfect.by_type.values()
+    assert sum(score.gold for score in scores) == perfect.overall.gold
 
 
 # ------------------------------------------------------------------------------ laws
@@ -325,7 +325,7 @@ def test_O_is_no_kind_of_entity(tags: tuple[str, ...]) -> None:
 def test_O_may_be_one_letter_of_several() -> None:
     _, examples = understood(tagged("B-P", "B-O", "I-O", "B-L"))
     assert examples.labels is not None and "B-O" in examples.labels.names
-    assert any("entity of the kind O" in note for note in list(map(str, survey(examples).findings)))
+    assert any("entity of the type O" in note for note in list(map(str, survey(examples).findings)))
 
 
 def test_repair_writes_what_the_file_has() -> None:

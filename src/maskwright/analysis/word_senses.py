@@ -26,7 +26,7 @@ from maskwright.inference.encoded import Examples, framed
 from maskwright.inference.prepared import Prepared
 from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.examples.cell import text_of
-from maskwright.labelled.formats.parts import names_beside
+from maskwright.labelled.formats.parts import separate_class_names
 from maskwright.labelled.formats.rows import read_rows
 from maskwright.metrics.intervals import Estimate, estimates_of_means
 from maskwright.objectives.parts.sequences import Sequences
@@ -142,7 +142,7 @@ def read_senses(
             "no such role of a column", where="--column", found=", ".join(odd), wanted="text, label"
         )
     texts, meanings = [], []
-    for row in read_rows(names_beside(find(path)[0])[0]):
+    for row in read_rows(separate_class_names(find(path)[0])[0]):
         for role, (name, *_) in named.items():
             if name not in row.values:
                 raise DataError(

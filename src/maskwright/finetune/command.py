@@ -261,9 +261,9 @@ def _say_what_was_read(examples: Examples, say: Say) -> None:
     looked = survey.survey(examples)
     for each in looked.tables():
         say("\n" + tables.for_terminal(each))
-    if examples.drawn:
+    if examples.sampled:
         parts = ", ".join(
-            f"{part} {counted(len(examples.parts[part]), 'row')}" for part in examples.drawn
+            f"{part} {counted(len(examples.parts[part]), 'row')}" for part in examples.sampled
         )
         say(f"drawn from the rows for learning: {parts}; always the same ones")
         if examples.together:

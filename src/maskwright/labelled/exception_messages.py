@@ -98,14 +98,14 @@ def exception_messages(packages: Sequence[str] = PACKAGES) -> list[Labelled]:
         UsageError: a package asked for is not installed.
         DataError: the packages hold too few messages for a task.
     """
-    found: dict[str, list[Labelled]] = defaultdict(list)
+    by_key: dict[str, list[Labelled]] = defaultdict(list)
     for file in installed.files(installed.present(packages)):
         source = file.text()
         for label, text in _raised(source) if source and "raise " in source else ():
             if label not in LEFT_OUT and label not in text:
-                found[_key(text)].append(Labelled(text, label, file.name))
+                by_key[_key(text)].append(Labelled(text, label, file.name))
     unique = []
-    for same in found.values():
+    for same in by_key.values():
         # One message under several types: the type most authors chose, then the first of them.
         counts = Counter(example.label for example in same)
         label = min(counts, key=lambda name: (-counts[name], name))

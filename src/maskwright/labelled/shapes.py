@@ -65,26 +65,26 @@ def shapes() -> dict[str, Shape]:
 
 @functools.cache
 def _shapes(modules: tuple[str, ...]) -> dict[str, Shape]:
-    found: dict[str, Shape] = {}
+    by_name: dict[str, Shape] = {}
     inferred: dict[tuple[str, str], str] = {}
     for module in modules:
         for shape in getattr(catalogue.load(ROOM, module), "SHAPES", ()):
-            if shape.name in found:
+            if shape.name in by_name:
                 raise _declared_twice(shape.name, "for one task", module)
             data = (shape.layout.name, shape.label if shape.layout.has_label_forms else "")
             if shape.inferred and inferred.setdefault(data, shape.name) != shape.name:
                 raise _declared_twice(
                     f"{inferred[data]}, {shape.name}", "for the same data", module
                 )
-            found[shape.name] = shape
-    return found
+            by_name[shape.name] = shape
+    return by_name
 
 
-def _declared_twice(found: str, what: str, module: str) -> UsageError:
+def _declared_twice(name: str, what: str, module: str) -> UsageError:
     return UsageError(
         f"two task types {what}",
         where=f"maskwright.{ROOM}, {module}",
-        found=found,
+        found=name,
         wanted="names of their own, and `inferred` for one of them",
         do="uninstall the package that brings the other",
     )
@@ -115,8 +115,8 @@ def shape_for(layout: Layout, label: str) -> Shape | None:
 
 def layouts() -> tuple[Layout, ...]:
     """Every layout, in the order in which they are tried."""
-    found = {shape.layout.name: shape.layout for shape in shapes().values()}
-    return tuple(sorted(found.values(), key=lambda layout: layout.rank))
+    by_name = {shape.layout.name: shape.layout for shape in shapes().values()}
+    return tuple(sorted(by_name.values(), key=lambda layout: layout.rank))
 
 
 def roles(

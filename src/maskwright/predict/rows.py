@@ -21,7 +21,7 @@ from maskwright.labelled.formats import class_folders, conllu_file, tag_file, un
 from maskwright.labelled.formats.as_given import as_read
 from maskwright.labelled.formats.list_cells import row_with_lists
 from maskwright.labelled.formats.options import WHERE, HowRead
-from maskwright.labelled.formats.parts import names_beside
+from maskwright.labelled.formats.parts import separate_class_names
 from maskwright.labelled.formats.rows import Row, read_rows
 from maskwright.labelled.formats.table import TABLE_FILE
 from maskwright.labelled.shapes import may_be_joined
@@ -43,7 +43,7 @@ def rows_to_answer(
     of a bad row, where those are passed over. Of a folder the values say the file, too. `counts`
     takes what the reading met."""
     skips = read.reading.on_bad == "skip"
-    files = names_beside(find(source, unnamed_files.sources)[0])[0]
+    files = separate_class_names(find(source, unnamed_files.sources)[0])[0]
     names = [name for role in model.columns.values() for name in role]
     lines = [
         file for file in files if file.format == "text" and not _is_labelled(file, read.reading)

@@ -217,7 +217,7 @@ class Tagging(TaskType):
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
         true = [[self.labels[n] for n in row.tags] for row in rows]
         if self.marks_entities:
-            kinds = self._scored(list(answers), true).kinds
+            by_type = self._scored(list(answers), true).by_type
             figures = [  # a share of nothing is none here, as in the tables of other tasks
                 metrics.ClassFigures(
                     name,
@@ -226,7 +226,7 @@ class Tagging(TaskType):
                     each.f1,
                     each.gold,
                 )
-                for name, each in kinds.items()
+                for name, each in by_type.items()
             ]
             return classes_table(figures, "Rows are the entities of that kind in the file.")
         numbers = {name: n for n, name in enumerate(self.labels)}
@@ -262,7 +262,7 @@ class Tagging(TaskType):
             at += len(sentence.words)
             if self.marks_entities:
                 yield [
-                    {"entity_group": e.kind, **_part(sentence, e.first, e.stop, scores)}
+                    {"entity_group": e.entity_type, **_part(sentence, e.first, e.stop, scores)}
                     for e in self._entities(told_tags)
                 ]
                 continue

@@ -109,14 +109,14 @@ def describe(rows: Sequence[Row], lists: Collection[str] = ()) -> dict[str, Colu
     """Every column of `rows`, and the two sides of a column `translation`; cells of `lists` were
     read by `read_lists`."""
     names = dict.fromkeys(name for row in rows for name in row.values)
-    found = {name: _described(name, [value_of(row, name) for row in rows]) for name in names}
-    found |= {name: replace(found[name], in_cells=True) for name in lists}
+    described = {name: _described(name, [value_of(row, name) for row in rows]) for name in names}
+    described |= {name: replace(described[name], in_cells=True) for name in lists}
     sides = (row.values["translation"] for row in rows if "translation" in row.values)
     inner = next((each for each in sides if type(each) is dict), None)
     if type(inner) is dict:
         for name in (f"translation.{side}" for side in inner):
-            found[name] = _described(name, [value_of(row, name) for row in rows])
-    return found
+            described[name] = _described(name, [value_of(row, name) for row in rows])
+    return described
 
 
 def value_of(row: Row, name: str) -> Any:

@@ -34,7 +34,7 @@ def require(row: Row, columns: Columns) -> None:
         if role in ELSEWHERE or role in columns.layout.optional:
             continue
         if may_be_joined(role) and len(names) > 1:
-            _require_some(row, role, names, columns)
+            _require_any(row, role, names, columns)
         else:
             for name in names:
                 require_field(row, role, name)
@@ -53,7 +53,7 @@ def require_field(row: Row, role: str, name: str, empty: str = "") -> None:
         raise _missing(row, role, name, empty)
 
 
-def _require_some(row: Row, role: str, names: Sequence[str], columns: Columns) -> None:
+def _require_any(row: Row, role: str, names: Sequence[str], columns: Columns) -> None:
     missing = [name for name in names if not stands(name, row.values)]
     if len(missing) == len(names):
         raise _missing(row, role, names[0])

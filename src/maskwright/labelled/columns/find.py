@@ -79,19 +79,19 @@ def find(
     for by_content in (False, True):
         for layout in tried:
             search = Search(table.first, described, wanted, by_content, len(tried) == 1)
-            found = search.search(layout)
-            if found is None:
+            selected = search.search(layout)
+            if selected is None:
                 missing = [role for role in layout.roles if role not in search.roles]
                 if len(missing) == 1 and len(search.roles) > 1 and not by_content:
                     partly.append((layout, search.roles))
             else:
-                found = layout.complete(table, found)
-                refuse_half(table, found, wanted)
+                selected = layout.complete(table, selected)
+                refuse_half(table, selected, wanted)
                 if "label" not in wanted:  # who names its column has seen that it is one
-                    _refuse_row_as_header(table, found)
-                _check_parts(table, found)
-                _refuse_some_lists(table, found)
-                return found
+                    _refuse_row_as_header(table, selected)
+                _check_parts(table, selected)
+                _refuse_mixed_lists(table, selected)
+                return selected
     if "group" in wanted:
         others = {role: names for role, names in wanted.items() if role != "group"}
         searched = [
@@ -183,9 +183,9 @@ def _label_as_group(name: str) -> UsageError:
     )
 
 
-def _refuse_row_as_header(table: Table, found: Columns) -> None:
+def _refuse_row_as_header(table: Table, columns: Columns) -> None:
     """A table without a header has a row in its place, whose label comes back."""
-    names = found.roles.get("label", ())
+    names = columns.roles.get("label", ())
     file = table.first[0].file
     if len(names) != 1 or not TABLE_FILE.search(file):
         return
@@ -200,10 +200,10 @@ def _refuse_row_as_header(table: Table, found: Columns) -> None:
         )
 
 
-def _refuse_some_lists(table: Table, found: Columns) -> None:
+def _refuse_mixed_lists(table: Table, columns: Columns) -> None:
     """Labels of which a few are lists in their cells are no names of classes."""
-    names = found.roles.get("label", ())
-    if not found.layout.has_label_forms or len(names) != 1 or found.column("label").in_cells:
+    names = columns.roles.get("label", ())
+    if not columns.layout.has_label_forms or len(names) != 1 or columns.column("label").in_cells:
         return
     for rows in table.parts.values():
         for row in rows:
@@ -221,9 +221,9 @@ def _refuse_some_lists(table: Table, found: Columns) -> None:
                 )
 
 
-def _check_parts(table: Table, found: Columns) -> None:
+def _check_parts(table: Table, columns: Columns) -> None:
     for part, rows in list(table.parts.items()):
-        for role, names in found.roles.items():
+        for role, names in columns.roles.items():
             for name in names if role != "label_name" else ():
                 outer = name.partition(".")[0]
                 if rows and not any({name, outer} & row.values.keys() for row in rows):
@@ -231,7 +231,7 @@ def _check_parts(table: Table, found: Columns) -> None:
                     alike = get_close_matches(name, set(others) - set(table.columns))
                     reason = f"it has no column {name!r} with the {role}"
                     if (
-                        role == found.layout.learned
+                        role == columns.layout.learned
                         and not alike
                         and table.without_labels(part, reason)
                     ):
@@ -252,19 +252,21 @@ def _counts(column: Column) -> bool:
 
 
 def _missing(
-    described: Mapping[str, Column], layout: Layout, found: Mapping[str, tuple[str, ...]]
+    described: Mapping[str, Column], layout: Layout, assigned: Mapping[str, tuple[str, ...]]
 ) -> str:
     """What to do where all roles of a layout but one were found."""
-    (role,) = (role for role in layout.roles if role not in found)
-    used = {name for names in found.values() for name in names}
+    (role,) = (role for role in layout.roles if role not in assigned)
+    used = {name for names in assigned.values() for name in names}
     free = [c for c in described.values() if c.name not in used]
     if role == "label":
         free = [c for c in free if c.has_classes or c.kind == "number"]
     elif role in ("answers", "tags", "choices"):
         free = [c for c in free if c.kind in ("text", "texts", "object", "wholes")]
-    known = " and ".join(f"{names[0]!r} ({which})" for which, names in found.items())
+    known = " and ".join(f"{names[0]!r} ({which})" for which, names in assigned.items())
     if not free:
-        return f"{known} {'were' if len(found) > 1 else 'was'} found: add a column with the {role}"
+        return (
+            f"{known} {'were' if len(assigned) > 1 else 'was'} found: add a column with the {role}"
+        )
     others = f" (or {', '.join(c.name for c in free[1:4])})" if len(free) > 1 else ""
     advice = option(role, free[0].name)
     return f"{known} were found; say which column is the {role}: {advice}{others}"

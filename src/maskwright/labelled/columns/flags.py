@@ -83,23 +83,23 @@ def flags_in(rows: Sequence[Row], name: str, separator: str | None = None) -> in
     Raises:
         DataError: flags, but not as many in every row.
     """
-    found = [(row, pieces(value_of(row, name), separator)) for row in rows]
-    lists = [(row, some) for row, some in found if type(some) is list and some]
-    flagged = [(row, some) for row, some in lists if all(flag(v) is not None for v in some)]
-    sizes = Counter(len(some) for _, some in flagged)
+    cells = [(row, pieces(value_of(row, name), separator)) for row in rows]
+    lists = [(row, cell) for row, cell in cells if type(cell) is list and cell]
+    flagged = [(row, cell) for row, cell in lists if all(flag(v) is not None for v in cell)]
+    sizes = Counter(len(cell) for _, cell in flagged)
     if not sizes:
         return 0
     size = min(sizes, key=lambda n: (-sizes[n], n))
     if size >= 2 and nearly_all(sizes[size], len(lists)):
         return size
-    repeating = [(row, some) for row, some in flagged if len(set(map(flag, some))) < len(some)]
+    repeating = [(row, cell) for row, cell in flagged if len(set(map(flag, cell))) < len(cell)]
     if 2 * len(repeating) <= len(lists):
         return 0
-    row, some = next((row, some) for row, some in repeating if len(some) != size)
+    row, cell = next((row, cell) for row, cell in repeating if len(cell) != size)
     raise DataError(
         "lists of flags of different lengths",
         where=f"{row.where}, column {name!r}",
-        found=f"{len(some)} flags: {some}",
+        found=f"{len(cell)} flags: {cell}",
         wanted=f"one flag for each class, as the {size} in other rows; or lists of the classes",
         do="write a flag for each class into every row, or the names of the classes that are right",
     )
@@ -112,9 +112,9 @@ def places(cell: Any, row: Row, name: str, size: int) -> list[int]:
         DataError: another number of flags, or what is none.
     """
     if type(cell) is list and len(cell) == size:
-        found = [flag(value) for value in cell]
-        if None not in found:
-            return [place for place, is_set in enumerate(found) if is_set]
+        values = [flag(value) for value in cell]
+        if None not in values:
+            return [place for place, is_set in enumerate(values) if is_set]
     raise DataError(
         "the cell has not one flag for each class",
         where=f"{row.where}, column {name!r}",
@@ -141,8 +141,8 @@ def are_spaced(rows: Sequence[Row], name: str) -> bool:
 # ------------------------------------------------------------------------------ a mapping in cells
 def names_in(rows: Sequence[Row], name: str) -> tuple[str, ...]:
     """The classes that the mappings of a column name, sorted without regard to case."""
-    found = {key for row in rows if is_named(v := value_of(row, name)) for key in v}
-    return tuple(sorted(found, key=lambda key: (key.casefold(), key)))
+    names = {key for row in rows if is_named(v := value_of(row, name)) for key in v}
+    return tuple(sorted(names, key=lambda key: (key.casefold(), key)))
 
 
 def named(cell: Any, row: Row, name: str, known: Iterable[str]) -> list[str]:
@@ -189,7 +189,7 @@ def columns_of_flags(rows: Sequence[Row], columns: Iterable[Column]) -> list[str
 
 def columns_of_marks(rows: Sequence[Row], columns: Iterable[Column]) -> list[str]:
     """The columns that hold a mark or nothing, or 1 and -1 alone: flags where somebody says so."""
-    found = []
+    names = []
     for column in columns:
         if column.distinct > MOST:
             continue
@@ -197,8 +197,8 @@ def columns_of_marks(rows: Sequence[Row], columns: Iterable[Column]) -> list[str
         words = {_word(v) for v in values if not is_empty(v)}
         marked = len(words) == 1 and words < set(MARKS) and column.empty > 0
         if marked or (words <= SIGNS.keys() and len({SIGNS[word] for word in words}) == 2):
-            found.append(column.name)
-    return found
+            names.append(column.name)
+    return names
 
 
 def in_column(value: Any, row: Row, name: str, *, marks: bool = False, signs: bool = False) -> bool:
@@ -229,6 +229,6 @@ def _word(value: Any) -> str:
     return str(value).strip().casefold()
 
 
-def nearly_all(some: int, every: int) -> bool:
+def nearly_all(count: int, total: int) -> bool:
     """All but a mistake in one row, or in few of many."""
-    return every > 0 and (some >= MOSTLY * every or (some == every - 1 and every > 4))
+    return total > 0 and (count >= MOSTLY * total or (count == total - 1 and total > 4))

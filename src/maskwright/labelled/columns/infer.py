@@ -92,41 +92,41 @@ def infer(
     """
     requested = None if task is None else shape_of(task)
     among = None if requested is None else (requested.layout,)
-    found = find(table, columns, among)
-    if no_label is not None and len(names := found.roles.get("label", ())) == 1:
+    selected = find(table, columns, among)
+    if no_label is not None and len(names := selected.roles.get("label", ())) == 1:
         table = _known(table, names[0], no_label)
-        found = find(table, columns, among)
-    if not found.layout.has_label_forms:
-        shape = requested or shape_for(found.layout, "")
+        selected = find(table, columns, among)
+    if not selected.layout.has_label_forms:
+        shape = requested or shape_for(selected.layout, "")
         if shape is None:
-            raise _no_task(table, found, found.layout.reason(found))
-        return Task(shape, found.layout.reason(found), found)
+            raise _no_task(table, selected, selected.layout.reason(selected))
+        return Task(shape, selected.layout.reason(selected), selected)
     if requested is None:
-        refuse_unclear(table.first, found)
-    form, why, separator = label_form(table.first, found)
-    if form == "number" and _are_named(table, found):
-        form, why = "classes", f"the numbers in {found['label']!r} have names"
+        refuse_unclear(table.first, selected)
+    form, why, separator = label_form(table.first, selected)
+    if form == "number" and _are_named(table, selected):
+        form, why = "classes", f"the numbers in {selected['label']!r} have names"
     if requested is not None and (form != requested.label or not requested.inferred):
-        _check_possible(table, found, requested, form)
+        _check_possible(table, selected, requested, form)
         why, separator = f"you said so (otherwise {why})", None
         if requested.label == "several":
-            separator = _separator(table.first, found["label"], 0.0) or SEPARATORS[0]
-            if flags.are_codes(table.first, found["label"]):
+            separator = _separator(table.first, selected["label"], 0.0) or SEPARATORS[0]
+            if flags.are_codes(table.first, selected["label"]):
                 separator = flags.BY_LETTER
         form = requested.label
-    shape = requested or shape_for(found.layout, form)
+    shape = requested or shape_for(selected.layout, form)
     if shape is None:
-        raise _no_task(table, found, why)
-    made = Task(shape, why, found, separator)
+        raise _no_task(table, selected, why)
+    made = Task(shape, why, selected, separator)
     return _with_flags(made, table.first) if form == "several" else made
 
 
-def _no_task(table: Table, found: Columns, why: str) -> DataError:
+def _no_task(table: Table, columns: Columns, why: str) -> DataError:
     """Pairs with several labels each, or a layout for which no task is inferred."""
-    if "second" in found.roles:
+    if "second" in columns.roles:
         return DataError(
             "pairs with several labels each are no task here",
-            where=f"{table.first[0].file}, column {found['label']!r}",
+            where=f"{table.first[0].file}, column {columns['label']!r}",
             found=why,
             wanted="one label for each pair",
             do="keep one label, or join the two texts into one column",
@@ -139,10 +139,10 @@ def _no_task(table: Table, found: Columns, why: str) -> DataError:
     )
 
 
-def _are_named(table: Table, found: Columns) -> bool:
+def _are_named(table: Table, columns: Columns) -> bool:
     """Whether something beside the data, or in it, names every number of the label."""
-    names = table.names_of(found["label"])
-    cells = (value_of(row, found["label"]) for row in table.first)
+    names = table.names_of(columns["label"])
+    cells = (value_of(row, columns["label"]) for row in table.first)
     return bool(names) and {whole(v) for v in cells if not is_empty(v)} <= names.keys()
 
 
@@ -246,7 +246,9 @@ def _separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> 
     for separator in SEPARATORS:
         split = [[p.strip() for p in cell.split(separator)] for cell in cells]
         separated = sum(len(pieces) > 1 for pieces in split)
-        often = Counter(p for some in {tuple(pieces) for pieces in split} for p in some if p)
+        often = Counter(
+            p for distinct in {tuple(pieces) for pieces in split} for p in distinct if p
+        )
         # 'Business, Finance' beside 'Sports, Games' are two names: no piece of them comes back.
         recurring = len(often) <= len(set(cells)) and max(often.values(), default=0) > 1
         if separated and separated >= least * len(cells) and recurring:
@@ -254,18 +256,18 @@ def _separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> 
     return None
 
 
-def _check_possible(table: Table, found: Columns, requested: Shape, form: Label) -> None:
+def _check_possible(table: Table, columns: Columns, requested: Shape, form: Label) -> None:
     """Numbers may be read as classes and the reverse; names are no numbers."""
-    column, names = found.column("label"), found.roles["label"]
+    column, names = columns.column("label"), columns.roles["label"]
     if len(names) > 1 and requested.label != "several":
         raise DataError(
             f"{requested.name} has one column of labels",
             where=table.first[0].file,
             found=", ".join(map(repr, names)),
             wanted="one column",
-            do=f"name one (--column label=…){_or_multi_label(found, ', of columns of 0 and 1')}",
+            do=f"name one (--column label=…){_or_multi_label(columns, ', of columns of 0 and 1')}",
         )
-    fits = shape_for(found.layout, form)
+    fits = shape_for(columns.layout, form)
     if requested.label == "number" and column.kind not in ("whole", "number"):
         raise DataError(
             f"{requested.name} needs numbers as labels",
@@ -281,11 +283,11 @@ def _check_possible(table: Table, found: Columns, requested: Shape, form: Label)
             where=f"{table.first[0].file}, column {column.name!r}",
             found="lists",
             wanted="one name or whole number",
-            do=f"write one label in each row{_or_multi_label(found)}",
+            do=f"write one label in each row{_or_multi_label(columns)}",
         )
 
 
-def _or_multi_label(found: Columns, which: str = "") -> str:
+def _or_multi_label(columns: Columns, which: str = "") -> str:
     """The advice to choose the task of several labels, where there is one for such columns."""
-    multi_label = shape_for(found.layout, "several")
+    multi_label = shape_for(columns.layout, "several")
     return "" if multi_label is None else f", or choose the task {multi_label.name}{which}"

@@ -31,33 +31,35 @@ JUDGING = {
 }
 
 
-def refuse_half(table: Table, found: Columns, wanted: Mapping[str, tuple[str, ...]]) -> None:
+def refuse_half(table: Table, columns: Columns, wanted: Mapping[str, tuple[str, ...]]) -> None:
     """Where a question is read, what it is about and what is answered are not left out without a
     word of the user; nor, where answers are learned, what judges them.
 
     Raises:
         DataError: such a column would be left out.
     """
-    texts = [role for role in ("text", "first", "second", "source") if role in found.roles]
+    texts = [role for role in ("text", "first", "second", "source") if role in columns.roles]
     if not texts or set(texts) & set(wanted):
         return
-    options = " ".join(option(role, name) for role, names in found.roles.items() for name in names)
-    left = [found.described[name] for name in found.left_out if found.described[name].rows]
+    options = " ".join(
+        option(role, name) for role, names in columns.roles.items() for name in names
+    )
+    left = [columns.described[name] for name in columns.left_out if columns.described[name].rows]
     judging = [c.name for c in left if plain(c.name) in JUDGING and _tells_classes(c)]
-    if "target" in found.roles and judging:
-        both = f"{option('first', found['source'])} {option('second', found['target'])}"
+    if "target" in columns.roles and judging:
+        both = f"{option('first', columns['source'])} {option('second', columns['target'])}"
         raise DataError(
             "a column that may judge the texts is not read",
             where=table.first[0].file,
-            found=f"{judging[0]!r} beside {found['target']!r}",
+            found=f"{judging[0]!r} beside {columns['target']!r}",
             wanted="columns whose roles are clear",
             do=f"to learn to write, whatever it says: {options}; to learn it: {both} "
             f"{option('label', judging[0])}",
         )
-    asking = next((role for role in texts if plain(found[role]) in ASKING), None)
+    asking = next((role for role in texts if plain(columns[role]) in ASKING), None)
     rest = [c.name for c in left if plain(c.name) in QUESTION_CONTEXTS]
-    if "text" in found.roles:
-        paired = [c.name for c in left if (plain(found["text"]), plain(c.name)) in ANSWERED]
+    if "text" in columns.roles:
+        paired = [c.name for c in left if (plain(columns["text"]), plain(c.name)) in ANSWERED]
         answers = [c.name for c in left if c.kind == "text" and not c.has_classes and c.words > 1]
         rest += paired + [c.name for c in left if asking and c.is_prose]
         rest += answers if len(answers) > 2 else []
@@ -69,10 +71,10 @@ def refuse_half(table: Table, found: Columns, wanted: Mapping[str, tuple[str, ..
     raise DataError(
         "a column that may belong to the question is not read",
         where=table.first[0].file,
-        found=f"{' and '.join(map(repr, rest))} beside {found[asking]!r}",
+        found=f"{' and '.join(map(repr, rest))} beside {columns[asking]!r}",
         wanted="columns whose roles are clear",
         do=f"to leave it out: {options}; "
-        + (behind if found.described[rest[0]].kind in TEXTLIKE else "")
+        + (behind if columns.described[rest[0]].kind in TEXTLIKE else "")
         + "or say what each column is, such as --column context=NAME --column question=NAME "
         "--column answers=NAME",
     )

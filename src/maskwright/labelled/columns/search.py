@@ -91,8 +91,8 @@ class Search:
         free = {c.name for c in self.free() if fits(c)}
         spelled = self.spellings.get(role) or NAMES[role]
         called = [self.by_plain.get(spelling) for spelling in spelled]
-        if found := [name for name in called if name is not None and name in free]:
-            self.take(role, [self.commonest(found)], "by its name")
+        if matches := [name for name in called if name is not None and name in free]:
+            self.take(role, [self.commonest(matches)], "by its name")
 
     def commonest(self, names: Sequence[str]) -> str:
         """The first of several names; another where more rows have it and none has both, so that

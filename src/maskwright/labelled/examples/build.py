@@ -15,7 +15,7 @@ from maskwright.errors import DataError, UsageError
 from maskwright.labelled.columns.contents import is_empty, value_of
 from maskwright.labelled.columns.infer import Task, is_no_label
 from maskwright.labelled.examples import classes as classes_of
-from maskwright.labelled.examples.classes import note
+from maskwright.labelled.examples.classes import record_finding
 from maskwright.labelled.examples.examples import Examples
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.examples.one_row import reader
@@ -62,7 +62,7 @@ def build(
     layout = task.columns.layout
     table, notes = layout.prepare(table, task, classes)
     for message in notes:
-        note(table, message)
+        record_finding(table, message)
     if repair_tags:
         if (repaired := layout.repair(table, task)) is None:
             raise UsageError(

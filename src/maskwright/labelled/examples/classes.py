@@ -63,11 +63,13 @@ def given(
     by_number = _numbers_in(plain) if assume else {}
     if by_number and called and set(plain).isdisjoint(called.values()):
         # The data name the numbers, and so do the names of the model: LABEL_0.
-        theirs = {name: by_number[n] for n, name in called.items() if n in by_number}
+        renamed = {name: by_number[n] for n, name in called.items() if n in by_number}
         places = {name: number for number, name in by_number.items()}
-        note(table, f"the model's classes are those of the same number: {_some(theirs)}")
+        record_finding(
+            table, f"the model's classes are those of the same number: {_listed(renamed)}"
+        )
         return Vocabulary(
-            plain, tuple(places[name] for name in plain), column, theirs, labels.MODEL
+            plain, tuple(places[name] for name in plain), column, renamed, labels.MODEL
         )
     if not task.flags and task.columns.column(role).kind not in NUMBERS:
         folded = fold_onto(plain, map(str, met)) if fold else {}
@@ -80,16 +82,17 @@ def given(
         called = dict(zip(values, plain, strict=True))
     if not called and by_number:
         called = by_number
-        note(
+        record_finding(
             table,
-            f"numbers in {column!r} are those in the names of the model's classes: {_some(called)}",
+            f"numbers in {column!r} are those in the names of the model's classes: "
+            f"{_listed(called)}",
         )
     elif not called and assume and all(n in range(len(plain)) for n in numbers):
         called = dict(enumerate(plain))
-        note(
+        record_finding(
             table,
             f"assumed: numbers in {column!r} count the model's classes in its order, "
-            f"{_some(called)}; nothing in the data says so. Where that is wrong, a labels.json "
+            f"{_listed(called)}; nothing in the data says so. Where that is wrong, a labels.json "
             'beside the file says what they are: {"NAME": 0, …}',
         )
     if not called:
@@ -111,20 +114,20 @@ def given(
 def _numbers_in(names: Sequence[str]) -> dict[int, str]:
     """The number in the name of each class, as in LABEL_0 and "1 star"; empty where one has none,
     several, or that of another."""
-    found = [re.findall(r"\d+", name) for name in names]
-    numbers = [int(some[0]) for some in found if len(some) == 1]
-    whole_set = len(numbers) == len(names) == len(set(numbers))
-    return dict(zip(numbers, names, strict=True)) if whole_set else {}
+    digits = [re.findall(r"\d+", name) for name in names]
+    numbers = [int(runs[0]) for runs in digits if len(runs) == 1]
+    one_each = len(numbers) == len(names) == len(set(numbers))
+    return dict(zip(numbers, names, strict=True)) if one_each else {}
 
 
-def _some(called: Mapping[Any, str]) -> str:
+def _listed(called: Mapping[Any, str]) -> str:
     listed = [f"{key} = {name!r}" for key, name in list(called.items())[:LISTED]]
     return ", ".join(listed) + (", …" if len(called) > LISTED else "")
 
 
 def _called(table: Table, task: Task, column: str, rows: Sequence[Row]) -> Mapping[int, str]:
     """The names of numbers, where something beside or in the data tells them."""
-    names = _names_beside(table, task, column)
+    names = _names_from_file(table, task, column)
     if names:
         return names
     if "label_name" not in task.columns.roles:
@@ -135,7 +138,7 @@ def _called(table: Table, task: Task, column: str, rows: Sequence[Row]) -> Mappi
     return {number: str(name) for number, name in pairs if number is not None and name is not None}
 
 
-def _names_beside(table: Table, task: Task, column: str) -> Mapping[int, str]:
+def _names_from_file(table: Table, task: Task, column: str) -> Mapping[int, str]:
     """The names that a file beside the data, or in it, tells of the classes; noted once. A file
     that the user did not name is left out where it does not fit.
 
@@ -146,7 +149,9 @@ def _names_beside(table: Table, task: Task, column: str) -> Mapping[int, str]:
     if not names or not table.names_file:
         if table.names_file:
             others = ", ".join(map(repr, table.names))
-            note(table, f"{table.names_file} is not used: it names the classes of {others}")
+            record_finding(
+                table, f"{table.names_file} is not used: it names the classes of {others}"
+            )
         return names
     met = {cell for row in table.first for cell in readable(row, task)}
     fits = all(whole(cell) in names or cell in names.values() for cell in met)
@@ -154,13 +159,13 @@ def _names_beside(table: Table, task: Task, column: str) -> Mapping[int, str]:
     message = f"classes are named by {table.names_file}"
     if table.loose and not fits:
         message = f"{table.names_file} is not used: it names other classes than {column!r} has"
-    note(table, message)
+    record_finding(table, message)
     return {} if table.loose and not fits else names
 
 
-def note(table: Table, found: Finding | str) -> None:
+def record_finding(table: Table, content: Finding | str) -> None:
     """Have the user know it, once; a sentence is about the names of classes."""
-    finding = Finding("names-of-classes", found) if isinstance(found, str) else found
+    finding = Finding("names-of-classes", content) if isinstance(content, str) else content
     notes = table.counts.setdefault(next(iter(table.parts)), Counts()).notes
     if finding not in notes:
         notes.append(finding)
@@ -181,12 +186,12 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
     name = columns[role]
     if len(columns.roles[role]) > 1:
         if table.names_file:
-            note(table, f"{table.names_file} is not used: the columns name the classes")
+            record_finding(table, f"{table.names_file} is not used: the columns name the classes")
         return Vocabulary(columns.roles[role], columns.roles[role], name)
     if task.named:
         return Vocabulary(task.named, task.named, name)
     numbers = columns.column(role).kind in NUMBERS
-    names = _names_beside(table, task, name)
+    names = _names_from_file(table, task, name)
     if task.flags:
         if names and len(names) != task.flags:
             raise DataError(
@@ -199,7 +204,7 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
         places = tuple(range(task.flags))
         called = tuple(names[n] for n in sorted(names)) if names else tuple(map(str, places))
         if not names:
-            note(
+            record_finding(
                 table,
                 f"the classes of {name!r} are named by their places, 0 to "
                 f"{task.flags - 1}; a labels.json beside the file may name them",
@@ -207,13 +212,13 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
         return Vocabulary(called, places, name)
 
     def read(row: Row) -> list[tuple[Any, Row]]:
-        found = list(label_cells(row, task))
-        for cell in found:
+        cells = list(label_cells(row, task))
+        for cell in cells:
             spelled(cell, row, name, numbers, words=bool(names))
-        return [(cell, row) for cell in found]
+        return [(cell, row) for cell in cells]
 
-    found, _ = usable(table.first, read, reading)
-    if not any(found):
+    cells_by_row, _ = usable(table.first, read, reading)
+    if not any(cells_by_row):
         raise DataError(
             "no row has a label",
             where=f"{table.first[0].file}, column {name!r}",
@@ -222,7 +227,7 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
             do="add labels, or name another column (--column label=…)",
         )
     return labels.learn(
-        [cell for some in found for cell in some],
+        [cell for cells in cells_by_row for cell in cells],
         name,
         names=names,
         name_column=columns["label_name"] if "label_name" in columns.roles else None,

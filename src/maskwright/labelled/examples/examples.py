@@ -271,7 +271,7 @@ class Examples:
     dropped: list[tuple[str, str]] = field(default_factory=list)
     counts: dict[str, Counts] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)
-    drawn: tuple[str, ...] = ()
+    sampled: tuple[str, ...] = ()
     together: str = ""
     repaired: int = 0
     unlabelled: int = 0

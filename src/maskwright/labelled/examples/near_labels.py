@@ -81,9 +81,9 @@ def near_misses(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     import difflib
 
     listed = sorted(counts, key=lambda name: counts[name])
-    found = []
+    similar = []
     for place, rare in enumerate(listed):
         common = [name for name in listed[place + 1 :] if counts[name] >= RARE * counts[rare]]
         close = difflib.get_close_matches(rare, common, n=1, cutoff=5 / 6)
-        found += [(rare, name) for name in close]
-    return found
+        similar += [(rare, name) for name in close]
+    return similar

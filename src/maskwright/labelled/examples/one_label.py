@@ -76,13 +76,13 @@ def number(value: Any, row: Row, column: str) -> float:
     Raises:
         DataError: empty, no number, or not finite.
     """
-    found = math.nan
+    number = math.nan
     if type(value) in (int, float, str) and not is_empty(value):
         try:
-            found = float(value)
+            number = float(value)
         except (ValueError, OverflowError):
-            found = math.nan
-    if not math.isfinite(found):
+            number = math.nan
+    if not math.isfinite(number):
         raise DataError(
             "the target is not a finite number",
             where=f"{row.where}, column {column!r}",
@@ -90,4 +90,4 @@ def number(value: Any, row: Row, column: str) -> float:
             wanted="a number, such as 3.5",
             do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
         )
-    return found
+    return number

@@ -32,12 +32,12 @@ GROUPS = {
 def texts_by_role(rows: Sequence[Example]) -> dict[str, list[str]]:
     """The texts of the rows that others may share, by role; empty where a row has one text, which
     is told apart by anyway."""
-    found: dict[str, list[str]] = {}
+    by_role: dict[str, list[str]] = {}
     for role in rows[0].shared_texts if rows else ():
         texts = [folded(row.shared_texts[role]) for row in rows]
         if any(texts):
-            found[role] = texts
-    return found
+            by_role[role] = texts
+    return by_role
 
 
 def shared_text(rows: Sequence[Example]) -> tuple[str, list[str]] | None:
@@ -71,15 +71,15 @@ def findings(examples: Examples) -> Iterator[Finding]:
                 if text in known
             ]
             if again:
-                whole = part in examples.drawn and "group" not in columns.roles
+                is_sampled = part in examples.sampled and "group" not in columns.roles
                 yield Finding(
                     "text-shared-with-train",
                     f"{counted(len(again), 'row')} of {part} share their {name!r} with rows of "
                     "train, and are easier for it",
                     f"the first: {again[0].where}",
-                    f"{option('group', name)} keeps them together" if whole else "",
+                    f"{option('group', name)} keeps them together" if is_sampled else "",
                 )
-    if examples.drawn and "group" not in columns.roles and not examples.together:
+    if examples.sampled and "group" not in columns.roles and not examples.together:
         for name in _of_groups(columns):
             yield Finding(
                 "possible-groups",

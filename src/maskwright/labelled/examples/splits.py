@@ -78,24 +78,24 @@ def complete(examples: Examples, division: Division = DEFAULT) -> Examples:
     """
     parts = dict(examples.parts)
     from_ = ALL if ALL in parts else TRAIN
-    whole = parts.pop(from_)
+    rows = parts.pop(from_)
     wanted = replace(
         division,
         validation=0.0 if VALIDATION in parts else division.validation,
         test=0.0 if TEST in parts else division.test,
     )
-    texts, classes = [e.apart_by for e in whole], _classes_of(whole)
+    texts, classes = [e.apart_by for e in rows], _classes_of(rows)
     groups = dict(examples.groups)
     own = groups.pop(from_, None)
-    together = shared_text(whole) if own is None and (wanted.validation or wanted.test) else None
-    drawn = divide(texts, classes, wanted, together[1] if together else own)
-    parts |= {part: [whole[i] for i in places] for part, places in drawn.items()}
+    together = shared_text(rows) if own is None and (wanted.validation or wanted.test) else None
+    sampled = divide(texts, classes, wanted, together[1] if together else own)
+    parts |= {part: [rows[i] for i in places] for part, places in sampled.items()}
     if own is not None:
-        groups |= {part: [own[i] for i in places] for part, places in drawn.items()}
+        groups |= {part: [own[i] for i in places] for part, places in sampled.items()}
     parts = {part: parts[part] for part in PARTS if part in parts}
-    new = tuple(part for part in parts if part in drawn and part != TRAIN)
+    new = tuple(part for part in parts if part in sampled and part != TRAIN)
     return replace(
-        examples, parts=parts, groups=groups, drawn=new, together=together[0] if together else ""
+        examples, parts=parts, groups=groups, sampled=new, together=together[0] if together else ""
     )
 
 
@@ -136,14 +136,14 @@ def divide(
     names = [min(hash_of(texts[i]) for i in unit) for unit in units]
     if groups is not None:
         names = [min(hash_of(groups[i] or texts[i]) for i in unit) for unit in units]
-    drawn = _draws("split", division.seed, names)
+    keys = _draws("split", division.seed, names)
     shares = {TEST: division.test, VALIDATION: division.validation}
-    place = _by_quota(units, classes, drawn, shares, division.seed)
+    place = _by_quota(units, classes, keys, shares, division.seed)
     wanted = [TRAIN, *(part for part, share in shares.items() if share)]
-    found: dict[str, list[int]] = {part: [] for part in wanted}
+    assigned: dict[str, list[int]] = {part: [] for part in wanted}
     for unit, part in zip(units, place, strict=True):
-        found[part] += unit
-    for part, rows in found.items():
+        assigned[part] += unit
+    for part, rows in assigned.items():
         if not rows:
             often = Counter(name for name in classes if name is not None)
             alone = len(often) > 1 and 2 * len(often) > len(texts)
@@ -160,7 +160,7 @@ def divide(
                 + "add rows, or give the parts as files of their own: a folder with train.csv, "
                 "validation.csv and test.csv",
             )
-    return {part: sorted(found[part]) for part in PARTS if part in found}
+    return {part: sorted(assigned[part]) for part in PARTS if part in assigned}
 
 
 def few(
@@ -186,7 +186,7 @@ def few(
         raise UsageError(
             "no such number of labels to draw", found=f"{count:,}", wanted=f"1 to {len(texts):,}"
         )
-    drawn = _draws("draw", seed, [hash_of(t) for t in texts])
+    keys = _draws("draw", seed, [hash_of(t) for t in texts])
     by_class: dict[Hashable, list[int]] = defaultdict(list)
     seen: Counter[str] = Counter()
     copies = []
@@ -198,7 +198,7 @@ def few(
     ranked = []
     for name, places in by_class.items():
         start = float(_draws("draw", seed, [hash_of(f"class {name}")])[0])
-        places.sort(key=lambda i: (copies[i], drawn[i]))  # a text that came before comes last
+        places.sort(key=lambda i: (copies[i], keys[i]))  # a text that came before comes last
         for rank, i in enumerate(places):
             turn = rank + start
             ranked.append((turn if balanced else turn / len(places), str(name), i))
@@ -257,7 +257,7 @@ def _units(texts: Sequence[str], groups: Sequence[str] | None) -> list[list[int]
 def _by_quota(
     units: Sequence[list[int]],
     classes: Sequence[Hashable],
-    drawn: NDArray[np.float64],
+    keys: NDArray[np.float64],
     shares: dict[str, float],
     seed: int,
 ) -> list[str]:
@@ -277,7 +277,7 @@ def _by_quota(
         for part, share in shares.items():
             left[part] = min(int(share * rows + rounding), spare)
             spare -= left[part]
-        numbers.sort(key=lambda n: drawn[n])
+        numbers.sort(key=lambda n: keys[n])
         for number in numbers:
             size = len(units[number])
             for part in shares:

@@ -148,8 +148,8 @@ def survey(examples: Examples) -> Survey:
         for other, name in combinations(examples.parts, 2)
     ]
     leaks = [leak for leak in leaks if leak.rows]
-    found = Survey(examples.task.name, parts, leaks)
-    return replace(found, findings=list(_findings(examples, found)))
+    result = Survey(examples.task.name, parts, leaks)
+    return replace(result, findings=list(_findings(examples, result)))
 
 
 # ------------------------------------------------------------------------------ one part
@@ -220,7 +220,7 @@ def as_read(part: str, counts: Counts) -> Iterator[Finding]:
         more = len(files) - LISTED_FILES
         listed = ", ".join(files[:LISTED_FILES]) + (f" and {more:,} more files" if more > 0 else "")
         yield Finding("files-of-part", f"{part}: {listed}")
-    yield from (found.of(part) for found in counts.findings)
+    yield from (finding.of(part) for finding in counts.findings)
 
 
 def left_out(examples: Examples) -> Iterator[Finding]:
@@ -252,11 +252,11 @@ def left_out(examples: Examples) -> Iterator[Finding]:
         )
 
 
-def _findings(examples: Examples, found: Survey) -> Iterator[Finding]:
+def _findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
     """Each thing that should not pass in silence."""
     for name, counts in examples.counts.items():
         yield from as_read(name, counts)
-    for leak in found.leaks:
+    for leak in survey.leaks:
         here, there = leak.places[0]
         also = f", {leak.relabelled:,} of them with another label" if leak.relabelled else ""
         yield Finding(
@@ -266,13 +266,13 @@ def _findings(examples: Examples, found: Survey) -> Iterator[Finding]:
             f"the first: {here} and {there}",
         )
     yield from shared_texts.findings(examples)
-    for name, part in found.parts.items():
+    for name, part in survey.parts.items():
         yield from _repeated(name, part)
         yield from examples.task.columns.layout.findings(name, examples)
     yield from left_out(examples)
     if examples.labels is not None:
-        yield from _label_findings(examples, found)
-        yield from _class_findings(examples, found)
+        yield from _label_findings(examples, survey)
+        yield from _class_findings(examples, survey)
 
 
 def _repeated(name: str, part: Part) -> Iterator[Finding]:
@@ -293,7 +293,7 @@ def _repeated(name: str, part: Part) -> Iterator[Finding]:
         )
 
 
-def _label_findings(examples: Examples, found: Survey) -> Iterator[Finding]:
+def _label_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
     """What may be a label that nobody gave."""
     columns = examples.task.columns
     names = columns.roles.get("label", ())
@@ -301,7 +301,7 @@ def _label_findings(examples: Examples, found: Survey) -> Iterator[Finding]:
         yield from columns.layout.label_findings(examples.labels.names)
     if examples.task.shape.label == "several":
         yield from _sets_of_labels(examples, names)
-    blank = [name for name in next(iter(found.parts.values())).classes if name != name.strip()]
+    blank = [name for name in next(iter(survey.parts.values())).classes if name != name.strip()]
     if blank:
         yield Finding(
             "blanks-around-labels",
@@ -309,7 +309,7 @@ def _label_findings(examples: Examples, found: Survey) -> Iterator[Finding]:
             remedy="take them out of the file if that is not meant",
         )
     counts: Counter[str] = Counter()
-    for part in found.parts.values():
+    for part in survey.parts.values():
         below = [name for name in part.classes if name.startswith("-") and name[1:].isdigit()]
         missing_names = MISSING if below != ["-1"] else {*MISSING, "-1"}
         counts.update({name: n for name, n in part.classes.items() if name in missing_names})
@@ -333,7 +333,7 @@ def _sets_of_labels(examples: Examples, names: Sequence[str]) -> Iterator[Findin
             remedy="take out rows whose labels are not known",
         )
     sets = [row.label for rows in examples.parts.values() for row in rows]
-    if len(sets) >= RARE and all(len(some) == 1 for some in sets):
+    if len(sets) >= RARE and all(len(label_set) == 1 for label_set in sets):
         yield Finding(
             "one-label-per-row",
             "every row has exactly one label",
@@ -342,15 +342,15 @@ def _sets_of_labels(examples: Examples, names: Sequence[str]) -> Iterator[Findin
         )
 
 
-def _class_findings(examples: Examples, found: Survey) -> Iterator[Finding]:
-    names = list(found.parts)
-    first = found.parts[names[0]]
-    for name, part in found.parts.items():
+def _class_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
+    names = list(survey.parts)
+    first = survey.parts[names[0]]
+    for name, part in survey.parts.items():
         empty = [c for c, n in part.classes.items() if n == 0]
         if empty and name == names[0]:
             yield Finding(
                 "class-never-seen",
-                f"{name} has no row of {_some(empty)}: the model cannot learn what it never sees",
+                f"{name} has no row of {_listed(empty)}: the model cannot learn what it never sees",
             )
         elif len(part.classes) - len(empty) == 1:
             only = next(c for c, n in part.classes.items() if n)
@@ -361,12 +361,12 @@ def _class_findings(examples: Examples, found: Survey) -> Iterator[Finding]:
         elif empty:
             yield Finding(
                 "class-not-scored",
-                f"{name} has no row of {_some(empty)}: no score can be given for them",
+                f"{name} has no row of {_listed(empty)}: no score can be given for them",
             )
     here = {c: n for c, n in first.classes.items() if n}
     rare = [c for c, n in here.items() if n < RARE]
     if rare:
-        yield Finding("rare-classes", f"{names[0]} has fewer than {RARE} rows of {_some(rare)}")
+        yield Finding("rare-classes", f"{names[0]} has fewer than {RARE} rows of {_listed(rare)}")
     if here and max(here.values()) > UNEVEN * min(here.values()):
         common, least = max(here, key=lambda c: here[c]), min(here, key=lambda c: here[c])
         yield Finding(
@@ -390,7 +390,7 @@ def _s(number: int) -> str:
     return "s" if number == 1 else ""
 
 
-def _some(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     more = len(names) - LISTED
     listed = ", ".join(map(repr, names[:LISTED]))
     return listed + (f" and {more:,} more classes" if more > 0 else "")

@@ -55,18 +55,18 @@ def encode(tokenizer: Tokenizer, texts: Iterable[str]) -> list[tuple[Any, NDArra
     """For each text its tokens as it is read, and the (begin, end) of each (T, 2) in the text as
     given."""
     given = list(texts)
-    found = tokenizer.encode_batch(map(as_read, given), offsets=True)
+    encoded = tokenizer.encode_batch(map(as_read, given), offsets=True)
     for number, text in enumerate(given):
         if LEFT_OUT.search(text):
-            ids, spans = found[number]
+            ids, spans = encoded[number]
             places = places_read(text)
             begin = places[spans[:, 0]]
             # The end is that of the last character read, not the begin of the next one.
             end = np.where(
                 spans[:, 1] > spans[:, 0], places[np.maximum(spans[:, 1], 1) - 1] + 1, begin
             )
-            found[number] = ids, np.stack([begin, end], axis=1)
-    return found
+            encoded[number] = ids, np.stack([begin, end], axis=1)
+    return encoded
 
 
 def cleaned(

@@ -18,11 +18,11 @@ def usable(
     rows: Sequence[Row], read: Callable[[Row], Any], reading: Reading
 ) -> tuple[list[Any], list[tuple[Row, DataError]]]:
     """What `read` makes of the rows, and those it refused, by the policy."""
-    found: list[Any] = []
+    results: list[Any] = []
     bad: list[tuple[Row, DataError]] = []
     for row in rows:
         try:
-            found.append(read(row))
+            results.append(read(row))
         except DataError as error:
             if reading.on_bad == "strict":
                 raise
@@ -40,7 +40,7 @@ def usable(
                 "" if len(bad) == len(rows) else f", or raise it (--read max_bad_fraction={enough})"
             ),
         )
-    return found, bad
+    return results, bad
 
 
 def list_rejected(bad: Sequence[tuple[Row, DataError]], path: Path | None) -> None:

@@ -57,8 +57,8 @@ def in_folders(files: Sequence[Source], says_part: Callable[[str], bool]) -> lis
             do="rename it, if it is a class; else move it out",
         )
     folders |= among  # as `blood-test`: no part is called so that lies among classes
-    beside = {folder.parent for folder in folders}
-    apart = len(beside) == 1 or all(says_part(folder.name) for folder in beside)
+    parents = {folder.parent for folder in folders}
+    apart = len(parents) == 1 or all(says_part(folder.name) for folder in parents)
     if not apart or len({folder.name for folder in folders}) < 2:
         return []
     return [source for source in files if source.path.parent in folders]
@@ -118,8 +118,8 @@ def lines(
         if not line.strip():
             ledger.counts.blank += 1
             continue
-        found = LABELS.match(line)
-        end = found.end() if found else 0
+        match = LABELS.match(line)
+        end = match.end() if match else 0
         labels = [word.removeprefix(LABEL).rstrip(",") for word in line[:end].split()]
         if not all(labels) or not labels or (len(labels) > 1 and not multi_label):
             what = "a line with several labels" if all(labels) and labels else ""

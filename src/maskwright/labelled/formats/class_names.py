@@ -64,8 +64,8 @@ def read_names(source: Source) -> dict[str, Names] | None:
         raise
     if about:
         return dict(_of_features(value, source.shown))
-    if type(value) is dict and (found := dict(_of_features(value, source.shown))):
-        return found
+    if type(value) is dict and (names := dict(_of_features(value, source.shown))):
+        return names
     while type(value) is dict and (inner := [key for key in WRAPPED if key in value]):
         if type(value[inner[0]]) not in (list, dict):
             break
@@ -109,11 +109,11 @@ def _numbered(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) ->
     Raises:
         DataError: none, or a name or a number twice.
     """
-    found = [(number, name) for number, name in pairs if number is not None]
-    names = dict(sorted(found))
-    if not found or (type(value) in (list, dict) and len(found) < len(value)):
+    numbered = [(number, name) for number, name in pairs if number is not None]
+    names = dict(sorted(numbered))
+    if not numbered or (type(value) in (list, dict) and len(numbered) < len(value)):
         raise _refusal(value, file)
-    twice = len(names) < len(found) or len(set(names.values())) < len(names)
+    twice = len(names) < len(numbered) or len(set(names.values())) < len(names)
     if twice or any(not name.strip() for name in names.values()):
         raise _refusal(value, file, "a name or a number twice" if twice else "an empty name")
     return names

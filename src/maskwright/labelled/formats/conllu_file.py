@@ -91,7 +91,7 @@ def sentences(blocks: Iterable[Block], file: str, ledger: Ledger) -> Iterator[li
             start_line = start_line or number
             columns = line.split("\t")
             if len(columns) != COLUMNS:
-                found = DataError(
+                error = DataError(
                     "not a line of CoNLL-U",
                     where=at(file, number),
                     found=f"{len(columns)} columns: {line[:60]!r}",
@@ -99,7 +99,7 @@ def sentences(blocks: Iterable[Block], file: str, ledger: Ledger) -> Iterator[li
                     do="correct the line; a file of words and tags alone is called .conll; "
                     f"{OR_SKIP}",
                 )
-                fault = fault or found
+                fault = fault or error
             elif columns[0].isdecimal():
                 if not columns[WORD].strip(" "):
                     fault = fault or blank_word(at(file, number), line)

@@ -14,8 +14,8 @@ def row(values: dict[str, Any]) -> dict[str, Any]:
     if label_studio.is_row(values):
         return label_studio.row(values)
     made: dict[str, Any] = {}
-    if type(flags := values.get("cats")) is dict and (found := _of_flags(flags)) is not None:
-        made["cats"] = found
+    if type(flags := values.get("cats")) is dict and (label := _of_flags(flags)) is not None:
+        made["cats"] = label
     elif type(flags) is list and are_texts(flags):
         made["cats"] = Chosen(flags)
     if "_input_hash" in values and type(values.get("accept")) is list and "options" in values:

@@ -4,7 +4,7 @@
     spaCy          [text, {"entities": [[0, 4, "PER"]]}], and the JSON of its version 2
     others         doccano, Prodigy, ner-annotator, Dataturks, LightTag, Rasa
 
-What is learned from of them says settle.py, when all rows are there.
+`resolve.py` decides which of them are learned from, when all rows are there.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ def rows(value: Any, file: str, ledger: Ledger) -> list[dict[str, Any]] | None:
     Raises:
         DataError: an export of what is no text, or of marks that are no places in it.
     """
-    found = _listed(value)
-    if found is None:
+    items = _listed(value)
+    if items is None:
         return None
-    if all(map(label_studio.is_task, found)):
-        return label_studio.rows(found, file, ledger)
-    if all(map(spacy_forms.is_document, found)):
-        return list(spacy_forms.sentences(found, file, ledger))
-    if all(each is None or spacy_forms.is_pair(each) for each in found):
-        if blank := found.count(None):
+    if all(map(label_studio.is_task, items)):
+        return label_studio.rows(items, file, ledger)
+    if all(map(spacy_forms.is_document, items)):
+        return list(spacy_forms.sentences(items, file, ledger))
+    if all(each is None or spacy_forms.is_pair(each) for each in items):
+        if blank := items.count(None):
             what = f"passed over: {counted(blank, 'null')} among the texts"
             ledger.counts.notes.append(Finding("null-texts", what))
-        return [spacy_forms.row(each, number) for number, each in enumerate(found, 1) if each]
-    if isinstance(value, dict) and not all(type(each) is dict for each in found):
+        return [spacy_forms.row(each, number) for number, each in enumerate(items, 1) if each]
+    if isinstance(value, dict) and not all(type(each) is dict for each in items):
         return None
-    if any(type(each) is not dict or "paragraphs" in each for each in found):
+    if any(type(each) is not dict or "paragraphs" in each for each in items):
         return None
-    made = [row(each) for each in found]
+    made = [row(each) for each in items]
     return made if type(value) is dict or any(type(each) is Exported for each in made) else None
 
 
@@ -61,13 +61,13 @@ def _listed(value: Any) -> list[Any] | None:
     if label_studio.is_task(value):
         return [value]
     if value.keys() >= {"classes", "annotations"}:  # ner-annotator
-        found = value["annotations"]
+        items = value["annotations"]
     elif "examples" in value:  # LightTag
-        found = value["examples"]
+        items = value["examples"]
     else:  # Rasa
         inner = value.get("rasa_nlu_data")
-        found = inner.get("common_examples") if type(inner) is dict else None
-    return found if type(found) is list and found else None
+        items = inner.get("common_examples") if type(inner) is dict else None
+    return items if type(items) is list and items else None
 
 
 def is_line(value: Any) -> bool:

@@ -23,7 +23,7 @@ from maskwright.findings import Finding
 from maskwright.labelled.formats.exported import Chosen, Exported
 from maskwright.storage.strict_json import parse
 
-# Of a kind of result, where its value has what was told.
+# Type of result -> the key of its value that holds the answer.
 VALUES = {
     "labels": "labels",
     "choices": "choices",
@@ -61,7 +61,7 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
     Raises:
         DataError: an annotation of another form, or marks that are no places of characters.
     """
-    found: list[dict[str, Any]] = []
+    exported_rows: list[dict[str, Any]] = []
     unread: Counter[str] = Counter()
     multiply_annotated = golden = 0
     for number, task in enumerate(tasks, 1):
@@ -86,13 +86,13 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
         base.setdefault("id", task.get("id"))
         if not live:
             base.left_out, base.item = _why(task, every), number
-            found.append(base)
+            exported_rows.append(base)
         for annotation in live:
             annotated = Exported({**base, **_answers(annotation["result"], unread, where)})
             annotated.item = number
-            found.append(annotated)
+            exported_rows.append(annotated)
     _note(ledger.counts.notes, multiply_annotated, golden, unread)
-    return found
+    return exported_rows
 
 
 def _note(notes: list[Finding], multiply_annotated: int, golden: int, unread: Counter[str]) -> None:
@@ -104,8 +104,8 @@ def _note(notes: list[Finding], multiply_annotated: int, golden: int, unread: Co
             f"of {counted(golden, 'text')} only the annotation that is marked as the truth is read"
         )
         notes.append(Finding("annotation-marked-true", what))
-    for kind, number in unread.items():
-        what = f"not read: {counted(number, 'result')} of the kind {kind}"
+    for result_type, number in unread.items():
+        what = f"not read: {counted(number, 'result')} of the type {result_type}"
         notes.append(Finding("results-not-read", what))
 
 
@@ -117,30 +117,32 @@ def _why(task: Mapping[str, Any], every: list[Any]) -> str:
 
 def _answers(results: list[Any], unread: Counter[str], where: str) -> dict[str, Any]:
     """What one annotator told, by the names of the questions."""
-    found: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for result in results:
-        kind, name = str(result.get("type")), result.get("from_name")
+        result_type, name = str(result.get("type")), result.get("from_name")
         value = result.get("value")
-        if kind in OTHER_PLACES:
+        if result_type in OTHER_PLACES:
             raise DataError(
                 "marks that are no places of characters",
                 where=where,
-                found=kind,
+                found=result_type,
                 wanted="labels of a plain text",
                 do="annotate as Text, and not as HyperText or Paragraphs",
             )
-        answer = value.get(VALUES.get(kind, "")) if type(value) is dict else None
-        marks = kind == "labels"
+        answer = value.get(VALUES.get(result_type, "")) if type(value) is dict else None
+        marks = result_type == "labels"
         # What is told of a part of a text is nothing that the text is labelled with.
         if answer is None or type(name) is not str or (not marks and "start" in value):
-            unread[kind if marks or "start" not in (value or {}) else f"{kind} of a part"] += 1
+            unread[
+                result_type if marks or "start" not in (value or {}) else f"{result_type} of a part"
+            ] += 1
         elif marks:
-            found.setdefault(name, []).append(value)
-        elif kind == "choices":
-            found[name] = Chosen([*found.get(name, ()), *answer])
+            answers.setdefault(name, []).append(value)
+        elif result_type == "choices":
+            answers[name] = Chosen([*answers.get(name, ()), *answer])
         else:
-            found[name] = _single(answer)
-    return found
+            answers[name] = _single(answer)
+    return answers
 
 
 def _single(answer: Any) -> Any:
@@ -154,22 +156,22 @@ def row(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def of_table(values: Mapping[str, str]) -> dict[str, Any]:
     """The same of a table, in whose cells JSON stands."""
-    found = {}
+    cells = {}
     for name, cell in values.items():
-        found[name] = cell
+        cells[name] = cell
         if cell.startswith(("[{", '{"')):
             try:
-                found[name] = parse(cell)
+                cells[name] = parse(cell)
             except DataError:
                 continue  # a text that begins so
-    return row(found)
+    return row(cells)
 
 
 def _value(value: Any) -> Any:
     if type(value) is list and len(value) == 1 and type(value[0]) is dict:
         inner = value[0]
-        if "start" not in inner and (kinds := inner.keys() & {"rating", "number", "selected"}):
-            return inner[kinds.pop()]
+        if "start" not in inner and (keys := inner.keys() & {"rating", "number", "selected"}):
+            return inner[keys.pop()]
     if type(value) is dict and type(value.get("choices")) is list:
         return Chosen(value["choices"])
     if type(value) is dict and value.keys() == {"text"}:

@@ -73,12 +73,12 @@ def list_of(cell: Any) -> list[Any] | dict[str, Any] | None:
     if not BRACKETED.fullmatch(cell) or OF_NUMPY.fullmatch(cell):
         return None
     try:
-        found = parse(cell)
+        parsed = parse(cell)
     except DataError:
-        found = _literal(cell)
-    if type(found) is tuple:
-        found = list(found)
-    return found if type(found) in (list, dict) and _is_plain(found) else None
+        parsed = _literal(cell)
+    if type(parsed) is tuple:
+        parsed = list(parsed)
+    return parsed if type(parsed) in (list, dict) and _is_plain(parsed) else None
 
 
 def _number(word: str) -> bool | int | float:
@@ -93,11 +93,11 @@ def row_with_lists(row: Row, names: Iterable[str]) -> Row:
     Raises:
         DataError: a list without commas.
     """
-    found = {name: list_of(row.values.get(name)) for name in names if _in_table(row)}
-    for name, value in found.items():
+    parsed = {name: list_of(row.values.get(name)) for name in names if _in_table(row)}
+    for name, value in parsed.items():
         if value is None:
             refuse_list_of_numpy(row, name)
-    lists = {name: value for name, value in found.items() if value is not None}
+    lists = {name: value for name, value in parsed.items() if value is not None}
     return replace(row, values={**row.values, **lists}) if lists else row
 
 
@@ -142,8 +142,8 @@ def _with_lists(row: Row, names: Collection[str]) -> Row:
     for name in names & values.keys():
         if type(cell := values[name]) is str and not is_empty(cell):
             refuse_list_of_numpy(row, name)
-            found = list_of(cell)
-            values[name] = NoList(cell) if found is None else found
+            parsed = list_of(cell)
+            values[name] = NoList(cell) if parsed is None else parsed
     return replace(row, values=values)
 
 
@@ -158,19 +158,19 @@ def _literal(cell: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = ast.literal_eval(cell.strip())
+            parsed = ast.literal_eval(cell.strip())
         # Python joins texts without a comma between them, as in ['a' 'b', 'c'].
         if TOUCHING.search(cell):
-            kinds = [
+            token_types = [
                 t.type
                 for t in tokenize.generate_tokens(io.StringIO(cell).readline)
                 if t.type not in (tokenize.NL, tokenize.NEWLINE)
             ]
-            if (tokenize.STRING, tokenize.STRING) in itertools.pairwise(kinds):
+            if (tokenize.STRING, tokenize.STRING) in itertools.pairwise(token_types):
                 return None
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError):
         return None
-    return found
+    return parsed
 
 
 def _is_plain(value: Any) -> bool:

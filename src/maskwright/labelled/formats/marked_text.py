@@ -25,7 +25,16 @@ from maskwright.labelled.formats.words import words_in
 
 BEGINS = ("start", "begin", "startoffset")
 ENDS = ("end", "stop", "endoffset")
-KINDS = ("label", "labels", "entitygroup", "type", "entitytype", "entitylabel", "tag", "entity")
+LABEL_KEYS = (
+    "label",
+    "labels",
+    "entitygroup",
+    "type",
+    "entitytype",
+    "entitylabel",
+    "tag",
+    "entity",
+)
 # What a part's own text is called; a value may also be another name of the thing (Rasa).
 TEXTS = (
     "text",
@@ -48,14 +57,14 @@ DO = "correct the row, or take it out (--read on_bad=skip drops and counts it)"
 
 class Part(NamedTuple):
     """A marked part; `own` is the text that it brings, where it does, and `loose` whether that may
-    be another name of the thing. One that has not one kind has several, or none, in `kinds`."""
+    be another name of the thing. One that has not one kind has several, or none, in `labels`."""
 
     begin: int
     end: int
-    kind: str
+    label: str
     own: str = ""
     loose: bool = False
-    kinds: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +100,22 @@ def marked(text: str, value: Any, where: str) -> Marked:
             "no list of marked parts",
             where=where,
             found=repr(value)[:80],
-            wanted='[[0, 4, "PER"]]: begin, end and kind of each',
+            wanted='[[0, 4, "PER"]]: begin, end and label of each',
             do=DO,
         )
     places = list(words_in(text))
     tags, widened = [OUTSIDE] * len(places), 0
     for part in sorted(part for part in parts if part is not None):
-        begin, end, kind = part[:3]
-        shown = f"{text[max(0, begin) : max(0, end)]!r} at {begin} to {end}, {kind}"
-        if part.kinds is not None:
+        begin, end, label = part[:3]
+        shown = f"{text[max(0, begin) : max(0, end)]!r} at {begin} to {end}, {label}"
+        if part.labels is not None:
             raise DataError(
-                "a marked part with several kinds"
-                if part.kinds
-                else "a marked part without a kind",
+                "a marked part with several labels"
+                if part.labels
+                else "a marked part without a label",
                 where=where,
-                found=f"{shown}{', '.join(part.kinds) or 'none'}",
-                wanted="one kind for each part",
+                found=f"{shown}{', '.join(part.labels) or 'none'}",
+                wanted="one label for each part",
                 do="keep one of them, or take the row out (--read on_bad=skip drops and counts it)",
             )
         if not 0 <= begin < end <= len(text):
@@ -139,14 +148,14 @@ def marked(text: str, value: Any, where: str) -> Marked:
                 "two marked parts share a word",
                 where=where,
                 found=shown,
-                wanted="one kind for each word: of parts within others keep one",
+                wanted="one label for each word: of parts within others keep one",
                 do=DO,
             )
         first, last = places[inside[0]], places[inside[-1]]
         widened += first[0] < begin or end < last[1]
-        tags[inside[0]] = f"B-{kind}"
+        tags[inside[0]] = f"B-{label}"
         for n in inside[1:]:
-            tags[n] = f"I-{kind}"
+            tags[n] = f"I-{label}"
     marks = [(part.begin, part.end) for part in parts if part is not None]
     cause = counting_that_fits(text, marks, places) if widened else ""
     return Marked(tuple(text[one:other] for one, other in places), tuple(tags), widened, cause)
@@ -194,29 +203,29 @@ def _part(value: Any) -> Part | None:
         value, own, loose = _of_mapping(value)
     if type(value) is not list or len(value) != 3:
         return None
-    begin, end, kind = value
+    begin, end, label = value
     if type(begin) is not int or type(end) is not int:
         return None
-    if type(kind) is list and len(kind) != 1 and all(type(each) is str for each in kind):
-        return Part(begin, end, "", own, loose, tuple(kind))
-    if type(kind) is not str or not kind.strip():
+    if type(label) is list and len(label) != 1 and all(type(each) is str for each in label):
+        return Part(begin, end, "", own, loose, tuple(label))
+    if type(label) is not str or not label.strip():
         return None
-    return Part(begin, end, kind.strip(), own, loose)
+    return Part(begin, end, label.strip(), own, loose)
 
 
 def _of_mapping(value: Mapping[str, Any]) -> tuple[list[Any] | None, str, bool]:
-    """(begin, end and kind; the part's own text; whether that may be another name)."""
+    """(begin, end and label; the part's own text; whether that may be another name)."""
     named = {plain(name): inner for name, inner in value.items()}
-    found, taken = [], set()
-    spellings: tuple[tuple[str, ...], ...] = (BEGINS, ENDS, KINDS)
+    values, taken = [], set()
+    spellings: tuple[tuple[str, ...], ...] = (BEGINS, ENDS, LABEL_KEYS)
     for names in spellings:
         name = next((name for name in names if name in named), None)
         if name is None:
             return None, "", False
         taken.add(name)
         inner = named[name]
-        found.append(inner[0] if type(inner) is list and len(inner) == 1 else inner)
+        values.append(inner[0] if type(inner) is list and len(inner) == 1 else inner)
     for name in (*TEXTS, *VALUES):
         if name not in taken and type(named.get(name)) is str:
-            return found, named[name], name in VALUES
-    return found, "", False
+            return values, named[name], name in VALUES
+    return values, "", False

@@ -40,18 +40,18 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
             "on each line, can be read with on_bad='skip'"
         ) from None
     try:  # exports are read whole; of other values a bad item is one row
-        whole = jsonl.checked(value, ledger)
+        checked = jsonl.checked(value, ledger)
     except DataError:
-        whole = None
+        checked = None
     lines = text.count("\n") + (not text.endswith("\n"))
-    if whole is not None and (exported := exports.rows(whole, file, ledger)) is not None:
+    if checked is not None and (exported := exports.rows(checked, file, ledger)) is not None:
         ledger.counts.rows += len(exported) - lines
         for number, row in enumerate(exported, 1):
             yield row, getattr(row, "item", 0) or number
         return
-    value = value if whole is None else whole
-    found = value.get("data") if type(value) is dict else value
-    if type(found) is not list or (found and not any(type(item) is dict for item in found)):
+    value = value if checked is None else checked
+    items = value.get("data") if type(value) is dict else value
+    if type(items) is not list or (items and not any(type(item) is dict for item in items)):
         raise DataError(
             "the .json file is no table",
             where=file,
@@ -63,10 +63,10 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
         )
     # Bad rows are a share of the items: all may stand on one line.
     ledger.counts.rows -= lines
-    if any("paragraphs" in item for item in found if type(item) is dict):
-        given = squad_file.rows_and_faults({"data": found}, file)
+    if any("paragraphs" in item for item in items if type(item) is dict):
+        given = squad_file.rows_and_faults({"data": items}, file)
     else:
-        given = iter(found)
+        given = iter(items)
     for number, item in enumerate(given, 1):
         ledger.counts.rows += 1
         try:
@@ -78,7 +78,7 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
                     found=repr(item)[:80],
                     wanted='an object such as {"text": "…", "label": "…"}',
                 )
-            yield jsonl.checked(item, ledger) if whole is None else item, number
+            yield jsonl.checked(item, ledger) if checked is None else item, number
         except DataError as error:
             place = "" if error.where else f"{file}, item {number}"
             ledger.reject(jsonl.completed(error, place), file=file, line=number)

@@ -34,7 +34,9 @@ SPELLINGS = {
 WORD = re.compile(r"[A-Za-z]+")
 
 
-def names_beside(sources: Sequence[Source]) -> tuple[list[Source], dict[str, Names], list[str]]:
+def separate_class_names(
+    sources: Sequence[Source],
+) -> tuple[list[Source], dict[str, Names], list[str]]:
     """The files of data; the class names by column from files such as `labels.json` among them, and
     what these files are called.
 
@@ -46,10 +48,10 @@ def names_beside(sources: Sequence[Source]) -> tuple[list[Source], dict[str, Nam
     for source in sources:
         if len(sources) == 1 or not is_of_names(source):
             files.append(source)
-        elif (found := read_names(source)) is None:
+        elif (listed := read_names(source)) is None:
             files.append(source)  # rows, whatever it is called
-        elif found:
-            names |= found
+        elif listed:
+            names |= listed
             read.append(source.shown)
     return files, names, read
 
@@ -63,7 +65,7 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
     Raises:
         UsageError: names that say two parts, no training data, a part in two formats.
     """
-    found: dict[str, list[Source]] = {}
+    sources_by_part: dict[str, list[Source]] = {}
     if texts := class_folders.in_folders(files, says_part):
         above = [class_folders.above(source) for source in texts]
         files, apart = texts, len(set(above)) > 1
@@ -71,37 +73,37 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
     else:
         names = _by_names(files)
     for source, part in zip(files, names, strict=True):
-        found.setdefault(part, []).append(source)
-    if found.keys() == {ALL}:
-        return found
-    found.pop(ALL, None)  # beside parts, what has no part may be no data: languages.json
-    if learned and TRAIN not in found:
+        sources_by_part.setdefault(part, []).append(source)
+    if sources_by_part.keys() == {ALL}:
+        return sources_by_part
+    sources_by_part.pop(ALL, None)  # beside parts, what has no part may be no data: languages.json
+    if learned and TRAIN not in sources_by_part:
         raise UsageError(
             "the folder has no training data",
             where=files[0].path.parent,
-            found=", ".join(f"{part}: {s[0].path.name}" for part, s in found.items()),
+            found=", ".join(f"{part}: {s[0].path.name}" for part, s in sources_by_part.items()),
             wanted="a file whose name has the word train",
             do="rename the file, as train.csv; or name it alone: --data FILE",
         )
-    for part, some in found.items():
-        kinds = Counter(source.suffix for source in some)
-        if len(kinds) > 1:
+    for part, sources in sources_by_part.items():
+        suffixes = Counter(source.suffix for source in sources)
+        if len(suffixes) > 1:
             raise UsageError(
                 "the same part lies there in two formats",
                 where=files[0].path.parent,
-                found=f"{part}: " + ", ".join(sorted(source.path.name for source in some)),
+                found=f"{part}: " + ", ".join(sorted(source.path.name for source in sources)),
                 wanted="one of them",
                 do="move what is not meant out of the folder",
             )
-    return {part: found[part] for part in PARTS if part in found}
+    return {part: sources_by_part[part] for part in PARTS if part in sources_by_part}
 
 
 def _by_names(files: Sequence[Source]) -> list[str]:
     """The part of each file: by a word in its name, or where no name has one, by its folder's."""
-    found = [_part_of(source) for source in files]
-    if set(found) == {ALL}:
+    parts = [_part_of(source) for source in files]
+    if set(parts) == {ALL}:
         return [SPELLINGS.get(source.path.parent.name.lower(), ALL) for source in files]
-    return found
+    return parts
 
 
 def _part_in_name(folder: str) -> str:
@@ -131,24 +133,24 @@ def _part_of(source: Source) -> str:
 
 def noted_names(source: Source) -> dict[str, Names]:
     """Class names that a file of the datasets library notes beside its columns, or its folder."""
-    found: dict[str, Names] = {}
+    names: dict[str, Names] = {}
     for name, feature in _features(source).items():
         # A list of classes, as tags are, has the class one level deeper.
         inner = feature[0] if type(feature) is list and len(feature) == 1 else feature
         inner = (inner.get("feature") or inner) if type(inner) is dict else {}
         if type(inner) is dict and type(inner.get("names")) is list:
-            found[name] = dict(enumerate(map(str, inner["names"])))
-    return found
+            names[name] = dict(enumerate(map(str, inner["names"])))
+    return names
 
 
 def noted_languages(source: Source) -> dict[str, list[str]]:
     """The languages of columns of translations, in the order of their writer."""
-    found = {
+    values = {
         name: feature.get("languages")
         for name, feature in _features(source).items()
         if type(feature) is dict and feature.get("_type") == "Translation"
     }
-    return {name: list(map(str, some)) for name, some in found.items() if type(some) is list}
+    return {name: list(map(str, some)) for name, some in values.items() if type(some) is list}
 
 
 def _features(source: Source) -> dict[str, Any]:
@@ -158,10 +160,10 @@ def _features(source: Source) -> dict[str, Any]:
         return {}
     noted = parquet.metadata(source).get(b"huggingface")
     try:
-        found = {} if noted is None else parse(noted.decode("utf-8"), source.shown)
-        found = found["info"]["features"] if found else {}
+        features = {} if noted is None else parse(noted.decode("utf-8"), source.shown)
+        features = features["info"]["features"] if features else {}
     except (DataError, UnicodeDecodeError, KeyError, TypeError):
-        found = {}  # a note that is not theirs
-    if not found and source.format == "arrow":
-        found = saved.info(source.path).get("features")
-    return found if type(found) is dict else {}
+        features = {}  # a note that is not theirs
+    if not features and source.format == "arrow":
+        features = saved.info(source.path).get("features")
+    return features if type(features) is dict else {}

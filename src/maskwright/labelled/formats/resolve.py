@@ -22,25 +22,25 @@ from maskwright.labelled.formats.rows import Row
 ACCEPTED, DECIDED = "accept", ("accept", "reject", "ignore")
 
 
-def settle(parts: dict[str, list[Row]], counts: Mapping[str, Counts]) -> None:
-    """Take from `parts` the rows that nobody annotated or accepted, and settle what is chosen; what
-    is left out and how labels are read is noted in `counts`.
+def resolve_labels(parts: dict[str, list[Row]], counts: Mapping[str, Counts]) -> None:
+    """Drop rows that nobody annotated or accepted from `parts`, and make chosen labels names or
+    lists. Findings in `counts` name what was dropped and how labels are read.
 
     Raises:
         DataError: labels by numbers of which the names are not there; classes that some rows only
             speak of.
     """
-    for part, some in parts.items():
-        parts[part] = _accepted(_annotated(some, counts[part]), counts[part])
-        if some and not parts[part]:
+    for part, rows in parts.items():
+        parts[part] = _accepted(_annotated(rows, counts[part]), counts[part])
+        if rows and not parts[part]:
             raise DataError(
                 "nothing to learn from",
-                where=some[0].file,
+                where=rows[0].file,
                 found=counts[part].notes[-1],
                 wanted="texts with an annotation",
                 do="annotate some, or accept some, and export once more",
             )
-    every = [row for some in parts.values() for row in some]
+    every = [row for rows in parts.values() for row in rows]
     if not any(type(row.values) is Exported for row in every):
         _refuse_numbers(every)
         return
@@ -51,32 +51,32 @@ def settle(parts: dict[str, list[Row]], counts: Mapping[str, Counts]) -> None:
     notes = next(iter(counts.values())).notes
     for name in sorted(chosen):
         _note_chosen(name, name in one, every, notes)
-    for part, some in parts.items():
+    for part, rows in parts.items():
         parts[part] = [
-            replace(row, values=_settled(row.values, marks, chosen, one))
+            replace(row, values=_resolved(row.values, marks, chosen, one))
             if type(row.values) is Exported
             else row
-            for row in some
+            for row in rows
         ]
 
 
-def _annotated(some: list[Row], counts: Counts) -> list[Row]:
-    reasons = Counter(row.values.left_out for row in some if type(row.values) is Exported)
+def _annotated(rows: list[Row], counts: Counts) -> list[Row]:
+    reasons = Counter(row.values.left_out for row in rows if type(row.values) is Exported)
     del reasons[""]
     for reason, number in reasons.items():
         counts.notes.append(
             Finding("not-annotated", f"{counted(number, 'text')} left out: {reason}")
         )
-    return [row for row in some if not (type(row.values) is Exported and row.values.left_out)]
+    return [row for row in rows if not (type(row.values) is Exported and row.values.left_out)]
 
 
-def _accepted(some: list[Row], counts: Counts) -> list[Row]:
+def _accepted(rows: list[Row], counts: Counts) -> list[Row]:
     """Those that an annotator accepted, where Prodigy says so of each."""
-    decisions = [row.values.get("answer") for row in some]
+    decisions = [row.values.get("answer") for row in rows]
     if not decisions or not all(type(one) is str and one in DECIDED for one in decisions):
-        return some
-    kept = [row for row, one in zip(some, decisions, strict=True) if one == ACCEPTED]
-    if left := len(some) - len(kept):
+        return rows
+    kept = [row for row, one in zip(rows, decisions, strict=True) if one == ACCEPTED]
+    if left := len(rows) - len(kept):
         what = f"{counted(left, 'row')} left out whose 'answer' is reject or ignore"
         counts.notes.append(Finding("not-accepted", what))
     return kept
@@ -118,7 +118,7 @@ def _note_chosen(name: str, one: bool, every: Sequence[Row], notes: list[Finding
         )
 
 
-def _settled(
+def _resolved(
     values: Mapping[str, Any], marks: set[str], chosen: set[str], one: set[str]
 ) -> dict[str, Any]:
     made = dict(values)
@@ -134,19 +134,19 @@ def _settled(
 def _refuse_numbers(every: Sequence[Row]) -> None:
     """Old exports of doccano have numbers of labels, whose names are in another file."""
     for row in every:
-        some = row.values.get("annotations")
+        marks = row.values.get("annotations")
         if (
-            type(some) is list
-            and some
+            type(marks) is list
+            and marks
             and all(
                 type(each) is dict and type(each.get("label")) is int and "user" in each
-                for each in some
+                for each in marks
             )
         ):
             raise DataError(
                 "numbers of labels, and not their names",
                 where=row.where,
-                found=f"label {some[0]['label']}",
+                found=f"label {marks[0]['label']}",
                 wanted='names, such as "label": [[0, 4, "PER"]]',
                 do="export once more, as JSONL with the texts of labels",
             )

@@ -88,8 +88,8 @@ def read_rows(
         for source in sources:
             before = counts.documents
             # One value may stand on one line; it is held whole in any case.
-            whole = source.suffix == ".json"
-            longest = max(reading.max_line_bytes, WHOLE_BYTES if whole else 0)
+            one_value = source.suffix == ".json"
+            longest = max(reading.max_line_bytes, WHOLE_BYTES if one_value else 0)
             ledger.reading = replace(reading, max_line_bytes=longest)
             with RegularFile(source) as opened:
                 counts.files += 1
@@ -120,28 +120,28 @@ def _rows(
     if alone:
         before = ledger.counts.rejected
         try:
-            whole = class_folders.whole_text(blocks, source.path)
+            body = class_folders.whole_text(blocks, source.path)
         except DataError as error:
             ledger.reject(error, file=file, line=1, rows=1)
             return
         if ledger.counts.rejected == before:  # a text of which a line is bad is dropped whole
-            yield Row(whole, file, 1)
+            yield Row(body, file, 1)
         return
     first = next(blocks, None)
     if first is None and source.format != "text":
         return
     begin = first.text if first else ""
     blocks = itertools.chain([first] if first else [], blocks)
-    found: Iterator[tuple[dict[str, Any], int]]
+    numbered_rows: Iterator[tuple[dict[str, Any], int]]
     treebank = (
         source.format != "jsonl"
         and not header
         and conllu_file.is_one(begin, source.format != "columns")
     )
     if source.suffix == ".conllu" or treebank:
-        found = conllu_file.rows(_as_read(blocks, ledger), file, ledger)
+        numbered_rows = conllu_file.rows(_as_read(blocks, ledger), file, ledger)
     elif source.format == "columns" or (source.suffix == ".tsv" and tag_file.is_one(begin)):
-        found = tag_file.rows(_as_read(blocks, ledger), file, header, ledger)
+        numbered_rows = tag_file.rows(_as_read(blocks, ledger), file, header, ledger)
     elif source.format == "table":
         _refuse_webanno(begin, file)
         yield from _table(blocks, source, header, ledger)
@@ -156,13 +156,13 @@ def _rows(
             yield _cleaned(values, file, number, ledger)
         return
     elif tag_file.is_words(begin):
-        found = tag_file.rows(_as_read(blocks, ledger), file, header, ledger)
+        numbered_rows = tag_file.rows(_as_read(blocks, ledger), file, header, ledger)
     elif class_folders.is_labelled(begin):
         multi_label = class_folders.has_multi_labels(begin)
-        found = class_folders.lines(blocks, multi_label, file, ledger)
+        numbered_rows = class_folders.lines(blocks, multi_label, file, ledger)
     else:
         raise _no_labels(begin, source)
-    for values, number in found:
+    for values, number in numbered_rows:
         yield Row(values, file, number)
 
 
@@ -329,8 +329,8 @@ def _table(
             (as_given.cleaned(values, ledger, line_ends=True)[0], number)
             for values, number in named
         )
-        found = word_table.sentences(read, *columns, file, ledger)
-        yield from (Row(values, file, number) for values, number in found)
+        sentences = word_table.sentences(read, *columns, file, ledger)
+        yield from (Row(values, file, number) for values, number in sentences)
 
 
 def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:

@@ -39,9 +39,13 @@ def row(value: Sequence[Any], number: int = 0) -> dict[str, Any]:
 
 def is_document(value: Any) -> bool:
     """Whether a value is a document of version 2, and none of SQuAD."""
-    if type(value) is not dict or type(some := value.get("paragraphs")) is not list or not some:
+    if (
+        type(value) is not dict
+        or type(paragraphs := value.get("paragraphs")) is not list
+        or not paragraphs
+    ):
         return False
-    return all(type(each) is dict and type(each.get("sentences")) is list for each in some)
+    return all(type(each) is dict and type(each.get("sentences")) is list for each in paragraphs)
 
 
 def sentences(
@@ -72,22 +76,22 @@ def sentences(
 
 
 def _words(sentence: Any, where: str) -> list[dict[str, Any]]:
-    found = sentence.get("tokens") if type(sentence) is dict else None
-    if type(found) is not list or not all(
-        type(word) is dict and type(word.get("orth")) is str for word in found
+    words = sentence.get("tokens") if type(sentence) is dict else None
+    if type(words) is not list or not all(
+        type(word) is dict and type(word.get("orth")) is str for word in words
     ):
         raise DataError(
             "a sentence without words",
             where=where,
-            found=repr(found)[:80],
+            found=repr(words)[:80],
             wanted='"tokens": [{"orth": "Anna", "ner": "U-PER"}]',
             do="write it so, or JSON lines with text and entities",
         )
-    return found
+    return words
 
 
 def _tagged(words: list[dict[str, Any]], names: list[str], where: str) -> Exported:
-    found = Exported({"tokens": [word["orth"] for word in words]})
+    exported = Exported({"tokens": [word["orth"] for word in words]})
     for name in names:
         tags = [word.get(name) for word in words]
         if name == "ner" and any(tag in UNKNOWN for tag in tags):
@@ -100,8 +104,8 @@ def _tagged(words: list[dict[str, Any]], names: list[str], where: str) -> Export
                 do="write O where it is none, or take the sentence out (--read "
                 "on_bad=skip drops and counts it)",
             )
-        found[f"{name}_tags" if name == "ner" else "pos_tags"] = tags
-    return found
+        exported[f"{name}_tags" if name == "ner" else "pos_tags"] = tags
+    return exported
 
 
 def _labelled(paragraph: Mapping[str, Any], cats: list[Any], where: str) -> dict[str, Any]:

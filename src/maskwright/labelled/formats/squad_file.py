@@ -109,10 +109,10 @@ def rows(document: Any, where: str = "") -> Iterator[dict[str, Any]]:
         DataError: a missing or wrong field, or two questions of one id; the message names article,
             paragraph and question.
     """
-    for found in rows_and_faults(document, where):
-        if isinstance(found, DataError):
-            raise found
-        yield found
+    for row_or_fault in rows_and_faults(document, where):
+        if isinstance(row_or_fault, DataError):
+            raise row_or_fault
+        yield row_or_fault
 
 
 def rows_and_faults(document: Any, where: str = "") -> Iterator[dict[str, Any] | DataError]:
@@ -122,12 +122,12 @@ def rows_and_faults(document: Any, where: str = "") -> Iterator[dict[str, Any] |
         DataError: no list of articles.
     """
     known: set[str] = set()
-    for number, found in enumerate(_questions(document, where), start=1):
-        if isinstance(found, DataError):
-            yield found
+    for number, row_or_fault in enumerate(_questions(document, where), start=1):
+        if isinstance(row_or_fault, DataError):
+            yield row_or_fault
             continue
         try:
-            yield _row(*found, number, known)
+            yield _row(*row_or_fault, number, known)
         except DataError as error:
             yield error
 
@@ -202,26 +202,26 @@ def _questions(document: Any, where: str) -> Iterator[tuple[str, str, Any, str] 
                 yield str(title), context, row, place
 
 
-def _field(row: Any, name: str, kind: type, where: str) -> Any:
+def _field(row: Any, name: str, expected: type, where: str) -> Any:
     if not isinstance(row, Mapping) or name not in row:
-        found = ", ".join(map(str, row)) if isinstance(row, Mapping) else repr(row)[:80]
-        found = found or "no fields"
+        shown = ", ".join(map(str, row)) if isinstance(row, Mapping) else repr(row)[:80]
+        shown = shown or "no fields"
         raise DataError(
             f'the field "{name}" is missing',
             where=where or None,
-            found=found,
+            found=shown,
             wanted=f'"{name}", as SQuAD has it',
         )
-    if type(row[name]) is not kind:
-        raise _wrong(name, kind, row[name], where)
+    if type(row[name]) is not expected:
+        raise _wrong(name, expected, row[name], where)
     return row[name]
 
 
-def _wrong(name: str, kind: type, found: Any, where: str) -> DataError:
+def _wrong(name: str, expected: type, shown: Any, where: str) -> DataError:
     words = {str: "a text", list: "a list", int: "a whole number"}
     return DataError(
-        f'the field "{name}" is of another kind',
+        f'the field "{name}" has another type',
         where=where,
-        found=repr(found)[:80],
-        wanted=words[kind],
+        found=repr(shown)[:80],
+        wanted=words[expected],
     )

@@ -27,10 +27,10 @@ from maskwright.labelled.formats.parts import (
     TRAIN,
     VALIDATION,
     by_part,
-    names_beside,
     noted_names,
+    separate_class_names,
 )
-from maskwright.labelled.formats.resolve import settle
+from maskwright.labelled.formats.resolve import resolve_labels
 from maskwright.labelled.formats.rows import DEFAULT_READING, TABLE_FILE, Row, read_rows
 from maskwright.storage.one_file import write_file
 
@@ -39,9 +39,9 @@ __all__ = ["TABLE_FILE", "Table", "load"]
 # Read also where only the file beside it was named.
 NAMES_NEAR = "labels.json"
 # Names of classes by column, and the file that tells them.
-Beside = tuple[dict[str, Names], str]
+ClassNames = tuple[dict[str, Names], str]
 # Files by part; names of classes by column; files that belong to no part; those of another kind.
-Found = tuple[dict[str, list[Source]], Beside, list[str], list[str]]
+PartSources = tuple[dict[str, list[Source]], ClassNames, list[str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,10 @@ def load(
             wanted="a path for train",
             do="say train=FILE too",
         )
-    sources, beside, left, ignored = _of_parts(given) if data is None else _of_data(data, learned)
-    names, names_file = beside
+    sources, class_names, left, ignored = (
+        _of_parts(given) if data is None else _of_data(data, learned)
+    )
+    names, names_file = class_names
     loose = False
     if not names_file and (data := _one_file(data)) is not None:
         names, names_file = _names_near(data)
@@ -154,7 +156,7 @@ def load(
             write_file(lists[part], listed.encode())
         for source in files:
             names |= noted_names(source)
-    settle(parts, counts)
+    resolve_labels(parts, counts)
     first = next(iter(counts.values()))
     first.without_part += left
     first.ignored_files += ignored
@@ -188,14 +190,14 @@ def _refuse_brat(files: Sequence[Source], ignored: Sequence[str]) -> None:
         )
 
 
-def _of_data(data: Path | str | Sequence[Path | str], learned: bool) -> Found:
+def _of_data(data: Path | str | Sequence[Path | str], learned: bool) -> PartSources:
     """What one path or a list of them holds, by the names of the files."""
-    found, ignored = find(data, unnamed_files.sources)
-    _refuse_brat(found, ignored)
-    files, names, read = names_beside(found)
+    all_files, ignored = find(data, unnamed_files.sources)
+    _refuse_brat(all_files, ignored)
+    files, names, read = separate_class_names(all_files)
     alone = isinstance(data, str | Path) and not Path(data).is_dir()
     sources = {ALL: files} if alone else by_part(files, learned=learned)
-    taken = {source.shown for some in sources.values() for source in some}
+    taken = {source.shown for files in sources.values() for source in files}
     left = [source.shown for source in files if source.shown not in taken]
     return sources, (names, ", ".join(read)), left, ignored
 
@@ -206,7 +208,7 @@ def _one_file(data: Path | str | Sequence[Path | str] | None) -> Path | None:
     return None if path is None or path.is_dir() else path
 
 
-def _names_near(file: Path) -> Beside:
+def _names_near(file: Path) -> ClassNames:
     """The class names in a `labels.json` beside the one file that was named; none where it holds
     no names, for it may be of something else."""
     near = file.parent / NAMES_NEAR
@@ -220,14 +222,19 @@ def _names_near(file: Path) -> Beside:
     return names or {}, source.shown
 
 
-def _of_parts(given: Mapping[str, Path | str]) -> Found:
+def _of_parts(given: Mapping[str, Path | str]) -> PartSources:
     """What a path for each part holds."""
-    found = {
-        part: names_beside(find(path, unnamed_files.sources)[0]) for part, path in given.items()
+    by_part_name = {
+        part: separate_class_names(find(path, unnamed_files.sources)[0])
+        for part, path in given.items()
     }
-    sources = {part: files for part, (files, _, _) in found.items()}
-    names = {column: some for _, beside, _ in found.values() for column, some in beside.items()}
-    read = [file for _, _, some in found.values() for file in some]
+    sources = {part: files for part, (files, _, _) in by_part_name.items()}
+    names = {
+        column: of_column
+        for _, class_names, _ in by_part_name.values()
+        for column, of_column in class_names.items()
+    }
+    read = [file for _, _, files in by_part_name.values() for file in files]
     return sources, (names, ", ".join(dict.fromkeys(read))), [], []
 
 

@@ -70,7 +70,7 @@ class Sentence:
     @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
         """(begin, end) in the text of each word."""
-        found, at = [], 0
+        spans, at = [], 0
         for number, word in enumerate(self.words, 1):
             begin = self.text.find(word, at)
             if begin < 0:
@@ -82,8 +82,8 @@ class Sentence:
                     do="correct the row",
                 )
             at = begin + len(word)
-            found.append((begin, at))
-        return tuple(found)
+            spans.append((begin, at))
+        return tuple(spans)
 
 
 # ------------------------------------------------------------------------------ files
@@ -150,7 +150,7 @@ def rows(
         if width not in layouts:
             alike = [each for each in sample if len(each[0][0]) == width] or [(words, line)]
             where = at(file, alike[0][1])
-            layouts[width] = layout_of([some for some, _ in alike], where, header)
+            layouts[width] = layout_of([words for words, _ in alike], where, header)
         yield layouts[width].row(words), line
 
 

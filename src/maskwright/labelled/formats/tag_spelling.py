@@ -24,10 +24,10 @@ class Spelling:
     """How a set of tags is written.
 
     Attributes:
-        mark: what parts prefix and kind; last: whether the prefix stands last; lower: whether it is
+        mark: the sign between prefix and entity type; last: the prefix is last; lower: it is
             a small letter.
         outside: the tag of words outside.
-        empty: tags of the kind O, which are outside, too.
+        empty: tags of the type O, which are outside, too.
     """
 
     mark: str = "-"
@@ -42,29 +42,35 @@ class Spelling:
         return self == Spelling()
 
     def split(self, tag: str) -> tuple[str, str] | None:
-        """(prefix, kind) of a tag; None where it has none of this spelling."""
-        prefix, kind = (tag[-1:], tag[:-2]) if self.last else (tag[:1], tag[2:])
+        """(prefix, entity type) of a tag; None where it has none of this spelling."""
+        prefix, entity_type = (tag[-1:], tag[:-2]) if self.last else (tag[:1], tag[2:])
         mark = tag[-2:-1] if self.last else tag[1:2]
         known = prefix in (PREFIXES.lower() if self.lower else PREFIXES)
         if len(tag) == 1 and known and not self.last:
             return prefix.upper(), ""
-        return (prefix.upper(), kind) if known and kind and mark == self.mark else None
+        return (
+            (prefix.upper(), entity_type) if known and entity_type and mark == self.mark else None
+        )
 
     def read(self, tag: str) -> str:
         """The tag as tags.py has it."""
-        if tag == self.outside or tag in self.empty or (found := self.split(tag)) is None:
+        if tag == self.outside or tag in self.empty or (parts := self.split(tag)) is None:
             return OUTSIDE
-        return "-".join(found) if found[1] else found[0]
+        return "-".join(parts) if parts[1] else parts[0]
 
     def write(self, tag: str) -> str:
         """The reverse of `read`."""
         if tag == OUTSIDE:
             return self.outside
-        prefix, _, kind = tag.partition("-")
+        prefix, _, entity_type = tag.partition("-")
         prefix = prefix.lower() if self.lower else prefix
-        if not kind:
+        if not entity_type:
             return prefix
-        return f"{kind}{self.mark}{prefix}" if self.last else f"{prefix}{self.mark}{kind}"
+        return (
+            f"{entity_type}{self.mark}{prefix}"
+            if self.last
+            else f"{prefix}{self.mark}{entity_type}"
+        )
 
 
 def spelling_of(names: Iterable[str]) -> Spelling | None:
@@ -77,16 +83,18 @@ def _spelling_of(names: tuple[str, ...]) -> Spelling | None:
     for mark in MARKS:
         for last in (False, True):
             for lower in (False, True):
-                found = Spelling(mark, last, lower)
-                alone = [name for name in names if name != OUTSIDE and found.split(name) is None]
+                spelling = Spelling(mark, last, lower)
+                alone = [name for name in names if name != OUTSIDE and spelling.split(name) is None]
                 outside = OUTSIDE if OUTSIDE in names else "".join(alone)
                 if alone and (outside == OUTSIDE or alone[0].casefold() not in OUTSIDES):
                     continue
-                if len(alone) < 2 and _is_scheme(found, marked := set(names) - {outside, *alone}):
+                if len(alone) < 2 and _is_scheme(
+                    spelling, marked := set(names) - {outside, *alone}
+                ):
                     return replace(
-                        found,
+                        spelling,
                         outside=outside or OUTSIDE,
-                        empty=frozenset(_empty(found, marked, outside or OUTSIDE)),
+                        empty=frozenset(_empty(spelling, marked, outside or OUTSIDE)),
                     )
     return None
 
@@ -94,22 +102,28 @@ def _spelling_of(names: tuple[str, ...]) -> Spelling | None:
 def _is_scheme(spelling: Spelling, marked: set[str]) -> bool:
     """Whether tags of this spelling are those of entities: others than the usual one need a tag
     that begins one."""
-    parts = [found for name in marked if (found := spelling.split(name)) is not None]
+    parts = [split for name in marked if (split := spelling.split(name)) is not None]
     begins = any(prefix in "BSUW" for prefix, _ in parts)
     usual = (spelling.mark, spelling.last, spelling.lower) == ("-", False, False)
-    with_kinds = all(kind for _, kind in parts)
-    without = all(not kind for _, kind in parts)
+    with_types = all(entity_type for _, entity_type in parts)
+    without = all(not entity_type for _, entity_type in parts)
     return bool(parts) and (
-        (with_kinds and (usual or begins)) or (without and "B" in {prefix for prefix, _ in parts})
+        (with_types and (usual or begins)) or (without and "B" in {prefix for prefix, _ in parts})
     )
 
 
 def _empty(spelling: Spelling, marked: Iterable[str], outside: str) -> list[str]:
-    """The tags of the kind O, unless other kinds are single letters, too: O may be one of them."""
-    kinds = {name: found[1] for name in marked if (found := spelling.split(name)) is not None}
-    empty = [name for name, kind in kinds.items() if kind.casefold() in ("o", outside.casefold())]
-    others = {kinds[name] for name in kinds if name not in empty}
-    return [] if all(len(kind) == 1 for kind in others) else empty
+    """The tags of the type O, unless other types are single letters, too: O may be one of them."""
+    entity_types = {
+        name: split[1] for name in marked if (split := spelling.split(name)) is not None
+    }
+    empty = [
+        name
+        for name, entity_type in entity_types.items()
+        if entity_type.casefold() in ("o", outside.casefold())
+    ]
+    others = {entity_types[name] for name in entity_types if name not in empty}
+    return [] if all(len(entity_type) == 1 for entity_type in others) else empty
 
 
 def as_entities(tags: Sequence[str], names: Iterable[str]) -> list[str]:
@@ -125,20 +139,22 @@ def findings(names: Sequence[str]) -> Iterator[Finding]:
         without_scheme = [
             name for name in names if name != OUTSIDE and Spelling().split(name) is None
         ]
-        some = ", ".join(map(repr, (without_scheme or list(names))[:LISTED]))
+        shown = ", ".join(map(repr, (without_scheme or list(names))[:LISTED]))
         yield Finding(
             "tags-without-scheme",
-            f"no entities are scored: tags such as {some} are of no scheme of entities (B-LOC, "
+            f"no entities are scored: tags such as {shown} are of no scheme of entities (B-LOC, "
             "I-LOC, O)",
             "the figure is the share of words with the right tag",
         )
         return
-    kinds = {name: found[1] for name in names if (found := spelling.split(name)) is not None}
-    letter = next((n for n, k in kinds.items() if k == OUTSIDE and n not in spelling.empty), None)
+    entity_types = {name: split[1] for name in names if (split := spelling.split(name)) is not None}
+    letter = next(
+        (n for n, k in entity_types.items() if k == OUTSIDE and n not in spelling.empty), None
+    )
     if letter is not None:
         yield Finding(
             "entity-of-kind-o",
-            f"{letter!r} is read as an entity of the kind O",
+            f"{letter!r} is read as an entity of the type O",
             remedy=f"where it is outside, write {spelling.outside}",
         )
         return

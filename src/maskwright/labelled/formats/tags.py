@@ -1,13 +1,13 @@
 """Tags of words: entities in any of the usual schemes, repair, and the scores of CoNLL.
 
                   Alice  met  Bob  Lee  Ann  in  Rome        Bob Lee and Ann are two persons
-    IOB1          I-P    O    I-P  I-P  B-P  O   I-L         B only where two of a kind touch
+    IOB1          I-P    O    I-P  I-P  B-P  O   I-L         B only where two of a type touch
     IOB2 (BIO)    B-P    O    B-P  I-P  B-P  O   B-L
     IOBES         S-P    O    B-P  E-P  S-P  O   S-L
     BILOU         U-P    O    B-P  L-P  U-P  O   U-L        other names, as BMES, BMEWO
 
 One reading serves all schemes, that of CoNLL's `conlleval` with E and S beside B and I: an entity
-begins at B and S, after O, E and S, and wherever the kind changes. For each scheme there is one way
+begins at B and S, after O, E and S, and wherever the type changes. For each scheme there is one way
 to write entities, so a sequence is legal exactly when it is what its own entities are written as,
 and repair is writing them anew (Ramshaw and Marcus 1995; Tjong Kim Sang and De Meulder 2003).
 """
@@ -30,32 +30,32 @@ Scheme = Literal["BIO", "IOB1", "IOB2", "IOBES"]
 
 @dataclass(frozen=True, order=True)
 class Entity:
-    """The words `first` … `stop` - 1 are one thing of the kind `kind`."""
+    """The words `first` … `stop` - 1 are one entity of this type."""
 
     first: int
     stop: int
-    kind: str
+    entity_type: str
 
 
 def split_tag(tag: str, where: str = "") -> tuple[str, str]:
-    """(prefix, kind) of a tag: `B-LOC` is ("B", "LOC"), `O` is ("O", ""), `I` is ("I", ""), and
-    `U-LOC` is ("S", "LOC").
+    """(prefix, entity type) of a tag: `B-LOC` is ("B", "LOC"), `O` is ("O", ""), `I` is
+    ("I", ""), and `U-LOC` is ("S", "LOC").
 
     Raises:
         DataError: not the tag of an entity.
     """
     if tag == OUTSIDE:
         return OUTSIDE, ""
-    prefix, _, kind = tag.partition("-")
+    prefix, _, entity_type = tag.partition("-")
     if len(prefix) != 1 or prefix not in PREFIXES or tag.endswith("-"):
         raise DataError(
             "not the tag of an entity",
             where=where or None,
             found=repr(tag),
-            wanted="O, or one of B, I, E, S with a kind, such as B-LOC",
+            wanted="O, or one of B, I, E, S with an entity type, such as B-LOC",
             do="correct the tag",
         )
-    return ALSO.get(prefix, prefix), kind
+    return ALSO.get(prefix, prefix), entity_type
 
 
 def entities(tags: Sequence[str], where: str = "") -> list[Entity]:
@@ -64,20 +64,20 @@ def entities(tags: Sequence[str], where: str = "") -> list[Entity]:
     Raises:
         DataError: a tag that is none of an entity.
     """
-    found: list[Entity] = []
-    first, before, kind = 0, OUTSIDE, ""
+    result: list[Entity] = []
+    first, before, entity_type = 0, OUTSIDE, ""
     for place, tag in enumerate([*tags, OUTSIDE]):
         prefix, this = split_tag(tag, f"{where}, word {place + 1}".removeprefix(", "))
-        begins = prefix in "BS" or before in "OES" or this != kind
+        begins = prefix in "BS" or before in "OES" or this != entity_type
         if before != OUTSIDE and (begins or prefix == OUTSIDE):
-            found.append(Entity(first, place, kind))
+            result.append(Entity(first, place, entity_type))
         if begins:
             first = place
-        before, kind = prefix, this
-    return found
+        before, entity_type = prefix, this
+    return result
 
 
-def write(found: Iterable[Entity], length: int, scheme: Scheme) -> list[str]:
+def write(entities: Iterable[Entity], length: int, scheme: Scheme) -> list[str]:
     """The tags of `length` words with these entities, which must not overlap.
 
     Raises:
@@ -89,14 +89,16 @@ def write(found: Iterable[Entity], length: int, scheme: Scheme) -> list[str]:
         )
     tags = [OUTSIDE] * length
     last = Entity(0, 0, "")
-    for entity in sorted(found):
+    for entity in sorted(entities):
         if not last.stop <= entity.first < entity.stop <= length:
             raise DataError(
                 "entities that overlap or reach beyond the words",
                 found=entity,
                 wanted=f"words {last.stop} to {length - 1}",
             )
-        touches = last.stop == entity.first and last.kind == entity.kind and last.stop > 0
+        touches = (
+            last.stop == entity.first and last.entity_type == entity.entity_type and last.stop > 0
+        )
         size = entity.stop - entity.first
         prefixes = ["B"] + ["I"] * (size - 1)
         if scheme == "IOB1" and not touches:
@@ -104,7 +106,7 @@ def write(found: Iterable[Entity], length: int, scheme: Scheme) -> list[str]:
         elif scheme == "IOBES":
             prefixes[-1] = "S" if size == 1 else "E"
         for place, prefix in enumerate(prefixes, entity.first):
-            tags[place] = f"{prefix}-{entity.kind}" if entity.kind else prefix
+            tags[place] = f"{prefix}-{entity.entity_type}" if entity.entity_type else prefix
         last = entity
     return tags
 
@@ -145,10 +147,10 @@ class EntityScore:
 
 @dataclass(frozen=True)
 class TagScore:
-    """The score over all entities, by kind, and the share of words with the right tag."""
+    """The score over all entities, by type, and the share of words with the right tag."""
 
     overall: EntityScore
-    kinds: dict[str, EntityScore]
+    by_type: dict[str, EntityScore]
     accuracy: float
 
 
@@ -169,11 +171,14 @@ def score(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) ->
             ("predicted", predicted_entities),
             ("correct", predicted_entities & gold_entities),
         ):
-            counts[name].update(entity.kind for entity in group)
-    kinds = sorted(counts["gold"].keys() | counts["predicted"].keys())
+            counts[name].update(entity.entity_type for entity in group)
+    types = sorted(counts["gold"].keys() | counts["predicted"].keys())
     return TagScore(
         EntityScore(*(counts[name].total() for name in counts)),
-        {kind: EntityScore(*(counts[name][kind] for name in counts)) for kind in kinds},
+        {
+            entity_type: EntityScore(*(counts[name][entity_type] for name in counts))
+            for entity_type in types
+        },
         right,
     )
 

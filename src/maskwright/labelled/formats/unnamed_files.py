@@ -48,8 +48,8 @@ class Parallel(Source):
 
 def sources(paths: Sequence[Path]) -> list[Source]:
     """What `paths` are, none of which are data of a known kind; empty where they are neither."""
-    if found := _parallel(paths):
-        return list(found)
+    if pair := _parallel(paths):
+        return list(pair)
     if words := [path for path in paths if WORDS.fullmatch(_plain(path).name)]:
         return _of_one_language(words)
     texts = [_text(path, _compression(path)) for path in paths if not path.suffix]

@@ -22,7 +22,7 @@ TAG = re.compile(r"O|o|[BIESLUMW][-_]\w.*|[bieslumw]-\w.*|[A-Z]\w+[-_][BIESLUMW]
 NUMBER = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+([.,]\d+)?[eE][-+]?\d+)")
 LOOKED_AT = 20_000  # lines
 # So few lines of sentences tell whether a column says the same of all words of a sentence.
-SOME = 3
+MIN_VALUES = 3
 # Of more values than these a column holds no classes; of so many lines the number tells.
 CLASSES, MANY = 60, 20
 SHOWN = 8
@@ -64,7 +64,7 @@ class _Column:
         return self.tags >= MOSTLY * len(self.values)
 
     @property
-    def has_some_tags(self) -> bool:
+    def has_entity_tags(self) -> bool:
         """Tags, and not all of them O."""
         return self.has_tags and self.distinct != {"O"}
 
@@ -73,7 +73,7 @@ class _Column:
         return 2 * self.tags > len(self.values) and self.distinct != {"O"}
 
     @property
-    def has_kinds(self) -> bool:
+    def has_entity_types(self) -> bool:
         """Kinds of entities without a scheme: PER, and O of most words."""
         others = self.distinct - {"O"}
         return "O" in self.distinct and 0 < len(others) <= CLASSES and all(map(_is_name, others))
@@ -110,7 +110,7 @@ class _Column:
         """Whether it says the same of all words of a sentence, such as a document's name."""
         longer = [values for values in self.by_sentence if len(values) > 1]
         same = all(len(set(values)) == 1 for values in longer)
-        return same and sum(map(len, longer)) >= SOME
+        return same and sum(map(len, longer)) >= MIN_VALUES
 
     @property
     def is_lettered(self) -> bool:
@@ -150,7 +150,7 @@ def layout_of(
                 do="rename one of them",
             )
         return Layout(tuple(header))
-    alike = list(_some(sentences))
+    alike = list(_sample(sentences))
     columns = [_Column(alike, place) for place in range(width)]
     left = 0
     if width > 1 and columns[0].counts_words and not (width == 2 and columns[1].has_tags):
@@ -165,7 +165,7 @@ def layout_of(
     return Layout(tuple(names))
 
 
-def _some(sentences: Sequence[Sequence[Sequence[str]]]) -> Iterator[Sequence[Sequence[str]]]:
+def _sample(sentences: Sequence[Sequence[Sequence[str]]]) -> Iterator[Sequence[Sequence[str]]]:
     lines = 0
     for words in sentences:
         lines += len(words)
@@ -182,8 +182,8 @@ def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
     first, others = columns[0], columns[1:]
     if not others:
         return
-    tags = next((c.place for c in others[::-1] if c.has_some_tags), others[-1].place)
-    if first.may_have_tags and len(first.values) >= SOME and not others[-1].has_tags:
+    tags = next((c.place for c in others[::-1] if c.has_entity_tags), others[-1].place)
+    if first.may_have_tags and len(first.values) >= MIN_VALUES and not others[-1].has_tags:
         words = next((c for c in others if c.is_lettered), others[0])
         raise _unclear(
             "the tags stand before the words", where, first, width, words.place, first.place
@@ -199,7 +199,7 @@ def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
                 words.place,
                 tags,
             )
-        if first.is_number and len(first.values) >= SOME and words.is_lettered:
+        if first.is_number and len(first.values) >= MIN_VALUES and words.is_lettered:
             raise _unclear(
                 "the first column holds no words, but numbers",
                 where,
@@ -214,7 +214,7 @@ def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
                 for c in others[:-1]
                 if c.is_lettered
                 and not c.is_of_sentence
-                and len(c.distinct) > SOME * len(first.distinct)
+                and len(c.distinct) > MIN_VALUES * len(first.distinct)
             ),
             None,
         )
@@ -235,8 +235,10 @@ def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
     if last.has_tags:
         return
     other = (
-        next((c for c in between[::-1] if c.has_some_tags), None)
-        or next((c for c in between[::-1] if c.has_kinds and not last.has_kinds), None)
+        next((c for c in between[::-1] if c.has_entity_tags), None)
+        or next(
+            (c for c in between[::-1] if c.has_entity_types and not last.has_entity_types), None
+        )
         or next((c for c in between if c.has_classes), None)
     )
     doubtful = (
@@ -247,10 +249,12 @@ def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
         or (
             other is not None
             and 2 * len(last.distinct) > len(words.distinct)
-            and len(last.distinct) > SOME * len(other.distinct)
+            and len(last.distinct) > MIN_VALUES * len(other.distinct)
         )
     )
-    if other is not None and (other.has_some_tags or (other.has_kinds and not last.has_kinds)):
+    if other is not None and (
+        other.has_entity_tags or (other.has_entity_types and not last.has_entity_types)
+    ):
         raise _unclear(
             "the last column holds no tags, and another seems to",
             where,

@@ -59,7 +59,7 @@ def sentences(
     Raises:
         DataError: a row without a word, when the policy is strict.
     """
-    found: dict[str, Any] = {}
+    sentence: dict[str, Any] = {}
     start_line = 0
     for values, line in rows:
         if not values[word].strip():
@@ -75,13 +75,13 @@ def sentences(
                 line=line,
             )
             continue
-        named = values[number].strip() or found.get(number, "")
-        if named != found.get(number):
-            if found:
-                yield found, start_line
-            found, start_line = {number: named}, line
+        named = values[number].strip() or sentence.get(number, "")
+        if named != sentence.get(number):
+            if sentence:
+                yield sentence, start_line
+            sentence, start_line = {number: named}, line
         for name, value in values.items():
             if name != number:
-                found.setdefault(name, []).append(value)
-    if found:
-        yield found, start_line
+                sentence.setdefault(name, []).append(value)
+    if sentence:
+        yield sentence, start_line

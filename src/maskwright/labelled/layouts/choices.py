@@ -28,7 +28,7 @@ from maskwright.labelled.formats.whole_number import whole
 from maskwright.labelled.layouts.layout import Layout
 
 LETTERS = string.ascii_uppercase
-SOME = 5  # rows; in fewer a 0 may be missing by chance
+MIN_ROWS = 5  # rows; in fewer a 0 may be missing by chance
 
 # Names of the column of the right choice.
 ANSWERING = (
@@ -80,7 +80,7 @@ class Choices(Layout):
                     assert name is not None
                     search.take("label", [name], "by its name")
 
-    def reason(self, found: Columns) -> str:
+    def reason(self, columns: Columns) -> str:
         return "each row has a question and several choices"
 
     def prepare(
@@ -191,7 +191,7 @@ def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
             continue
         last = last or (row if place == len(options) and value not in options else None)
         count += 1
-    if last is not None and count >= SOME:
+    if last is not None and count >= MIN_ROWS:
         raise DataError(
             "the right choices seem to be counted from 1",
             where=f"{last.where}, column {name!r}",

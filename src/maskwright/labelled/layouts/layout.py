@@ -52,12 +52,12 @@ class Layout(ABC):
     def find(self, search: Search) -> None:
         """Give columns the roles that they are found for; roles without one are left out."""
 
-    def complete(self, table: Table, found: Columns) -> Columns:
-        """`found` with optional columns that only a look at all rows can confirm."""
-        return found
+    def complete(self, table: Table, columns: Columns) -> Columns:
+        """`columns` with optional columns that only a look at all rows can confirm."""
+        return columns
 
     @abstractmethod
-    def reason(self, found: Columns) -> str:
+    def reason(self, columns: Columns) -> str:
         """Why such a table is of this layout: the end of a sentence. Not asked where
         `has_label_forms`."""
 

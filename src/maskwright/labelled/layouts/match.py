@@ -30,7 +30,7 @@ class Match(Layout):
             ordered = sorted(near, key=lambda name: (len(name), name))
             search.take("negative", ordered, "by the name" + "s" * (len(near) > 1))
 
-    def reason(self, found: Columns) -> str:
+    def reason(self, columns: Columns) -> str:
         return "each row has two texts that belong together"
 
     def read(self, row: Row, task: Task, known: Vocabulary | None) -> MatchExample:

@@ -34,7 +34,7 @@ class TwoTexts(Layout):
                 search.take("label", [answer], "by its name")
             search.label_name()
 
-    def reason(self, found: Columns) -> str:
+    def reason(self, columns: Columns) -> str:
         return "each row has two texts and a label"
 
     def read(self, row: Row, task: Task, known: Vocabulary | None) -> Pair:

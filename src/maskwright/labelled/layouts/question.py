@@ -57,7 +57,7 @@ class Question(Layout):
         if "context" in search.roles and "answers" in search.roles:
             search.by_name("question", lambda c: c.kind in TEXTLIKE)
 
-    def reason(self, found: Columns) -> str:
+    def reason(self, columns: Columns) -> str:
         return "each row has a question, a context and answers in it"
 
     def read(self, row: Row, task: Task, known: Vocabulary | None) -> Answered:
@@ -156,9 +156,9 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
         raise missing(row, name, "answer", '{"text": ["…"], "answer_start": [0]}')
     if type(starts) is not list or (starts and len(starts) != len(texts)):
         raise missing(row, name, "place of an answer", "as many answer_start as text")
-    found = [whole(start) for start in starts] if starts else [None] * len(texts)
+    begins = [whole(start) for start in starts] if starts else [None] * len(texts)
     return tuple(
-        _placed(text, start, context, row, name) for text, start in zip(texts, found, strict=True)
+        _placed(text, start, context, row, name) for text, start in zip(texts, begins, strict=True)
     )
 
 

@@ -39,23 +39,23 @@ class Rewrite(Layout):
             if target.rows >= MANY_ROWS and target.distinct <= target.rows / 10:
                 del search.roles["target"]  # few values that come back: classes, no texts to write
 
-    def complete(self, table: Table, found: Columns) -> Columns:
+    def complete(self, table: Table, columns: Columns) -> Columns:
         """The same with the column `references`, where every row has a list of texts in it."""
-        if REFERENCES in found.roles or REFERENCES not in found.left_out:
-            return found
+        if REFERENCES in columns.roles or REFERENCES not in columns.left_out:
+            return columns
         for rows in table.parts.values():
             for row in rows:
                 value = row.values.get(REFERENCES)
                 if type(value) is not list or not value or {type(each) for each in value} != {str}:
-                    return found
+                    return columns
         return Columns(
-            found.layout,
-            found.roles | {REFERENCES: (REFERENCES,)},
-            found.why | {REFERENCES: "by its name"},
-            found.described,
+            columns.layout,
+            columns.roles | {REFERENCES: (REFERENCES,)},
+            columns.why | {REFERENCES: "by its name"},
+            columns.described,
         )
 
-    def reason(self, found: Columns) -> str:
+    def reason(self, columns: Columns) -> str:
         return "each row has one text to read and one to write"
 
     def read(self, row: Row, task: Task, known: Vocabulary | None) -> RewriteExample:

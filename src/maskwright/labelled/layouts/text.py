@@ -57,7 +57,7 @@ class Text(Layout):
             search.label()
             search.label_name()
 
-    def reason(self, found: Columns) -> str:
+    def reason(self, columns: Columns) -> str:
         return "each row has a text and a label"
 
     def read(self, row: Row, task: Task, known: Vocabulary | None) -> Single:

@@ -65,8 +65,8 @@ class Words(Layout):
             if len(alike) == 1:
                 search.take("tags", alike, "as many in each row as there are tokens")
 
-    def reason(self, found: Columns) -> str:
-        if found.column("tags").kind == "parts":
+    def reason(self, columns: Columns) -> str:
+        if columns.column("tags").kind == "parts":
             return "each row has a text and a list of what is marked in it"
         return "each row has a list of tokens and a list of tags"
 
@@ -78,7 +78,7 @@ class Words(Layout):
         return table, (
             Finding(
                 "tag-read-as-outside",
-                f"{counted(count, 'tag')} {tag!r} read as outside: no entity is of the kind O",
+                f"{counted(count, 'tag')} {tag!r} read as outside: no entity has the type O",
             )
             for tag, count in sorted(outside.items())
         )
@@ -90,9 +90,11 @@ class Words(Layout):
         assert known is not None
         columns = task.columns
         if (text := _marked_text(row, columns)) is not None:
-            found = marked(text, value_of(row, columns["tags"]), row.where)
-            numbers = tuple(known.index(tag, row) for tag in found.tags)
-            return Tagged(found.words, numbers, row.where, text, found.widened, found.miscounted)
+            tagging = marked(text, value_of(row, columns["tags"]), row.where)
+            numbers = tuple(known.index(tag, row) for tag in tagging.tags)
+            return Tagged(
+                tagging.words, numbers, row.where, text, tagging.widened, tagging.miscounted
+            )
         cells = list(self.label_cells(row, task))
         return _tagged(row, columns["tokens"], columns["tags"], cells, known)
 
@@ -190,7 +192,7 @@ def _check_spans(
 
 def _repaired(table: Table, task: Task) -> tuple[Table, int]:
     """The same with the spans of `task`'s tags as IOB2 writes them, and how many tags changed; the
-    words that belong to a span, and its kind, stay as they are.
+    words that belong to a span, and its type, stay as they are.
 
     Raises:
         UsageError: tags that are numbers.
@@ -225,7 +227,7 @@ def _repaired(table: Table, task: Task) -> tuple[Table, int]:
 def _without_empty(
     table: Table, task: Task, known: Collection[str] = ()
 ) -> tuple[Table, Counter[str]]:
-    """The same with O for tags of the kind O, as I-O, and how often each stood there. Those that a
+    """The same with O for tags of the type O, as I-O, and how often each stood there. Those that a
     model has as classes (`known`) stay."""
     name = task.columns["tags"]
     spelling = spelling_of(_tags(table, name))
@@ -255,7 +257,7 @@ def _tags(table: Table, name: str) -> set[str]:
     """Every tag of all parts that is a text."""
     rows = (row for part in table.parts.values() for row in part)
     lists = (value for row in rows if type(value := value_of(row, name)) is list)
-    return {tag for some in lists for tag in some if type(tag) is str}
+    return {tag for tags in lists for tag in tags if type(tag) is str}
 
 
 def _lengths(rows: Sequence[Row], name: str) -> list[int]:

@@ -147,8 +147,8 @@ def search(
         begin = windows.characters(rows.windows[row], first[row, place])[:, 0]
         end = windows.characters(rows.windows[row], last[row, place])[:, 1]
         rising = begin < end  # tokens may be out of order where normalisation reorders a few
-        found = np.stack([question[row], begin, end], axis=1)[rising]
-        parts.append(_in_whole_words(windows, found) if words else found)
+        spans = np.stack([question[row], begin, end], axis=1)[rising]
+        parts.append(_in_whole_words(windows, spans) if words else spans)
         scores.append(score[row, place][rising])
     if (seen != 1).any():
         wrong = int(np.argmax(seen != 1))
@@ -216,15 +216,15 @@ def _predictions(
     null: NDArray[np.float64],
 ) -> list[Prediction]:
     bounds = np.searchsorted(spans[:, 0], np.arange(len(windows.questions) + 1))
-    found = []
+    predictions = []
     for number, question in enumerate(windows.questions):
         here = slice(bounds[number], bounds[number + 1])
         top = max([*score[here][:1], null[number]])
         weight = np.exp(score[here] - top)
-        whole = weight.sum() + (np.exp(null[number] - top) if len(weight) else 1.0)
-        rows = zip(spans[here], score[here], weight / whole, strict=True)
+        total = weight.sum() + (np.exp(null[number] - top) if len(weight) else 1.0)
+        rows = zip(spans[here], score[here], weight / total, strict=True)
         candidates = tuple(
             Candidate(question.context[b:e], int(b), float(s), float(w)) for (_, b, e), s, w in rows
         )
-        found.append(Prediction(question.id, candidates, float(null[number])))
-    return found
+        predictions.append(Prediction(question.id, candidates, float(null[number])))
+    return predictions

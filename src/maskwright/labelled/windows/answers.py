@@ -129,9 +129,9 @@ class AnswerWindows:
             ids.astype(np.int64)
             for ids in tokenizer.encode_batch(as_read(q.question) for q in questions)
         ]
-        whole = [len(ids) for ids in self._ask]
+        full_lengths = [len(ids) for ids in self._ask]
         self._ask = [ids[:longest_question] for ids in self._ask]
-        cut = [before - len(ids) for before, ids in zip(whole, self._ask, strict=True)]
+        cut = [before - len(ids) for before, ids in zip(full_lengths, self._ask, strict=True)]
         self._read_contexts()
         question_lengths = np.array([len(ids) for ids in self._ask], np.int64)
         self._before = sum(self._margins[:2]) + question_lengths
@@ -199,19 +199,19 @@ class AnswerWindows:
         self._context_of = np.array(
             [places.setdefault(q.context, len(places)) for q in self.questions], np.int64
         )
-        found = encode(self._tokenizer, places)
-        self._ids = [ids for ids, _ in found]
-        spans = [inked(text, s) for text, (_, s) in zip(places, found, strict=True)]
+        encoded = encode(self._tokenizer, places)
+        self._ids = [ids for ids, _ in encoded]
+        spans = [inked(text, s) for text, (_, s) in zip(places, encoded, strict=True)]
         self._spans = np.concatenate([np.zeros((0, 2), np.int64), *spans])
         self._origin = np.cumsum([0, *(len(ids) for ids in self._ids)])
 
     def _divide(self, room: NDArray[np.int64], stride: int) -> None:
-        found = [np.zeros((0, 3), np.int64)]
+        window_parts = [np.zeros((0, 3), np.int64)]
         for number, (space, context) in enumerate(zip(room, self._context_of, strict=True)):
             # As in BERT's script: beside a long question the stride is what room there is.
             parts = windows(len(self._ids[context]), int(space), min(stride, max(1, int(space))))
-            found.append(np.insert(parts, 0, number, axis=1))
-        columns = np.concatenate(found)
+            window_parts.append(np.insert(parts, 0, number, axis=1))
+        columns = np.concatenate(window_parts)
         self.question_of, self._first, self._stop = columns.T
 
     def _aim(self, absent: Absent) -> tuple[int, int, int]:
@@ -223,9 +223,9 @@ class AnswerWindows:
         for number, question in enumerate(self.questions):
             if not question.answers:
                 continue
-            found = [self._tokens_of(number, a.start, a.stop) for a in question.answers]
-            golds = [tokens for tokens, _ in found if tokens is not None]
-            exact += found[0][1]
+            token_spans = [self._tokens_of(number, a.start, a.stop) for a in question.answers]
+            golds = [tokens for tokens, _ in token_spans if tokens is not None]
+            exact += token_spans[0][1]
             tokenless += not golds
             here = slice(bounds[number], bounds[number + 1])
             start, stop = self._targets(number, here, golds)
@@ -244,8 +244,8 @@ class AnswerWindows:
         tokens = covering(spans, begin, end)
         if tokens is None:
             return None, False
-        back = int(spans[tokens[0], 0]), int(spans[tokens[1] - 1, 1])
-        return tokens, back == (begin, end) and len(text) == end - begin
+        characters = int(spans[tokens[0], 0]), int(spans[tokens[1] - 1, 1])
+        return tokens, characters == (begin, end) and len(text) == end - begin
 
     def _targets(
         self, number: int, here: slice, golds: Sequence[tuple[int, int]]

@@ -31,5 +31,5 @@ def covering(spans: NDArray[np.int64], begin: int, end: int) -> tuple[int, int] 
     Looked for in all tokens, since normalisation may reorder a few.
     """
     ink = spans[:, 0] < spans[:, 1]
-    (found,) = np.nonzero(ink & (spans[:, 0] < end) & (spans[:, 1] > begin))
-    return (int(found[0]), int(found[-1]) + 1) if len(found) else None
+    (covered,) = np.nonzero(ink & (spans[:, 0] < end) & (spans[:, 1] > begin))
+    return (int(covered[0]), int(covered[-1]) + 1) if len(covered) else None

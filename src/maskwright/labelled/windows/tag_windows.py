@@ -95,13 +95,13 @@ class TagWindows:
         sizes = [len(sentence.words) for sentence in self.sentences]
         self._origin = np.cumsum([0, *sizes])
         self._wanted = self._numbers()
-        found = encode(tokenizer, (s.text for s in self.sentences))
-        self._ids = [ids for ids, _ in found]
+        encoded = encode(tokenizer, (s.text for s in self.sentences))
+        self._ids = [ids for ids, _ in encoded]
         room = room_of(tokenizer, length)
         parts = [np.zeros((0, 3), np.int64)]
         self._words: list[NDArray[np.int64]] = []  # by window, then by token
         dropped = 0
-        for number, (sentence, (ids, raw)) in enumerate(zip(self.sentences, found, strict=True)):
+        for number, (sentence, (ids, raw)) in enumerate(zip(self.sentences, encoded, strict=True)):
             first = first_tokens(sentence, raw)
             dropped += int((first < 0).sum())
             divided = windows(len(ids), room, min(stride, max(1, room)))
@@ -183,9 +183,9 @@ class TagWindows:
     ) -> list[list[str]]:
         """The tag of each word, by sentence: label `best` (M,) of the words numbered `words` (M,),
         `missing` of the others."""
-        found = np.full(self._origin[-1] + 1, len(self.labels), np.int64)
-        found[words] = best
-        return self._named(found, missing)
+        padded = np.full(self._origin[-1] + 1, len(self.labels), np.int64)
+        padded[words] = best
+        return self._named(padded, missing)
 
     def _named(self, best: NDArray[np.integer], missing: str) -> list[list[str]]:
         names = np.array([*self.labels, missing], dtype=object)[best]
@@ -232,7 +232,7 @@ def first_tokens(sentence: Sentence, spans: NDArray[np.integer]) -> NDArray[np.i
         owner[begin:end] = number
     ink = inked(sentence.text, spans)
     word = np.where(ink[:, 0] < ink[:, 1], owner[ink[:, 0]], -1)
-    found = np.full(len(sentence.words), -1, np.int64)
+    places = np.full(len(sentence.words), -1, np.int64)
     known, place = np.unique(word, return_index=True)
-    found[known[known >= 0]] = place[known >= 0]
-    return found
+    places[known[known >= 0]] = place[known >= 0]
+    return places

@@ -154,5 +154,5 @@ def read_numbers(
 ) -> NDArray[np.float64]:
     """(N,) the numbers that texts are, NaN where one is none or out of range."""
     bare = [text.strip() for text in written]
-    found = np.array([float(t) if NUMBER.fullmatch(t) else math.nan for t in bare], np.float64)
-    return np.where((found >= low) & (found <= high), found, math.nan)
+    values = np.array([float(t) if NUMBER.fullmatch(t) else math.nan for t in bare], np.float64)
+    return np.where((values >= low) & (values <= high), values, math.nan)

@@ -132,12 +132,12 @@ def windows(length: int, room: int, stride: int) -> NDArray[np.int64]:
     return np.stack([first, np.minimum(first + room, length)], axis=1)
 
 
-def central(found: NDArray[np.int64]) -> NDArray[np.int64]:
+def central(spans: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each token the window of `found` (W, 2) in which it is central; ties go to the first."""
-    length = int(found[-1, 1])
+    length = int(spans[-1, 1])
     owner = np.zeros(length, np.int64)
     best = np.full(length, -1, np.int64)
-    for number, (first, stop) in enumerate(found.tolist()):
+    for number, (first, stop) in enumerate(spans.tolist()):
         place = np.arange(first, stop)
         context = np.minimum(place - first, stop - 1 - place)
         better = context > best[first:stop]
@@ -178,11 +178,11 @@ def fit_windows(
     tokenizer: Tokenizer, ids: Sequence[int], length: int, stride: int
 ) -> tuple[list[Row], NDArray[np.int64]]:
     """One text as framed rows that overlap, and for each token the row in which it is central."""
-    found = windows(len(ids), room_of(tokenizer, length), stride)
+    spans = windows(len(ids), room_of(tokenizer, length), stride)
     rows = [
-        _framed(tokenizer, ids, np.arange(first, stop), None, 0) for first, stop in found.tolist()
+        _framed(tokenizer, ids, np.arange(first, stop), None, 0) for first, stop in spans.tolist()
     ]
-    return rows, central(found)
+    return rows, central(spans)
 
 
 def fit_pair(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int], length: int) -> Row:
@@ -217,10 +217,10 @@ def _framed(
 def padded(rows: Sequence[NDArray[np.int64]], fill: int) -> NDArray[np.int64]:
     """Rows of any length as (B, T), filled at the end; T is the longest of them."""
     width = max((len(row) for row in rows), default=0)
-    found = np.full((len(rows), width), fill, np.int64)
+    filled = np.full((len(rows), width), fill, np.int64)
     for number, row in enumerate(rows):
-        found[number, : len(row)] = row
-    return found
+        filled[number, : len(row)] = row
+    return filled
 
 
 # ------------------------------------------------------------------------------ back to texts
