@@ -231,7 +231,7 @@ def test_the_task_type_goes_from_a_file_to_answers(
 
 def test_its_data_are_of_no_other_task(tmp_path: Path) -> None:
     """The control: without the file these columns mean nothing."""
-    with pytest.raises(DataError, match="which column is what"):
+    with pytest.raises(DataError, match="roles of the columns"):
         prepare(replies(tmp_path / "train.jsonl", 60))
 
 

@@ -81,7 +81,7 @@ def test_what_it_learned_from_flatters_a_model(model: Path, tmp_path: Path, data
         assert "(as in the training data)" in said.getvalue()
     said = io.StringIO()
     evaluate_file(tmp_path / "out", data, columns={"text": ["text"]}, stream=said)
-    assert "as text (as you said)" in said.getvalue()
+    assert "as text (as given)" in said.getvalue()
 
 
 def test_by_the_command_line(
@@ -214,7 +214,7 @@ def test_numbers_are_classes_by_the_names_that_come_with_them(
     )
     assert evaluate_file(tuned[0], named, stream=io.StringIO())["accuracy"].value == wanted
     bare = rows_of(tmp_path / "bare.csv", [[r["text"], "01"[r["label"] == "woof"]] for r in rows])
-    with pytest.raises(DataError, match="nothing connects"):
+    with pytest.raises(DataError, match="numbers without class names"):
         evaluate_file(tuned[0], bare, stream=io.StringIO())
 
 

@@ -443,7 +443,7 @@ def test_other_refusals() -> None:
         search(windows, [(rows, zeros, zeros), (rows, zeros, zeros)])
     with pytest.raises(IncompatibleError, match=r"window 0(?s:.*)0 times"):
         search(windows, [])
-    with pytest.raises(IncompatibleError, match="not of the rows"):
+    with pytest.raises(IncompatibleError, match="differ in shape"):
         search(windows, [(rows, zeros[:, 1:], zeros)])
     with pytest.raises(DataError, match="window 1"):
         search(windows, [(rows, np.where(np.arange(2)[:, None] == 1, np.nan, zeros), zeros)])

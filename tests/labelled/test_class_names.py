@@ -111,7 +111,7 @@ def test_numbers_that_a_model_learned_without_names_stay_they(tmp_path: Path) ->
     made = build(table, task, classes=["0", "1"], values=[0, 1])
     assert [e.label for e in made.parts["all"][:2]] == [1, 0]
     error = refusal(DataError, lambda: build(table, task, classes=["no", "yes"], values=[0, 1]))
-    assert error.what == "numbers that nothing connects with the classes", "the control"
+    assert error.what == "the labels are numbers without class names", "the control"
 
 
 @pytest.mark.parametrize(

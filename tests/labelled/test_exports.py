@@ -321,7 +321,7 @@ def test_trees_of_spacy_2_are_sentences(tmp_path: Path) -> None:
     documents = [document(n) for n in range(SIZE)]
     documents[5]["paragraphs"][0]["sentences"][0]["tokens"] = words(5, ner="-")
     file = wrote(tmp_path, documents)
-    with pytest.raises(DataError, match="not known") as caught:
+    with pytest.raises(DataError, match="tag of a word is unknown") as caught:
         prepare(file)
     assert "item 6" in str(caught.value.where)
     assert len(every(prepare(file, reading=Reading(on_bad="skip", max_bad_fraction=1.0)))) == 39
@@ -330,15 +330,21 @@ def test_trees_of_spacy_2_are_sentences(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda n: task(n, result("hypertextlabels", {**MARK, "start": "/p"})), "places"),
-        (lambda n: {"text": text(n), "annotations": [{"label": 3, "user": 1}]}, "numbers of"),
+        (lambda n: task(n, result("hypertextlabels", {**MARK, "start": "/p"})), "character spans"),
+        (
+            lambda n: {"text": text(n), "annotations": [{"label": 3, "user": 1}]},
+            "numbers without names",
+        ),
         (lambda n: short(n, label=[{**MARK, "labels": ["A", "B"][: 1 + n % 2]}]), "several labels"),
         (lambda n: short(n, label=[{**MARK, "labels": ["A"][: n % 2]}]), "without a label"),
         (
             lambda n: task(n, result("labels", {**MARK, "start": 4, "labels": ["A"]})),
             "another text",
         ),
-        (lambda n: [text(n), {"cats": {"A": 1, "B": 1} if n % 2 else {"A": 1}}], "say nothing"),
+        (
+            lambda n: [text(n), {"cats": {"A": 1, "B": 1} if n % 2 else {"A": 1}}],
+            "no flag for some",
+        ),
         (lambda n: task(n, annotations=[]), "nothing to learn from"),
         (lambda n: task(n, annotations=[7]), "no annotation of Label Studio"),
     ],

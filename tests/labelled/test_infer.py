@@ -263,10 +263,10 @@ def test_the_user_overrules_columns_and_task() -> None:
     table = table_of(*rows(text=some, title=other, label=lambda n: n % 2, stars=lambda n: n % 5))
     task = infer(table, {"text": "title", "label": "stars"})
     assert task.columns.roles == {"text": ("title",), "label": ("stars",)}
-    assert task.columns.why == {"text": "as you said", "label": "as you said"}
+    assert task.columns.why == {"text": "as given", "label": "as given"}
     assert task.columns.left_out == ["text", "label"]
     task = infer(table, {"label": "stars"}, "regression")
-    assert task.name == "regression" and task.why.startswith("you said so (otherwise")
+    assert task.name == "regression" and task.why.startswith("it was given (otherwise")
     flags = infer(table, {"label": ("label", "stars")})
     assert flags.name == "multi-label"
     pair = infer(table, {"first": "title", "second": "text"})
@@ -286,7 +286,7 @@ def test_refusals_name_what_is_near() -> None:
     assert error.what == "regression needs numbers as labels"
     assert error.where == "all.jsonl, column 'label'" and "classification" in str(error.do)
     error = refusal(DataError, lambda: infer(table, task="tagging"))
-    assert error.what == "it is not clear which column is what"
+    assert error.what == "the roles of the columns are unclear"
     assert error.wanted == "tokens + tags"
     error = refusal(UsageError, lambda: infer(table, {"tokens": "text", "text": "text"}))
     assert error.what == "no task has all these columns"
@@ -326,7 +326,7 @@ def test_several_labels_of_pairs_are_refused() -> None:
     error = refusal(
         DataError, lambda: of(premise=some, hypothesis=other, labels=lambda n: ["a", "b"])
     )
-    assert "pairs with several labels" in error.what
+    assert "several labels for a pair" in error.what
 
 
 def test_exact_names_win_over_contents(tmp_path: Path) -> None:

@@ -251,7 +251,7 @@ def test_what_is_not_clear_about_the_paths(tmp_path: Path) -> None:
     assert refusal(UsageError, lambda: load(text)).what == "plain text has no labels"
     write(tmp_path / "a" / "train.csv", "text,label\na,1\n")
     error = refusal(UsageError, lambda: load(tmp_path / "a"))
-    assert error.what == "the same part lies there in two formats"
+    assert error.what == "the folder has one part in two formats"
     write_rows(tmp_path / "c" / "dev.jsonl", ROWS)
     write_rows(tmp_path / "c" / "test.jsonl", ROWS)
     error = refusal(UsageError, lambda: load(tmp_path / "c"))

@@ -28,7 +28,7 @@ def test_a_sentence_out_of_place_is_noticed() -> None:
 
 
 def test_F77_unequal_words_and_tags_are_refused() -> None:
-    with pytest.raises(DataError, match="not one tag for each word") as refused:
+    with pytest.raises(DataError, match="words and tags differ in number") as refused:
         Sentence(("a", "b"), ("O",), where="train.jsonl:12")
     assert "train.jsonl:12" in str(refused.value) and "1 tags" in str(refused.value)
     with pytest.raises(DataError, match=r"'c', word 2"):

@@ -178,7 +178,7 @@ def test_other_refusals() -> None:
         TagWindows(tokenizer, [sentence("lo")], LABELS, length=2)
     windows = TagWindows(tokenizer, [sentence("lo mi")], LABELS)
     rows = windows.rows([0])
-    with pytest.raises(IncompatibleError, match="not of the rows"):
+    with pytest.raises(IncompatibleError, match="differ in shape"):
         windows.decode([(rows, np.zeros((1, 4, 2)))])
     good = np.zeros((*rows.tokens.shape, 5))
     with pytest.raises(IncompatibleError, match=r"window 0(?s:.*)2 times"):

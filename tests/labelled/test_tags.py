@@ -230,7 +230,7 @@ def test_F77_what_is_no_tag_is_refused() -> None:
 def test_scores_of_other_sentences_are_refused() -> None:
     with pytest.raises(IncompatibleError, match="sentence 2"):
         score([["O"], ["O"]], [["O"], ["O", "O"]])
-    with pytest.raises(IncompatibleError, match="not of the same sentences"):
+    with pytest.raises(IncompatibleError, match="number of sentences"):
         score([["O"]], [])
     with pytest.raises(DataError, match="no words"):
         score([], [])

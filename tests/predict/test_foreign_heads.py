@@ -162,14 +162,14 @@ def test_numbers_are_connected_with_classes_by_names_or_a_told_assumption(
     right, said = measured()
     assert right == 1.0 and "assumed" not in said
     (data.parent / "labels.json").write_text('["bad", "good"]')
-    with pytest.raises(DataError, match="numbers that nothing connects"):
+    with pytest.raises(DataError, match="numbers without class names"):
         measured()
     (data.parent / "labels.json").unlink()
     numbered(folder, data, {}, named=True)
     right, said = measured()
     assert right == 1.0 and "assumed" not in said, "names need no numbers"
     numbered(folder, data, {"negative": 0, "positive": 2})
-    with pytest.raises(DataError, match="numbers that nothing connects"):
+    with pytest.raises(DataError, match="numbers without class names"):
         measured()
 
 
@@ -184,7 +184,7 @@ def test_numbers_in_the_names_of_classes_are_theirs(model: Path, tmp_path: Path)
     assert "1 = '1 star'" in told.getvalue()
     numbered(folder, data, {name: n for n, name in stars.items()})
     if "0" in data.read_text():
-        with pytest.raises(DataError, match="numbers that nothing connects"):
+        with pytest.raises(DataError, match="numbers without class names"):
             evaluate_file(folder, data, stream=io.StringIO())
     # Names of the file's own for LABEL_0 and LABEL_1.
     folder = foreign(model, tmp_path / "plain", num_labels=2)

@@ -1,4 +1,4 @@
-"""What task types say of their data, before any model is there: their `Shape`s.
+"""What task types declare of their data, before any model is opened: their `Shape`s.
 
 A module of `tasks/`, or of an installed package, declares `SHAPES`; all else in this room, the
 names of metrics and the checks of settings ask here. No torch.

@@ -65,7 +65,7 @@ class Columns:
 
 
 def as_names(columns: Mapping[str, str | Sequence[str]] | None) -> dict[str, tuple[str, ...]]:
-    """Role -> names of columns, where one name may be said as a text."""
+    """Role -> names of columns, where one name may be given as a text."""
     return {
         role: (names,) if isinstance(names, str) else tuple(names)
         for role, names in (columns or {}).items()
@@ -73,5 +73,5 @@ def as_names(columns: Mapping[str, str | Sequence[str]] | None) -> dict[str, tup
 
 
 def option(role: str, name: str) -> str:
-    """What is typed to say so."""
+    """The option of the command line that gives `name` this role."""
     return f"--column {shell_word(f'{role}={name}')}"

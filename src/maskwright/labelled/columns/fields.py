@@ -14,7 +14,7 @@ from maskwright.labelled.shapes import may_be_joined
 ALIKE = 0.75  # of two names, as difflib measures it: `body` and `bodi`, `answer` and `answers`
 
 
-# Roles whose fields are asked for where they are read: of choices there may be fewer, and answers
+# Roles whose fields are required where they are read: of choices there may be fewer, and answers
 # are needed by questions only that are not marked as unanswerable.
 ELSEWHERE = (*COMMON, "choices", "answers")
 
@@ -44,7 +44,7 @@ def require_field(row: Row, role: str, name: str, empty: str = "") -> None:
     """Refuse a row without the field `name`, which holds the `role`; null is a value.
 
     Args:
-        empty: what is written where there is nothing to write, if there is a way.
+        empty: what is written where there is nothing to write, if there is such a value.
 
     Raises:
         DataError: it has none.

@@ -1,6 +1,6 @@
-"""Which column is what: by its name first, by its content where names say nothing.
+"""Which column is what: by its name first, by its content where names do not decide.
 
-The first layout that fits the names wins, the most particular first; each says how it is tried
+The first layout that fits the names wins, the most particular first; each defines how it is tried
 (`Layout.find`). Every role can be given instead; `group`, what must not be torn apart when parts
 are drawn, is never guessed.
 """
@@ -73,7 +73,7 @@ def find(
             "no task has all these columns",
             found=", ".join(wanted),
             wanted="; ".join(f"{layout.name}: {', '.join(layout.roles)}" for layout in known),
-            do="say only columns of one task (--column)",
+            do="name only columns of one task (--column)",
         )
     partly: list[tuple[Layout, dict[str, tuple[str, ...]]]] = []
     for by_content in (False, True):
@@ -137,7 +137,7 @@ def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, 
 
 def _texts(table: Table, given: Mapping[str, tuple[str, ...]]) -> set[str]:
     """Columns of texts, as the user says or by their names; what is called as a text to be written
-    is one beside a text to be read."""
+    is one where a text to be read is there, too."""
     role_of = {name: role for role, names in given.items() for name in names}
     as_lists, as_texts = _called()
     called = {plain(name) for name in table.columns}
@@ -312,7 +312,7 @@ def _nothing_fits(
     else:
         do = "say what the columns are, such as --column text=NAME --column label=NAME"
     return DataError(
-        "it is not clear which column is what",
+        "the roles of the columns are unclear",
         where=table.first[0].file,
         found=listed,
         wanted="; ".join(" + ".join(layout.roles) for layout in tried),

@@ -4,7 +4,7 @@
     a mapping in each cell  {"sport": 1, "sea": 0}
     a column per class      rude, loud     0 and 1, 0.0 and 1.0, true and false, yes and no
 
-Lists are told from lists of class numbers by their form: all have one length, hold nothing but 0
+Lists of flags differ from lists of class numbers: all have one length, hold nothing but 0
 and 1, and repeat them, which a list of classes does not.
 """
 
@@ -36,15 +36,15 @@ NUMBERS = {
     "false": False,
     "true": True,
 }
-# Yes and no in languages where the words mean nothing else beside each other.
+# Yes and no in languages where the words mean nothing else next to each other.
 YES = ("yes", "y", "t", "ja", "j", "oui", "si", "sí", "sì", "sim", "tak", "да")
 NO = ("no", "n", "f", "nein", "non", "não", "nao", "nee", "nej", "nei", "nie", "нет")
 WORDS = {**dict.fromkeys(YES, True), **dict.fromkeys(NO, False)}
-# A column of flags has no more different values, counting those that say that nobody knows.
+# A column of flags has no more different values, counting those that mean unknown.
 MOST = 30
 # What stands where nobody knows.
 UNKNOWN = {"-1", "-1.0", *MISSING_WORDS}
-# Flags only where somebody says so: a mark or nothing, and 1 or -1.
+# Flags only where the user names the columns as labels: a mark or nothing, and 1 or -1.
 MARKS = ("x", "✓", "✔")
 SIGNS = {"-1": False, "1": True, "-1.0": False, "1.0": True}
 # Class names of 0 and 1 alone, such as 0110, and flags with blanks between.
@@ -116,7 +116,7 @@ def places(cell: Any, row: Row, name: str, size: int) -> list[int]:
         if None not in values:
             return [place for place, is_set in enumerate(values) if is_set]
     raise DataError(
-        "the cell has not one flag for each class",
+        "flags and classes differ in number",
         where=f"{row.where}, column {name!r}",
         found="nothing" if cell is None else repr(cell)[:80],
         wanted=f"a list of {size} flags, each 0 or 1, as in the other rows",
@@ -155,7 +155,7 @@ def named(cell: Any, row: Row, name: str, known: Iterable[str]) -> list[str]:
     if is_named(cell) and not missing:
         return [key for key, value in cell.items() if flag(value)]
     raise DataError(
-        "the cell does not say 0 or 1 of every class",
+        "the cell has no flag for some classes",
         where=f"{row.where}, column {name!r}",
         found="nothing" if cell is None else repr(cell)[:80],
         wanted=f"also {', '.join(missing)}" if missing else 'such as {"sport": 1, "sea": 0}',
@@ -188,7 +188,8 @@ def columns_of_flags(rows: Sequence[Row], columns: Iterable[Column]) -> list[str
 
 
 def columns_of_marks(rows: Sequence[Row], columns: Iterable[Column]) -> list[str]:
-    """The columns that hold a mark or nothing, or 1 and -1 alone: flags where somebody says so."""
+    """The columns that hold a mark or nothing, or 1 and -1 alone: flags where the user
+    names them as labels."""
     names = []
     for column in columns:
         if column.distinct > MOST:
@@ -221,7 +222,7 @@ def in_column(value: Any, row: Row, name: str, *, marks: bool = False, signs: bo
         found="nothing" if nothing else repr(value),
         wanted="0 or 1 (or yes or no) in every row of a column that is a label of its own",
         do="correct the row, or take it out (--read on_bad=skip drops and counts it"
-        + (")" if nothing else f"; where {value} says that nobody knows: --read no_label={value})"),
+        + (")" if nothing else f"; where {value} means unknown: --read no_label={value})"),
     )
 
 

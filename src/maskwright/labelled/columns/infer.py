@@ -50,7 +50,7 @@ class Task:
         separator: what stands between several labels in one cell; None for lists and columns.
         flags: how many flags each cell has, one for each class; 0 where labels are names.
         named: the classes that mappings of flags name; empty where there are none.
-        marks: columns of one label each in which an empty cell says no; signs: in which -1 does.
+        marks: columns of one label each in which an empty cell means no; signs: in which -1 does.
     """
 
     shape: Shape
@@ -84,7 +84,7 @@ def infer(
         table: the rows; cells of a csv that spell lists become lists, in place.
         columns: role -> column, for what must not be searched for.
         task: its name, if the user gives one.
-        no_label: what stands where a label is not known, and says nothing of what labels are.
+        no_label: what stands where a label is not known, and does not count as a label.
 
     Raises:
         UsageError: an unknown task, role or column.
@@ -108,7 +108,7 @@ def infer(
         form, why = "classes", f"the numbers in {selected['label']!r} have names"
     if requested is not None and (form != requested.label or not requested.inferred):
         _check_possible(table, selected, requested, form)
-        why, separator = f"you said so (otherwise {why})", None
+        why, separator = f"it was given (otherwise {why})", None
         if requested.label == "several":
             separator = _separator(table.first, selected["label"], 0.0) or SEPARATORS[0]
             if flags.are_codes(table.first, selected["label"]):
@@ -125,7 +125,7 @@ def _no_task(table: Table, columns: Columns, why: str) -> DataError:
     """Pairs with several labels each, or a layout for which no task is inferred."""
     if "second" in columns.roles:
         return DataError(
-            "pairs with several labels each are no task here",
+            "no task learns several labels for a pair",
             where=f"{table.first[0].file}, column {columns['label']!r}",
             found=why,
             wanted="one label for each pair",
@@ -140,7 +140,7 @@ def _no_task(table: Table, columns: Columns, why: str) -> DataError:
 
 
 def _are_named(table: Table, columns: Columns) -> bool:
-    """Whether something beside the data, or in it, names every number of the label."""
+    """Whether a file next to the data, or the data, names every number of the label."""
     names = table.names_of(columns["label"])
     cells = (value_of(row, columns["label"]) for row in table.first)
     return bool(names) and {whole(v) for v in cells if not is_empty(v)} <= names.keys()
@@ -174,7 +174,7 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[Label, str, str |
     if column.kind in LISTS:
         return "several", f"{name} holds a list of labels in each row", None
     if column.kind == "flags":
-        return "several", f"{name} says 0 or 1 of each class", None
+        return "several", f"{name} maps each class to 0 or 1", None
     if "label_name" in columns.roles:
         why = f"{name} holds {column.distinct} values, which {columns['label_name']!r} names"
         return "classes", why, None
@@ -218,7 +218,7 @@ def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
 
 
 def is_no_label(no_label: str, value: object) -> bool:
-    """Whether `value` is what the user `said`, also as a number written otherwise."""
+    """Whether `value` is `no_label`, also as a number written otherwise."""
     number = whole(no_label)
     return str(value).strip() == no_label or (number is not None and whole(value) == number)
 
@@ -249,7 +249,7 @@ def _separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> 
         often = Counter(
             p for distinct in {tuple(pieces) for pieces in split} for p in distinct if p
         )
-        # 'Business, Finance' beside 'Sports, Games' are two names: no piece of them comes back.
+        # 'Business, Finance' and 'Sports, Games' are two names: no piece of them comes back.
         recurring = len(often) <= len(set(cells)) and max(often.values(), default=0) > 1
         if separated and separated >= least * len(cells) and recurring:
             return separator
@@ -272,7 +272,7 @@ def _check_possible(table: Table, columns: Columns, requested: Shape, form: Labe
         raise DataError(
             f"{requested.name} needs numbers as labels",
             where=f"{table.first[0].file}, column {column.name!r}",
-            found=f"{column.distinct:,} different values of the kind {column.kind}",
+            found=f"{column.distinct:,} different values of the type {column.kind}",
             wanted="numbers",
             do=(f"choose the task {fits.name}, or " if fits else "choose ")
             + "the column with the numbers (--column label=…)",

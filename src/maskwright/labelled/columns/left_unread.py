@@ -1,4 +1,4 @@
-"""Columns that a task would leave out although they seem to belong to it: those are asked about."""
+"""Columns that a task would leave out although they seem to belong to it: the user decides."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUESTION_CONTEXTS = {
 }
 # What is answered, summed up, and so on; a title is no answer.
 ANSWERED = {(plain(one), plain(two)) for one, two in SEQUENCES if one != "text" and two != "title"}
-# What says of an answer, or of a translation, what it is worth.
+# Names of columns that rate an answer or a translation.
 JUDGING = {
     *("label", "labels", "goldlabel", "gold", "score", "rating", "grade", "quality", "verdict"),
     *("issafe", "safe", "iscorrect", "correct", "correctness", "helpfulness", "preference"),
@@ -51,7 +51,7 @@ def refuse_half(table: Table, columns: Columns, wanted: Mapping[str, tuple[str, 
         raise DataError(
             "a column that may judge the texts is not read",
             where=table.first[0].file,
-            found=f"{judging[0]!r} beside {columns['target']!r}",
+            found=f"{judging[0]!r} next to {columns['target']!r}",
             wanted="columns whose roles are clear",
             do=f"to learn to write, whatever it says: {options}; to learn it: {both} "
             f"{option('label', judging[0])}",
@@ -71,7 +71,7 @@ def refuse_half(table: Table, columns: Columns, wanted: Mapping[str, tuple[str, 
     raise DataError(
         "a column that may belong to the question is not read",
         where=table.first[0].file,
-        found=f"{' and '.join(map(repr, rest))} beside {columns[asking]!r}",
+        found=f"{' and '.join(map(repr, rest))} next to {columns[asking]!r}",
         wanted="columns whose roles are clear",
         do=f"to leave it out: {options}; "
         + (behind if columns.described[rest[0]].kind in TEXTLIKE else "")

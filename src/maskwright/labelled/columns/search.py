@@ -52,9 +52,9 @@ class Search:
         alone: bool = False,
     ) -> None:
         self.rows, self.described, self.by_content = rows, described, by_content
-        self.alone = alone  # whether no other shape is asked for
+        self.alone = alone  # whether no other layout is tried
         self.roles = dict(given)
-        self.why = dict.fromkeys(given, "as you said")
+        self.why = dict.fromkeys(given, "as given")
         self.spellings: Mapping[str, tuple[str, ...]] = {}
         self.by_plain: dict[str, str] = {}
         for name in described:
@@ -124,7 +124,7 @@ class Search:
             self.by_name("label", lambda c: _may_be_label(c) and not self.is_group(c))
             if self._is_one_of_flags():
                 del self.roles["label"]
-                return  # which of the columns are labels is asked
+                return  # the user has to name the label columns
             self._tell_rivals([c.name for c in self.free() if _may_be_label(c)])
         if "label" in self.roles or not self.by_content or self._has_unusable_label():
             return
@@ -165,7 +165,7 @@ class Search:
             self.why["label"] += f"; {' and '.join(map(repr, rivals))} might be it, too"
 
     def label_name(self) -> None:
-        """`label_name` beside `label` names its classes."""
+        """Find the column with the names of the classes that `label` numbers."""
         if "label" not in self.roles or "label_name" in self.roles:
             return
         label = self.roles["label"][0]

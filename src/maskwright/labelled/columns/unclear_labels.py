@@ -1,4 +1,4 @@
-"""Labels that may be of two kinds: refused with the option that says which, never guessed."""
+"""Labels that can be read in two forms: refused with the option that decides, never guessed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from maskwright.labelled.columns.spellings import plain
 from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.formats.whole_number import whole
 
-# So many different numbers may be the names of classes, and so few rows say nothing.
+# So many different numbers may be the names of classes, and so few rows prove nothing.
 FEW, FEW_WHOLES, FEW_ROWS = 20, 10, 20
 # Columns of these names hold numbers, also where nearly all are whole.
 SCORES = ("score", "similarity", "relatedness", "relevance", "grade", "points", "value", "rating")
@@ -29,7 +29,7 @@ Cells = Sequence[tuple[Row, Any]]
 
 
 def refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
-    """Refuse a column of labels that can be read in two ways.
+    """Refuse a column of labels that can be read in two forms.
 
     Raises:
         DataError: decimal commas, units, texts of 0 and 1, lists of fractions, a few fractions
@@ -81,7 +81,7 @@ def _refuse_commas(name: str, cells: Cells) -> None:
         "numbers with a comma, or two numbers",
         name,
         example,
-        "numbers such as 2.75 and 1366, or a task that is said",
+        "numbers such as 2.75 and 1366, or a task given by --task",
         ("take the commas out where they part thousands, or " if thousands else "")
         + "write them with a point; where they are several labels: --task multi-label",
     )
@@ -97,7 +97,7 @@ def _refuse_units(name: str, cells: Cells) -> None:
         "numbers with a unit",
         name,
         example,
-        "numbers alone, or a task that is said",
+        "numbers alone, or a task given by --task",
         "take the unit out of the cells; where they are names: --task classification",
     )
 

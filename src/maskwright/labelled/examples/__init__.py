@@ -1,1 +1,1 @@
-"""Rows to examples: labels, checks, splits and a survey. `build` is the way in."""
+"""Rows to examples: labels, checks, splits and a survey. Start at `build`."""

@@ -15,7 +15,7 @@ def text_of(row: Row, name: str) -> str:
     """The text in a column of `row`; numbers are texts as they are written.
 
     Raises:
-        DataError: nothing, another kind of value, or blanks only.
+        DataError: nothing, a value of another type, or blanks only.
     """
     value = value_of(row, name)
     if type(value) in (int, float):
@@ -49,15 +49,15 @@ def joined(texts: Iterable[str]) -> str:
 
 
 def joined_or_whole(values: Sequence[Any]) -> Any:
-    """One text of texts and numbers, what is empty left out; or the first value that is neither,
-    for whoever says so."""
+    """One text of texts and numbers, what is empty left out; or the first value that is
+    neither."""
     filled = [v for v in values if not is_empty(v) and not (type(v) is float and math.isnan(v))]
     unreadable = [value for value in filled if type(value) not in (str, int, float)]
     return unreadable[0] if unreadable else joined(map(str, filled))
 
 
 def missing(row: Row, name: str, role: str, wanted: str) -> DataError:
-    """What is told where the cell holds nothing, or another kind of value."""
+    """The error for a cell that holds nothing, or a value of another type."""
     value = value_of(row, name)
     return DataError(
         f"the {role} is missing" if value is None else f"the {role} is of another type",

@@ -40,11 +40,11 @@ def given(
     data name, or the names of the classes hold, or those of the data it learned from.
 
     Args:
-        assume: take numbers that nothing connects with the classes in the order of these, and have
-            the user told.
+        assume: read numbers without names as places in the order of the classes, and record
+            a finding.
 
     Raises:
-        DataError: numbers that nothing connects with the names.
+        DataError: labels that are numbers without class names.
     """
     role = task.columns.layout.learned
     column = task.columns[role]
@@ -100,7 +100,7 @@ def given(
     strange = [n for n in numbers if called.get(n) not in plain]
     if strange and not learned_from:  # else a number out of range, refused where it stands
         raise DataError(
-            "numbers that nothing connects with the classes",
+            "the labels are numbers without class names",
             where=f"{numbers[strange[0]].where}, column {column!r}",
             found=strange[0],
             wanted=f"one of {', '.join(map(repr, plain[:8]))}",
@@ -126,7 +126,7 @@ def _listed(called: Mapping[Any, str]) -> str:
 
 
 def _called(table: Table, task: Task, column: str, rows: Sequence[Row]) -> Mapping[int, str]:
-    """The names of numbers, where something beside or in the data tells them."""
+    """Class names by number, from a names file or a column; empty without either."""
     names = _names_from_file(table, task, column)
     if names:
         return names
@@ -139,7 +139,7 @@ def _called(table: Table, task: Task, column: str, rows: Sequence[Row]) -> Mappi
 
 
 def _names_from_file(table: Table, task: Task, column: str) -> Mapping[int, str]:
-    """The names that a file beside the data, or in it, tells of the classes; noted once. A file
+    """The class names in a file next to the data, or in the data; noted once. A file
     that the user did not name is left out where it does not fit.
 
     Raises:
@@ -180,7 +180,7 @@ def readable(row: Row, task: Task) -> list[Any]:
 
 
 def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabulary:
-    """The classes of the training rows; rows without a usable label have no say."""
+    """The classes of the training rows; rows without a usable label do not count."""
     columns = task.columns
     role = task.columns.layout.learned
     name = columns[role]

@@ -115,7 +115,7 @@ class Pair(Example):
 
     @property
     def apart_by(self) -> str:
-        """Both texts, either way round."""
+        """Both texts, in an order that does not depend on which is first."""
         return BETWEEN.join(sorted((self.first, self.second), key=folded))
 
     @property
@@ -257,7 +257,7 @@ class Examples:
         labels: the classes; None where there are none (numbers, answers, texts).
         dropped: (place, reason) of rows left out, by the policy `skip`.
         counts: what the reading of the files met, by part.
-        groups: by part, what each example must not be torn from; empty where nothing was said.
+        groups: by part, the group of each example; a group stays in one part; empty without groups.
         drawn: the parts that did not come as files.
         together: the role of a text by which rows stayed together when these were drawn.
         repaired, unlabelled: how many tags were changed, and rows left out that have no label.

@@ -25,7 +25,7 @@ EMPTY: Mapping[int, str] = {}
 # What to know of a label that is none, by what the classes are from.
 MODEL = "; the classes are those of the model"
 ADD = ", or add the class to the training rows"
-NAMES = ", or add its name to those beside the data (labels.json)"
+NAMES = ", or add its name to those next to the data (labels.json)"
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def learn(
     Args:
         cells: (label, row it stands in), in any order.
         column: the column of the labels, for messages.
-        names: the name of each number of a class, in the order of the classes, where something
-            beside the data tells them.
+        names: the name of each number of a class, in the order of the classes, where a file
+            or a column holds them.
         name_column: a column with the name of each row's class.
         numbers: whether labels are whole numbers; otherwise they are names.
         fold: join labels that differ only by case or blanks with the commonest of them.
@@ -230,8 +230,8 @@ def _numbered(known: Vocabulary) -> bool:
 
 
 def _or_none(label: Label) -> str:
-    """What more to do where -1 may say that there is no label."""
-    out = f"; where {label} says that there is none: --read no_label={label}"
+    """The advice for -1, which may mean that there is no label."""
+    out = f"; where {label} means that there is none: --read no_label={label}"
     return out if str(label).strip() == "-1" else ""
 
 

@@ -1,7 +1,7 @@
 """Labels that nearly agree.
 
 Those that differ only by case, blanks or Unicode's form are refused, because one of them is nearly
-always a slip; `fold` joins them. Rare ones a letter or two from a common one are told to the user.
+always a slip; `fold` joins them. Rare labels a letter or two from a common one are findings.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def near_spellings(
         common, *others = sorted(spellings, key=lambda s: (-counts[s], s))
         if not fold:
             rare = others[-1]
-            # Two forms of one letter look alike: these are told by their code points.
+            # Two forms of one letter look alike: they are shown by their code points.
             forms = len({unicodedata.normalize("NFC", s) for s in spellings}) < len(spellings)
             quoted = ascii if forms else repr
             raise DataError(

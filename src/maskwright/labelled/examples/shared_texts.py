@@ -18,7 +18,7 @@ from maskwright.labelled.formats.parts import TRAIN
 
 # No group has more than this share of the rows: else hardly anything is left to draw.
 MOST = 0.1
-# Texts of fewer words, such as the aspect that is asked about, are no texts to be learned by heart.
+# Texts of fewer words, such as the aspect of a review, are no texts to be learned by heart.
 WORDS = 3
 # What rows that belong together often have in common.
 GROUPS = {
@@ -30,8 +30,8 @@ GROUPS = {
 
 
 def texts_by_role(rows: Sequence[Example]) -> dict[str, list[str]]:
-    """The texts of the rows that others may share, by role; empty where a row has one text, which
-    is told apart by anyway."""
+    """The texts of the rows that others may share, by role; empty where a row has one text:
+    equal ones stay in one part anyway."""
     by_role: dict[str, list[str]] = {}
     for role in rows[0].shared_texts if rows else ():
         texts = [folded(row.shared_texts[role]) for row in rows]

@@ -123,14 +123,14 @@ def divide(
     """The places of the rows of each part, ascending; parts of share 0 are left out.
 
     Args:
-        texts: what tells rows apart; equal ones fall into one part.
+        texts: one for each row; rows with equal ones fall into one part.
         classes: one for each row; all alike where there are none.
         division: shares and seed.
         groups: a name for each row; equal ones fall into one part, and of none ("") each row by
             itself.
 
     Raises:
-        DataError: a part that was asked for would be empty.
+        DataError: a part of the division would be empty.
     """
     units = _units(texts, groups)
     names = [min(hash_of(texts[i]) for i in unit) for unit in units]

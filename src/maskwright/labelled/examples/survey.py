@@ -318,7 +318,7 @@ def _label_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
             yield Finding(
                 "label-like-missing-value",
                 f"{name!r} ({counted(rows, 'row')}) is read as the name of a class",
-                remedy=f"where it means that there is no label, say --read no_label={name}",
+                remedy=f"where it means that there is no label, use --read no_label={name}",
             )
 
 
@@ -375,7 +375,7 @@ def _class_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
             f"{least!r}",
             remedy="look at each class"
             if "macro_f1" not in examples.task.shape.metrics
-            else "look at macro F1 beside accuracy",
+            else "look at macro F1 besides accuracy",
         )
     for miss, name in near_misses(here):
         yield Finding(

@@ -124,7 +124,7 @@ def _clean(value: Any, ledger: Ledger, line_ends: bool) -> Any:
 
 
 def text_as_read(text: str, ledger: Ledger, line_ends: bool) -> str:
-    """`text` without control characters, which are counted, and with LF for CRLF if asked."""
+    """`text` without control characters, which are counted; `line_ends`: with LF for CRLF."""
     if CONTROL.search(text):
         text = strip_controls(text, ledger.counts)
     return text.replace("\r\n", "\n") if line_ends and "\r\n" in text else text

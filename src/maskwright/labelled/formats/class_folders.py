@@ -4,7 +4,7 @@ the label, as fastText has them.
     reviews/train/pos/1.txt   reviews/train/neg/2.txt   reviews/test/pos/1.txt
     __label__pos What a film!
 
-Texts in a folder `unsup` or `unlabelled`, and those beside the folders of the classes, have no
+Texts in a folder `unsup` or `unlabelled`, and those next to the folders of the classes, have no
 label and are not read.
 """
 
@@ -35,7 +35,7 @@ def in_folders(files: Sequence[Source], says_part: Callable[[str], bool]) -> lis
         says_part: whether a folder of that name holds a part.
 
     Raises:
-        UsageError: a folder beside them may be of a class, or of a part.
+        UsageError: a folder next to them may be of a class, or of a part.
     """
     if any(source.format != "text" for source in files):
         return []
@@ -52,7 +52,7 @@ def in_folders(files: Sequence[Source], says_part: Callable[[str], bool]) -> lis
         raise UsageError(
             "a folder that may be a class or a part",
             where=unsure[0],
-            found=f"texts in it, beside {min(folders).name}",
+            found=f"texts in it, next to {min(folders).name}",
             wanted="folders of classes in those of parts, as train/pos",
             do="rename it, if it is a class; else move it out",
         )
@@ -83,7 +83,7 @@ def whole_text(blocks: Iterable[Block], path: Path) -> dict[str, str]:
             found=repr(text[:60]),
             wanted="a text",
             do="name such files .json, and take them out of the folders of their "
-            "classes if they say the label themselves",
+            "classes if they hold the labels",
         )
     return {"text": text, "label": path.parent.name}
 

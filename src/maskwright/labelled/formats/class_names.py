@@ -1,4 +1,4 @@
-"""The names of classes in a file beside the data, in the forms in which people keep them.
+"""The names of classes in a file next to the data, in the forms in which people keep them.
 
     ["bad", "good"]                    {"0": "bad", "1": "good"}       {"bad": 0, "good": 1}
     {"id2label": {…}}                  {"names": […]}                  [{"id": 0, "name": "bad"}, …]
@@ -25,7 +25,7 @@ FILE = re.compile(
     r"|classes|dataset_infos?)\.json$",
     re.IGNORECASE,
 )
-# Files that say more than the names of classes, and may have none.
+# Files that hold more than class names, and may have none.
 ABOUT = re.compile(r"dataset_infos?\.json$", re.IGNORECASE)
 LABEL = "label"
 WRAPPED = ("id2label", "label2id", "names", "labels", "classes", "label_names", "class_names")
@@ -39,10 +39,10 @@ def is_of_names(source: Source) -> bool:
 
 
 def read_names(source: Source) -> dict[str, Names] | None:
-    """The names by column, `label` where the file says none; None where the file holds rows.
+    """The names by column, `label` where the file names no column; None where the file holds rows.
 
     Raises:
-        DataError: not UTF-8, no JSON, or names that cannot be told.
+        DataError: not UTF-8, no JSON, or names that cannot be read.
     """
     match = FILE.search(source.path.name)
     assert match is not None
@@ -56,7 +56,7 @@ def read_names(source: Source) -> dict[str, Names] | None:
             where=source.shown,
             found=error.reason,
             wanted="a list of names, in UTF-8",
-            do="save it anew",
+            do="save the file as UTF-8",
         ) from error
     except DataError:
         if match[1]:  # train_labels.json may be JSON Lines
@@ -120,7 +120,7 @@ def _numbered(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) ->
 
 
 def _of_features(value: Any, file: str) -> Iterable[tuple[str, Names]]:
-    """The names of each column that the notes of the datasets library tell."""
+    """The names of each column in the notes of the datasets library."""
     if type(value) is not dict:
         return
     inner = value.get("features", value)

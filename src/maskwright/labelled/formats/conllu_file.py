@@ -27,12 +27,12 @@ NUMBER = re.compile(r"\d+([-.]\d+)?")
 # The line that a word stands at, and its columns.
 NumberedWord = tuple[int, list[str]]
 WORD, HEAD, NOTHING = 1, 6, "_"
-# By place; upos is taken for tags, another where that is said.
+# By place; upos is taken for tags, unless another is given.
 ANNOTATION_COLUMNS = {3: "upos", 4: "xpos", 7: "deprel", 2: "lemma"}
 
 
 def is_one(text: str, may_be_table: bool) -> bool:
-    """Whether a file that begins with `text` is of this kind whatever its name ends in: all lines
+    """Whether a file that begins with `text` is CoNLL-U whatever its name ends in: all lines
     of its first sentences have ten columns apart by tabs, and the first numbers the words. One that
     `may_be_table`, whose rows may be numbered, has sentences apart and numbers of heads, too."""
     lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")[:LOOKED_AT]]
@@ -123,7 +123,7 @@ def sentence_lines(
 
 
 def blank_word(where: str, line: str) -> DataError:
-    """What is told of a word that is nothing but blanks."""
+    """The error for a word of blanks only."""
     return DataError(
         "a word of blanks",
         where=where,

@@ -1,4 +1,4 @@
-"""A row of an export, with what doccano, Prodigy, spaCy and Dataturks write in their own ways."""
+"""A row of an export, in the forms of doccano, Prodigy, spaCy and Dataturks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from maskwright.labelled.formats.exported import Chosen, Exported
 
 
 def row(values: dict[str, Any]) -> dict[str, Any]:
-    """A row as it stands in a file, with what programs write in their own ways read."""
+    """A row of a file with the forms of these programs converted to columns."""
     if label_studio.is_row(values):
         return label_studio.row(values)
     made: dict[str, Any] = {}

@@ -28,7 +28,7 @@ class Chosen(list[Any]):
     """The labels that a row has.
 
     Attributes:
-        among: those that it could have had, where they are said.
+        among: those that it could have had, where the export lists them.
     """
 
     def __init__(self, labels: Iterable[Any] = (), among: frozenset[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What programs for annotation export, as rows; how each of them writes it says its own file.
+"""What programs for annotation export, as rows; each format has its own file.
 
     Label Studio   JSON, JSON_MIN and CSV (label_studio.py)
     spaCy          [text, {"entities": [[0, 4, "PER"]]}], and the JSON of its version 2

@@ -6,7 +6,7 @@
     JSON_MIN    {"text": …, "label": [{"start": 0, "end": 4, "labels": ["PER"]}], "annotator": 1, …}
     CSV         the same in cells
 
-Each is read to rows as JSON_MIN has them: a row for each annotation, a column for each kind of
+Each is read to rows as JSON_MIN has them: a row for each annotation, a column for each type of
 question. (HumanSignal, label-studio-converter.)
 """
 
@@ -59,7 +59,7 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
     the truth, where some are; of a task without any, its data alone.
 
     Raises:
-        DataError: an annotation of another form, or marks that are no places of characters.
+        DataError: an annotation of another form, or marks that are no character spans.
     """
     exported_rows: list[dict[str, Any]] = []
     unread: Counter[str] = Counter()
@@ -116,14 +116,14 @@ def _why(task: Mapping[str, Any], every: list[Any]) -> str:
 
 
 def _answers(results: list[Any], unread: Counter[str], where: str) -> dict[str, Any]:
-    """What one annotator told, by the names of the questions."""
+    """The answers of one annotator, by the names of the questions."""
     answers: dict[str, Any] = {}
     for result in results:
         result_type, name = str(result.get("type")), result.get("from_name")
         value = result.get("value")
         if result_type in OTHER_PLACES:
             raise DataError(
-                "marks that are no places of characters",
+                "the marks are no character spans",
                 where=where,
                 found=result_type,
                 wanted="labels of a plain text",
@@ -131,7 +131,7 @@ def _answers(results: list[Any], unread: Counter[str], where: str) -> dict[str, 
             )
         answer = value.get(VALUES.get(result_type, "")) if type(value) is dict else None
         marks = result_type == "labels"
-        # What is told of a part of a text is nothing that the text is labelled with.
+        # A rating or choice of a part of a text is no label of the text.
         if answer is None or type(name) is not str or (not marks and "start" in value):
             unread[
                 result_type if marks or "start" not in (value or {}) else f"{result_type} of a part"

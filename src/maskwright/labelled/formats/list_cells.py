@@ -30,7 +30,7 @@ LONGEST_LITERAL = 100_000
 # Lists as numpy prints them, without commas.
 ITEM = r"""(?:'[^']*'|"[^"]*"|[-+]?\.?\d[-+.\de]*|\.\.\.)"""
 OF_NUMPY = re.compile(rf"\s*\[+\s*{ITEM}(?:\s+{ITEM})+\s*\]+\s*|\s*\{{.*\barray\(\[.*", re.DOTALL)
-# Numbers and true or false, without commas, too, can be told apart.
+# Numbers and true or false, without commas, too, can be separated.
 NUMBER = r"(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|True|False)"
 NUMERIC = re.compile(rf"\s*\[\s*({NUMBER}(?:\s+{NUMBER})*)\s*\]\s*")
 # What numpy and torch write around a list.
@@ -152,7 +152,7 @@ def _in_table(row: Row) -> bool:
 
 
 def _literal(cell: str) -> Any:
-    """What Python would read, texts and numbers only; None where it is nothing of that kind."""
+    """What Python would read, texts and numbers only; None for any other value."""
     if len(cell) > LONGEST_LITERAL:
         return None
     try:

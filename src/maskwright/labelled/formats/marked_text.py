@@ -57,7 +57,7 @@ DO = "correct the row, or take it out (--read on_bad=skip drops and counts it)"
 
 class Part(NamedTuple):
     """A marked part; `own` is the text that it brings, where it does, and `loose` whether that may
-    be another name of the thing. One that has not one kind has several, or none, in `labels`."""
+    be another name of the thing. One without exactly one label has them, or none, in `labels`."""
 
     begin: int
     end: int

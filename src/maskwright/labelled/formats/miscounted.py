@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from maskwright.labelled.formats.as_given import CONTROL, as_read
 
-# (what is said of it, the text of which the place would be a place).
+# (its name in messages, the text that the place counts in).
 Counting = tuple[str, Callable[[str], str]]
 COUNTINGS: tuple[Counting, ...] = (
     ("the text without the blanks it begins with", str.lstrip),
@@ -22,7 +22,7 @@ COUNTINGS: tuple[Counting, ...] = (
 )
 
 
-# (what is said of it, the size of a character before another).
+# (its name in messages, the size of a character before another).
 UNITS: tuple[tuple[str, Callable[[str, str], int]], ...] = (
     ("UTF-16 units, as JavaScript and Java do", lambda one, _: 1 + (ord(one) > 0xFFFF)),
     ("bytes of UTF-8", lambda one, _: len(one.encode("utf-8", "surrogatepass"))),

@@ -33,7 +33,7 @@ class HowRead:
     no_label: str | None = None
 
     def require_only(self, *names: str) -> None:
-        """Refuse what is set beside `names` and would do nothing.
+        """Refuse options other than `names`, which would do nothing.
 
         Raises:
             UsageError: naming it.
@@ -80,7 +80,7 @@ def how_read(settings: str | Sequence[str], usual: HowRead = AS_IT_COMES) -> How
                 where=f"{WHERE} {name}",
                 found=value,
                 wanted="true or false",
-                do=f"say {name}=true, or leave it out",
+                do=f"write {name}=true, or leave it out",
             )
     names = usual.header
     if header is not None:

@@ -1,11 +1,11 @@
-"""Which file of a folder is for training, for validation, for testing; class names beside the data.
+"""Which file of a folder is for training, for validation, for testing; class names in files.
 
     train.csv, dev.csv, test.csv      train-00000-of-00002.parquet      my_set/train/part1.jsonl
     train/pos/1.txt, train/neg/1.txt, test/pos/1.txt, test/neg/1.txt
     labels.json   the names of the classes, also as a mapping (class_names.py)
 
-What has no part is one table, to be divided later; beside files that have one, it is not read, and
-that is said.
+What has no part is one table, to be divided later; next to files that have one, it is not read, and
+a finding names it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
         learned: whether there is to be something to learn from.
 
     Raises:
-        UsageError: names that say two parts, no training data, a part in two formats.
+        UsageError: names with two parts, no training data, a part in two formats.
     """
     sources_by_part: dict[str, list[Source]] = {}
     if texts := class_folders.in_folders(files, says_part):
@@ -89,7 +89,7 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
         suffixes = Counter(source.suffix for source in sources)
         if len(suffixes) > 1:
             raise UsageError(
-                "the same part lies there in two formats",
+                "the folder has one part in two formats",
                 where=files[0].path.parent,
                 found=f"{part}: " + ", ".join(sorted(source.path.name for source in sources)),
                 wanted="one of them",
@@ -107,7 +107,7 @@ def _by_names(files: Sequence[Source]) -> list[str]:
 
 
 def _part_in_name(folder: str) -> str:
-    """The part that the last word of a folder's name says, as in `20news-bydate-train`."""
+    """The part that is the last word of a folder's name, as in `20news-bydate-train`."""
     words = WORD.findall(folder.lower())
     return SPELLINGS.get(words[-1], ALL) if words else ALL
 
@@ -122,7 +122,7 @@ def _part_of(source: Source) -> str:
     parts = {SPELLINGS[w] for w in words if w in SPELLINGS}
     if len(parts) > 1:
         raise UsageError(
-            "the file's name says two parts",
+            "the file's name contains two parts",
             where=source.shown,
             found=" and ".join(sorted(parts)),
             wanted="one of train, validation, test",
@@ -132,7 +132,7 @@ def _part_of(source: Source) -> str:
 
 
 def noted_names(source: Source) -> dict[str, Names]:
-    """Class names that a file of the datasets library notes beside its columns, or its folder."""
+    """Class names that a file of the datasets library stores with its columns, or in its folder."""
     names: dict[str, Names] = {}
     for name, feature in _features(source).items():
         # A list of classes, as tags are, has the class one level deeper.

@@ -27,8 +27,8 @@ def resolve_labels(parts: dict[str, list[Row]], counts: Mapping[str, Counts]) ->
     lists. Findings in `counts` name what was dropped and how labels are read.
 
     Raises:
-        DataError: labels by numbers of which the names are not there; classes that some rows only
-            speak of.
+        DataError: labels by numbers of which the names are not there; classes without a
+            flag in some rows.
     """
     for part, rows in parts.items():
         parts[part] = _accepted(_annotated(rows, counts[part]), counts[part])
@@ -71,7 +71,7 @@ def _annotated(rows: list[Row], counts: Counts) -> list[Row]:
 
 
 def _accepted(rows: list[Row], counts: Counts) -> list[Row]:
-    """Those that an annotator accepted, where Prodigy says so of each."""
+    """Those that an annotator accepted, where every row has Prodigy's answer."""
     decisions = [row.values.get("answer") for row in rows]
     if not decisions or not all(type(one) is str and one in DECIDED for one in decisions):
         return rows
@@ -110,7 +110,7 @@ def _note_chosen(name: str, one: bool, every: Sequence[Row], notes: list[Finding
         common = frozenset.intersection(*label_sets)
         incomplete = sorted(map(str, frozenset.union(*label_sets) - common))
         raise DataError(
-            "classes of which some rows say nothing",
+            "some rows have no flag for some classes",
             where=f"{every[0].file}, {name!r}",
             found=", ".join(incomplete[:8]),
             wanted="0 or 1 of every class in every row",
@@ -144,7 +144,7 @@ def _refuse_numbers(every: Sequence[Row]) -> None:
             )
         ):
             raise DataError(
-                "numbers of labels, and not their names",
+                "the labels are numbers without names",
                 where=row.where,
                 found=f"label {marks[0]['label']}",
                 wanted='names, such as "label": [[0, 4, "PER"]]',

@@ -217,7 +217,7 @@ def _refuse_webanno(begin: str, file: str) -> None:
 
 
 def _no_labels(begin: str, source: Source) -> UsageError:
-    """What is told of a text that begins so."""
+    """The error for a text that begins so."""
     if ending := _ending_of_table(begin):
         return UsageError(
             "lines of text that look like rows of a table",
@@ -245,12 +245,12 @@ def _no_labels(begin: str, source: Source) -> UsageError:
 
 
 def _ending_of_table(text: str) -> tuple[str, str] | None:
-    """(how a table is named that begins with such lines, what more to say); None of other text."""
+    """(how a table is named that begins with such lines, further options); None of other text."""
     lines = [line for line in text.split("\n")[:LOOKED_AT] if line.strip()]
     for separator, ending in (("\t", ".tsv"), (";", ".csv"), ("|", ".csv"), ("@", ".csv")):
         counts = {line.count(separator) for line in lines}
         if len(lines) > 1 and len(counts) == 1 and 0 not in counts:
-            option = "" if ending == ".tsv" else f", and say --read separator='{separator}'"
+            option = "" if ending == ".tsv" else f", and give --read separator='{separator}'"
             return (
                 ending,
                 f"{option}; without names of columns in its first line also --read header=",

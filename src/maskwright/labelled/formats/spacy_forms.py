@@ -21,7 +21,7 @@ UNKNOWN = ("", "-", None)  # tags of words of which nothing is known
 
 
 def is_pair(value: Any) -> bool:
-    """Whether a value is a text with what is told of it."""
+    """Whether a value is a text with its annotations."""
     if type(value) is not list or len(value) != 2 or type(value[0]) is not str:
         return False
     return type(value[1]) is dict or value[1] == [] or are_parts(value[1])
@@ -97,7 +97,7 @@ def _tagged(words: list[dict[str, Any]], names: list[str], where: str) -> Export
         if name == "ner" and any(tag in UNKNOWN for tag in tags):
             unknown = next(word for word in words if word.get(name) in UNKNOWN)
             raise DataError(
-                "a word of which it is not known whether it is an entity",
+                "the entity tag of a word is unknown",
                 where=where,
                 found=repr(unknown["orth"]),
                 wanted="a tag such as O or U-PER",

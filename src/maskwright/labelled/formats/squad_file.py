@@ -38,7 +38,7 @@ class Question:
     """A question about a context; checked when it is made.
 
     Attributes:
-        id: its name among those it is asked with.
+        id: its name, unique in the file.
         answers: the gold answers; none where the context does not answer the question.
         where: file and place, for messages.
     Raises:
@@ -177,7 +177,7 @@ def _row(
         }
         if labelled
         else {name: value for name, value in row.items() if name not in FIELDS}
-    )  # what a question has in the place of answers is told where these are learned from
+    )  # what a question has in the place of answers is reported where answers are learned
 
 
 def _questions(document: Any, where: str) -> Iterator[tuple[str, str, Any, str] | DataError]:

@@ -4,7 +4,7 @@
     a folder with train…, dev…   -> the parts by the files' names; `labels.json` names the classes
     train=, validation=, test=   -> the parts as given
 
-How one file becomes rows says rows.py; here they are all held.
+`rows.py` reads one file; here the rows of all are held.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from maskwright.storage.one_file import write_file
 
 __all__ = ["TABLE_FILE", "Table", "load"]
 
-# Read also where only the file beside it was named.
+# Read also where only the file next to it was named.
 NAMES_NEAR = "labels.json"
-# Names of classes by column, and the file that tells them.
+# Names of classes by column, and the file that holds them.
 ClassNames = tuple[dict[str, Names], str]
-# Files by part; names of classes by column; files that belong to no part; those of another kind.
+# Files by part; names of classes by column; files that belong to no part; those of another format.
 PartSources = tuple[dict[str, list[Source]], ClassNames, list[str], list[str]]
 
 
@@ -50,12 +50,12 @@ class Table:
 
     Attributes:
         parts: `train`, `validation`, `test`, those there are; or `all` alone.
-        names: the name of each number of a class by column, where a file beside the data or in it
-            tells them; of `label` also where the column is called otherwise (`names_of`).
-        names_file: the file that tells `names`; loose: whether the user did not name it, as it
-            lies beside the one file that was named, and it may be of other data.
+        names: the name of each number of a class by column, where a file next to the data or in it
+            holds them; of `label` also where the column is called otherwise (`names_of`).
+        names_file: the file that holds `names`; loose: whether the user did not name it, as it
+            is next to the one file that was named, and it may be of other data.
         counts: what the reading met, by part.
-        rejects: the list of rows dropped, by part, where it was asked for.
+        rejects: the list of rows dropped, by part, where one was requested.
     """
 
     parts: dict[str, list[Row]]
@@ -71,7 +71,7 @@ class Table:
         return self.parts.get(TRAIN, self.parts.get(ALL, []))
 
     def names_of(self, column: str) -> Names:
-        """The names of the classes in a column of labels, where they are told."""
+        """The names of the classes in a column of labels, where a file holds them."""
         if column in self.names or LABEL in self.columns:
             return self.names.get(column, {})
         return self.names.get(LABEL, {})
@@ -114,7 +114,7 @@ def load(
         learned: whether a folder has to hold something to learn from.
 
     Raises:
-        UsageError: no path or both kinds; a missing path; files whose parts cannot be told.
+        UsageError: no path, or data and parts; a missing path; files whose parts are unclear.
         DataError: bad rows, an empty part, columns that differ between the parts.
     """
     _refuse_running_text(reading)
@@ -122,7 +122,7 @@ def load(
     given = {part: path for part, path in named.items() if path is not None}
     if (data is None) == (not given):
         raise UsageError(
-            "say which data, in one of two ways",
+            "the data are named twice, or not at all",
             found="both" if given else "no path",
             wanted="one file or folder (data=…), or train=… with validation=… and test=…",
             do="give one of the two",
@@ -132,7 +132,7 @@ def load(
             "no training data",
             found=f"only {', '.join(given)}",
             wanted="a path for train",
-            do="say train=FILE too",
+            do="give train=FILE, too",
         )
     sources, class_names, left, ignored = (
         _of_parts(given) if data is None else _of_data(data, learned)
@@ -151,7 +151,7 @@ def load(
         if rejects is not None and reading.on_bad == "skip":
             lists[part] = Path(rejects)
         parts[part] = list(read_rows(files, reading, header, lists.get(part), counts[part]))
-        if part in lists:  # each reading begins the list anew
+        if part in lists:  # each reading starts a new list
             listed += lists[part].read_text(encoding="utf-8")
             write_file(lists[part], listed.encode())
         for source in files:
@@ -169,19 +169,19 @@ def _refuse_running_text(reading: Reading) -> None:
     for name in ("column", "form"):
         if getattr(reading, name) != getattr(DEFAULT_READING, name):
             raise UsageError(
-                "only running text is read so",
+                "the option is for running text only",
                 where=f"--read {name}",
                 found=getattr(reading, name),
-                do="say which columns of labelled files: --column ROLE=NAME",
+                do="name the columns of labelled files: --column ROLE=NAME",
             )
 
 
 def _refuse_brat(files: Sequence[Source], ignored: Sequence[str]) -> None:
-    """Marks in files beside the texts, as brat has them, are not read."""
+    """Marks in files next to the texts, as brat writes them, are not read."""
     stems = {str(source.path.with_suffix("")) for source in files if source.format == "text"}
     if marks := [name for name in ignored if name.endswith(".ann") and name[:-4] in stems]:
         raise UsageError(
-            "the marks of brat beside its texts",
+            "brat's marks are not in the file of their text",
             where=marks[0],
             found=f"{len(marks):,} files ending in .ann",
             wanted="texts and marks in one file",
@@ -209,7 +209,7 @@ def _one_file(data: Path | str | Sequence[Path | str] | None) -> Path | None:
 
 
 def _names_near(file: Path) -> ClassNames:
-    """The class names in a `labels.json` beside the one file that was named; none where it holds
+    """The class names in a `labels.json` next to the one file that was named; none where it holds
     no names, for it may be of something else."""
     near = file.parent / NAMES_NEAR
     if file.name == NAMES_NEAR or not near.is_file():

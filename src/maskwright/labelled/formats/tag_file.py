@@ -8,7 +8,7 @@ sat    VBD O                                                 a line, an empty li
 Tion   NNP B-LOC                                             comments before a sentence, such
                                                              as "# id 7", are no words
 
-Which column is what can be said instead (`header`), and is asked about where the first holds no
+The columns can be named instead (`header`); the user has to name them where the first holds no
 words, or another looks like tags and the last does not. Columns are apart by tabs where a line has
 one, so that a word may hold blanks; else by blanks.
 """
@@ -35,7 +35,7 @@ COMMENT = re.compile(
     r"#\s*([\w.:]+\s*=|(id|newdoc|newpar|doc(ument)?|sent(ence)?|(begin|end) document)\b)", re.I
 )
 LOOKED_AT = 200  # lines
-LAST = re.compile(r"O|[BIESLUM](-\w.*)?")  # of one kind of entity, which has no name
+LAST = re.compile(r"O|[BIESLUM](-\w.*)?")  # of one entity type, which has no name
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Sentence:
     def __post_init__(self) -> None:
         if self.tags is not None and len(self.words) != len(self.tags):
             raise DataError(
-                "not one tag for each word",
+                "words and tags differ in number",
                 where=self.where or None,
                 found=f"{len(self.tags)} tags",
                 wanted=f"{len(self.words)}, one for each word",
@@ -88,7 +88,7 @@ class Sentence:
 
 # ------------------------------------------------------------------------------ files
 def is_one(text: str) -> bool:
-    """Whether a .tsv that begins with `text` is of this kind, and no table with a header: a word
+    """Whether a .tsv that begins with `text` is such a file, and no table with a header: a word
     and its tag in the first line, and lines of as many columns with tags up to an empty one."""
     lines = text.replace("\r\n", "\n").lstrip("\n").partition("\n\n")
     words = [line.split("\t") for line in lines[0].split("\n")]

@@ -6,10 +6,10 @@
     IOBES         S-P    O    B-P  E-P  S-P  O   S-L
     BILOU         U-P    O    B-P  L-P  U-P  O   U-L        other names, as BMES, BMEWO
 
-One reading serves all schemes, that of CoNLL's `conlleval` with E and S beside B and I: an entity
-begins at B and S, after O, E and S, and wherever the type changes. For each scheme there is one way
-to write entities, so a sequence is legal exactly when it is what its own entities are written as,
-and repair is writing them anew (Ramshaw and Marcus 1995; Tjong Kim Sang and De Meulder 2003).
+One reading serves all schemes, that of CoNLL's `conlleval` with E and S besides B and I: an entity
+begins at B and S, after O, E and S, and wherever the type changes. Each scheme has one form
+of writing entities, so a sequence is legal exactly when it is what its own entities are written as,
+and repair writes them again (Ramshaw and Marcus 1995; Tjong Kim Sang and De Meulder 2003).
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def accuracy(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]])
     """
     if len(predicted) != len(golds):
         raise IncompatibleError(
-            "predictions and golds are not of the same sentences",
+            "predictions and gold tags differ in number of sentences",
             found=len(predicted),
             wanted=len(golds),
         )
@@ -199,7 +199,7 @@ def accuracy(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]])
     for number, (ours, gold) in enumerate(zip(predicted, golds, strict=True), 1):
         if len(ours) != len(gold):
             raise IncompatibleError(
-                "not one tag for each word",
+                "words and tags differ in number",
                 where=f"sentence {number}",
                 found=len(ours),
                 wanted=len(gold),

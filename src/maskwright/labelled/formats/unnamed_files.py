@@ -1,4 +1,4 @@
-"""Files whose endings say no kind: two languages line by line, words with tags, and texts in the
+"""Files whose endings name no format: two languages line by line, words with tags, and texts in the
 folders of classes.
 
     train.en, train.de          line n of one is line n of the other; the languages are the columns
@@ -6,7 +6,7 @@ folders of classes.
     esp.train, esp.testa        words with tags, as CoNLL 2002 and 2003 name them
     20news/sci.med/59284        a text each, where there are such folders side by side
 
-Such files are looked for in folders in which no ending says a kind (corpus/files.py).
+Such files are looked for in folders in which no ending names a format (corpus/files.py).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Parallel(Source):
 
 
 def sources(paths: Sequence[Path]) -> list[Source]:
-    """What `paths` are, none of which are data of a known kind; empty where they are neither."""
+    """What `paths` are, none of which have a known format; empty where they are neither."""
     if pair := _parallel(paths):
         return list(pair)
     if words := [path for path in paths if WORDS.fullmatch(_plain(path).name)]:
@@ -113,7 +113,7 @@ def aligned(
                 where=at(file.shown, more[0]),
                 found=f"a line of which {short.shown} has none",
                 wanted="line n of one to be the translation of line n of the other",
-                do="align the files anew",
+                do="align the files again",
             )
 
 

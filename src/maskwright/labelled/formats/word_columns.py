@@ -2,10 +2,10 @@
 
     Kalomi NNP B-PER        the first and the last, where nothing speaks against it
     1 Kalomi B-PER          numbers of the words are left out
-    Kalomi B-PER doc7       asked about: the last holds no tags, and the second may
+    Kalomi B-PER doc7       refused: the last holds no tags, and the second may
 
-What a column holds is told from the first sentences. Nothing is guessed that would change the tags:
-where two columns may be meant, the names of all are asked for.
+The first sentences show what a column holds. Nothing is guessed that would change the tags:
+where two columns may be meant, the user has to name all.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from maskwright.errors import DataError, UsageError
 TAG = re.compile(r"O|o|[BIESLUMW][-_]\w.*|[bieslumw]-\w.*|[A-Z]\w+[-_][BIESLUMW]")
 NUMBER = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+([.,]\d+)?[eE][-+]?\d+)")
 LOOKED_AT = 20_000  # lines
-# So few lines of sentences tell whether a column says the same of all words of a sentence.
+# So few lines show whether a column has one value for all words of a sentence.
 MIN_VALUES = 3
-# Of more values than these a column holds no classes; of so many lines the number tells.
+# Of more values than these a column holds no classes; from so many lines on the number decides.
 CLASSES, MANY = 60, 20
 SHOWN = 8
 MOSTLY = 0.95
@@ -74,7 +74,7 @@ class _Column:
 
     @property
     def has_entity_types(self) -> bool:
-        """Kinds of entities without a scheme: PER, and O of most words."""
+        """Entity types without a scheme: PER, and O of most words."""
         others = self.distinct - {"O"}
         return "O" in self.distinct and 0 < len(others) <= CLASSES and all(map(_is_name, others))
 
@@ -107,7 +107,7 @@ class _Column:
 
     @property
     def is_of_sentence(self) -> bool:
-        """Whether it says the same of all words of a sentence, such as a document's name."""
+        """Whether it has one value for all words of a sentence, such as a document's name."""
         longer = [values for values in self.by_sentence if len(values) > 1]
         same = all(len(set(values)) == 1 for values in longer)
         return same and sum(map(len, longer)) >= MIN_VALUES
@@ -126,7 +126,7 @@ def layout_of(
     Args:
         sentences: the columns of each line of the first of them.
         where: the place of the first, for messages.
-        header: the names of all columns, where the user says them.
+        header: the names of all columns, where the user gives them.
 
     Raises:
         DataError: it is not clear which column is what.  UsageError: not so many names as columns.

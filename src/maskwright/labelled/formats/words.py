@@ -1,4 +1,4 @@
-"""Plain text cut into words and signs, which is what tags are told of."""
+"""Plain text cut into words and signs, the units that have tags."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
             return
         try:
             options = options_of(row, choices)
-        except DataError:  # told when it is read
+        except DataError:  # reported when the row is read
             continue
         last = last or (row if place == len(options) and value not in options else None)
         count += 1

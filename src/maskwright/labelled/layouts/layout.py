@@ -1,4 +1,4 @@
-"""What a layout of rows says of itself: its roles, how columns are found and how a row is read."""
+"""Layouts of rows: roles, the search for their columns, and the reading of a row."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Layout(ABC):
 
     @abstractmethod
     def reason(self, columns: Columns) -> str:
-        """Why such a table is of this layout: the end of a sentence. Not asked where
+        """The end of a sentence: why the table has this layout. Not called where
         `has_label_forms`."""
 
     # ------------------------------------------------------------------------ rows
@@ -80,7 +80,7 @@ class Layout(ABC):
 
     @abstractmethod
     def read(self, row: Row, task: Task, known: Vocabulary | None) -> Example:
-        """An example of a row; `known` are the classes, where the task has some.
+        """An example of a row; `known` are the classes, where the task has classes.
 
         Raises:
             DataError: the row is bad; the error has its file, line and remedy.

@@ -101,7 +101,7 @@ class Question(Layout):
 
 
 def _has_verdicts(search: Search) -> bool:
-    """Whether a label says of each answer what it is worth."""
+    """Whether a label rates each answer."""
     answer, label = search.by_plain.get("answer"), search.by_plain.get("label")
     return (
         bool(answer and label)
@@ -163,7 +163,7 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
 
 
 def _impossible(row: Row) -> bool | None:
-    """Whether the row is marked as a question without an answer; None where nothing is said."""
+    """Whether the row is marked as a question without an answer; None without a mark."""
     name = next((name for name in row.values if plain(name) in UNANSWERABLE), None)
     value = "" if name is None else str(row.values[name]).strip().lower()
     return True if value in TRUE else False if value in FALSE else None
@@ -184,7 +184,7 @@ def _placed(text: str, start: int | None, context: str, row: Row, name: str) -> 
         do = f"it stands there once, at character {context.index(text)}: correct answer_start"
     elif count:
         places = [match.start() for match in re.finditer(re.escape(text), context)]
-        do = f"it stands there {count} times, at {', '.join(map(str, places[:5]))}: say which"
+        do = f"it stands there {count} times, at {', '.join(map(str, places[:5]))}: give its place"
     else:
         do = "correct the answer, or take the row out (--read on_bad=skip drops and counts it)"
     raise DataError(

@@ -34,7 +34,7 @@ class Rewrite(Layout):
         if len(sides) == 2 and not {"source", "target"} & set(search.roles):
             search.take("source", sides[:1], "the first language of 'translation'")
             search.take("target", sides[1:], "the second language of 'translation'")
-        if "target" in search.roles and search.why["target"] != "as you said" and not search.alone:
+        if "target" in search.roles and search.why["target"] != "as given" and not search.alone:
             target = search.described[search.roles["target"][0]]
             if target.rows >= MANY_ROWS and target.distinct <= target.rows / 10:
                 del search.roles["target"]  # few values that come back: classes, no texts to write

@@ -49,7 +49,7 @@ class Text(Layout):
             texts = [c for c in search.free() if c.kind == "text" and c.words >= 2]
             texts = [c for c in texts if not search.is_group(c)] or texts
             texts.sort(key=lambda c: -c.words)
-            # A second column of much the same length may belong to the task: that is asked about.
+            # A second column of much the same length may belong to the task: the user decides.
             if texts and all(c.words < ALIKE * texts[0].words for c in texts[1:]):
                 why = f"the longest texts, {texts[0].words:.0f} words on average"
                 search.take("text", [texts[0].name], why)

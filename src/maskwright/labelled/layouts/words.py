@@ -209,7 +209,7 @@ def _repaired(table: Table, task: Task) -> tuple[Table, int]:
             if type(given) is list and given:
                 if not all(type(tag) is str for tag in given):
                     raise UsageError(
-                        "only names of tags say where a span begins",
+                        "tags that are numbers do not mark where a span begins",
                         where=f"{row.where}, column {name!r}",
                         found=given[:5],
                         wanted="tags such as B-LOC",

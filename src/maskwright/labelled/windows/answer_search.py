@@ -114,7 +114,7 @@ def search(
     """The answers to all questions, in their order.
 
     Args:
-        windows: what was asked.
+        windows: the windows of the questions.
         batches: (rows, start scores, stop scores), the scores (B, T); every window once.
         longest: the most tokens of an answer.
         num_best: how many spans are looked for in each window, and kept of each question; the end
@@ -129,7 +129,7 @@ def search(
     """
     if longest < 1 or num_best < 1:
         raise ConfigError(
-            "no span to look for",
+            "the limits allow no answer span",
             found=f"longest {longest}, num_best {num_best}",
             wanted="at least 1",
         )
@@ -173,7 +173,7 @@ def _parts(batches: Iterable[Scored], longest: int) -> Iterator[Scored]:
     for rows, start, stop in batches:
         if not start.shape == stop.shape == rows.allowed.shape:
             raise IncompatibleError(
-                "the scores are not of the rows",
+                "scores and rows differ in shape",
                 found=f"{start.shape} and {stop.shape}",
                 wanted=rows.allowed.shape,
             )

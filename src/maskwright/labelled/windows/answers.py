@@ -102,7 +102,7 @@ class AnswerWindows:
         start, stop: (W,) the targets, as in `AnswerRows`.
 
     Raises:
-        ConfigError: no room for a context, a stride below 1, no such way for the absent.
+        ConfigError: no room for a context, a stride below 1, an unknown value of `absent`.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class AnswerWindows:
     ) -> None:
         if absent not in ("ignore", "null"):
             raise ConfigError(
-                "no such way for windows without the answer",
+                "unknown treatment of windows without the answer",
                 where="absent",
                 found=repr(absent),
                 wanted=near(absent, ("ignore", "null")),
@@ -194,7 +194,7 @@ class AnswerWindows:
         return ids, segments, allowed
 
     def _read_contexts(self) -> None:
-        """Each context is tokenized once, however many questions are asked about it."""
+        """Each context is tokenized once, however many questions it has."""
         places: dict[str, int] = {}
         self._context_of = np.array(
             [places.setdefault(q.context, len(places)) for q in self.questions], np.int64
@@ -208,7 +208,7 @@ class AnswerWindows:
     def _divide(self, room: NDArray[np.int64], stride: int) -> None:
         window_parts = [np.zeros((0, 3), np.int64)]
         for number, (space, context) in enumerate(zip(room, self._context_of, strict=True)):
-            # As in BERT's script: beside a long question the stride is what room there is.
+            # As in BERT's script: with a long question the stride is the room that is left.
             parts = windows(len(self._ids[context]), int(space), min(stride, max(1, int(space))))
             window_parts.append(np.insert(parts, 0, number, axis=1))
         columns = np.concatenate(window_parts)

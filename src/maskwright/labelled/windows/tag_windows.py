@@ -160,7 +160,7 @@ class TagWindows:
         for rows, scores in batches:
             if scores.shape != (*rows.tokens.shape, len(self.labels)):
                 raise IncompatibleError(
-                    "the scores are not of the rows",
+                    "scores and rows differ in shape",
                     found=scores.shape,
                     wanted=(*rows.tokens.shape, len(self.labels)),
                 )

@@ -65,7 +65,7 @@ class Template:
         for _, name, form, conversion in parts:
             if name is not None and (not name.isidentifier() or form or conversion):
                 raise ConfigError(
-                    "a hole without a plain name",
+                    "a field of the template has no plain name",
                     where=repr(text),
                     found=f"{{{name}}}",
                     wanted="{field}",
@@ -119,10 +119,10 @@ class Labels:
     def __post_init__(self) -> None:
         bare = [text.strip() for text in self.texts]
         if len(bare) < 2 or "" in bare:
-            raise ConfigError("labels are two or more texts", found=list(self.texts))
+            raise ConfigError("fewer than two labels", found=list(self.texts))
         twice = sorted({text for text in bare if bare.count(text) > 1})
         if twice:
-            raise ConfigError("two labels that cannot be told apart", found=repr(twice[0]))
+            raise ConfigError("two labels are equal except for blanks", found=repr(twice[0]))
 
     def read(self, written: Sequence[str]) -> NDArray[np.int64]:
         """(N,) the classes that texts name; -1, which is no class, for a text that is no label."""

@@ -94,7 +94,7 @@ def kept(length: int, room: int, keep: Keep, head: int = HEAD) -> NDArray[np.int
     Args:
         head: what `head-and-tail` keeps of the head; the rest of the room is the tail's.
     Raises:
-        ConfigError: no such way, no room, or a head without room for a tail.
+        ConfigError: an unknown truncation, no room, or a head without room for a tail.
     """
     if keep not in KEEPS:
         raise ConfigError("no such truncation", found=repr(keep), wanted=near(keep, KEEPS))
@@ -158,7 +158,7 @@ def _require_room(room: int) -> None:
 
 # ------------------------------------------------------------------------------ framed rows
 def room_of(tokenizer: Tokenizer, length: int, *, pair: bool = False) -> int:
-    """How many tokens of text fit into a row of `length` beside the special tokens."""
+    """How many tokens of text fit into a row of `length` besides the special tokens."""
     return length - sum(tokenizer.frame_margins(pair))
 
 
@@ -168,7 +168,7 @@ def fit(
     """One text as a framed row of at most `length` positions.
 
     Raises:
-        ConfigError: no such way to cut, or no room.
+        ConfigError: an unknown truncation, or no room.
     """
     chosen = kept(len(ids), room_of(tokenizer, length), keep, head)
     return _framed(tokenizer, ids, chosen, None, len(ids) - len(chosen))
@@ -187,7 +187,7 @@ def fit_windows(
 
 def fit_pair(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int], length: int) -> Row:
     """Two texts as a framed row; what is too long loses its last tokens, the longer text first. If
-    both lose some, the longer keeps the odd one, of equals the second, as in `tokenizers`.
+    both lose some, the longer keeps the remaining one, of equals the second, as in `tokenizers`.
 
     `places` numbers the tokens of the first text only.
     """
