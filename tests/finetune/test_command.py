@@ -43,7 +43,7 @@ from maskwright.models import folders
 from maskwright.predict import write as write_module
 from maskwright.predict.file import predict_file
 from maskwright.predict.predictor import load
-from maskwright.predict.stdin import piped
+from maskwright.predict.stdin import stdin_file
 from maskwright.predict.write import _model, write_predictions
 from maskwright.pretrain import run
 from maskwright.recipes import gpt2_mini
@@ -770,7 +770,7 @@ def test_files_that_are_read_as_told(
 @pytest.mark.parametrize("lines", ["a cat\nthe dog\n", '{"text": "a cat"}\n{"text": "the dog"}\n'])
 def test_a_pipe_is_answered(lines: str, tuned: tuple[Path, str]) -> None:
     said = io.StringIO()
-    with piped(io.BytesIO(lines.encode())) as path:
+    with stdin_file(io.BytesIO(lines.encode())) as path:
         assert predict_file(tuned[0], path, said) == 2
     told = [json.loads(line) for line in said.getvalue().splitlines()]
     assert [row["text"] for row in told] == ["a cat", "the dog"]

@@ -46,7 +46,7 @@ def test_classes_by_hand() -> None:
 def test_mistakes_the_surest_first() -> None:
     kind = task_for("classification", LABELS)
     found = kind.mistakes(asked([*ROWS]), TOLD)
-    assert [(m.text, m.wanted, m.told) for m in found] == [
+    assert [(m.text, m.wanted, m.predicted) for m in found] == [
         ("growls", "dog", "cat"),
         ("<b>purrs</b>", "cat", "dog"),
     ]
@@ -89,7 +89,7 @@ def test_mistakes_of_other_kinds(
     kind: TaskType, rows: list[object], told: np.ndarray, mistakes: list[tuple[object, ...]]
 ) -> None:
     found = kind.mistakes(asked(rows), told)
-    assert [(m.text, m.wanted, m.told, m.weight) for m in found] == mistakes
+    assert [(m.text, m.wanted, m.predicted, m.weight) for m in found] == mistakes
 
 
 def test_the_page_says_where_it_is_wrong() -> None:
@@ -98,7 +98,7 @@ def test_the_page_says_where_it_is_wrong() -> None:
     text = page.render(
         name="pets",
         task_type=kind,
-        asked="test",
+        eval_part="test",
         table={"title": "", "head": ["", "accuracy"], "rows": [["fine-tuned", "0.5"]], "note": ""},
         figures={"seed 0": [0.4, 0.5]},
         losses={"seed 0": [1.0, 0.8]},

@@ -13,8 +13,8 @@ import maskwright
 
 SOURCE = Path(maskwright.__file__).parent
 ROOMS = (
-    *("checkpoint", "cli", "corpus", "data", "families", "labelled"),
-    *("objectives", "pretrain", "quickstart", "recipes", "train"),
+    *("checkpoint", "cli", "corpus", "data", "families", "finetune", "labelled"),
+    *("objectives", "predict", "pretrain", "quickstart", "recipes", "train"),
 )
 WORDS = {
     *("asked", "begun", "entrant", "gone", "kit", "odd", "said", "several", "sitting"),

@@ -23,7 +23,7 @@ from maskwright.predict import file as predict_rows
 from maskwright.predict import predictor as room
 from maskwright.predict.file import predict_file
 from maskwright.predict.predictor import Predictor, load
-from maskwright.predict.stdin import piped
+from maskwright.predict.stdin import stdin_file
 from maskwright.predict.write import write_predictions
 from maskwright.storage.strict_json import parse
 from tinyrun import WORDS
@@ -149,7 +149,7 @@ def test_lists_in_cells_are_lists(
 )
 def test_an_array_through_a_pipe_is_rows(array: str, tuned: Path) -> None:
     said = io.StringIO()
-    with piped(io.BytesIO(array.encode())) as path:
+    with stdin_file(io.BytesIO(array.encode())) as path:
         assert predict_file(tuned, path, said) == 2
     told = [json.loads(line) for line in said.getvalue().splitlines()]
     assert [row["text"] for row in told] == ["a cat", "the dog"]
@@ -157,11 +157,11 @@ def test_an_array_through_a_pipe_is_rows(array: str, tuned: Path) -> None:
 
 def test_an_array_of_texts_is_refused_and_a_bracket_is_a_text(tuned: Path) -> None:
     with (
-        piped(io.BytesIO(b'["a cat", "the dog"]')) as path,
+        stdin_file(io.BytesIO(b'["a cat", "the dog"]')) as path,
         pytest.raises(DataError, match="no table"),
     ):
         predict_file(tuned, path, io.StringIO())
-    with piped(io.BytesIO(b"[laughs] the cat\n[ ] a dog\n")) as path:
+    with stdin_file(io.BytesIO(b"[laughs] the cat\n[ ] a dog\n")) as path:
         assert predict_file(tuned, path, io.StringIO()) == 2
 
 
@@ -208,7 +208,7 @@ def test_a_table_through_a_pipe_is_read_where_its_separator_is_said(
 ) -> None:
     table, said = b"id;text\n1;a cat\n2;the dog\n", io.StringIO()
     semicolon = how_read(["separator=;"])
-    with piped(io.BytesIO(table), semicolon) as path:
+    with stdin_file(io.BytesIO(table), semicolon) as path:
         assert predict_file(tuned, path, said, read=semicolon) == 2
     assert [json.loads(line)["text"] for line in said.getvalue().splitlines()] == [
         "a cat",
@@ -218,7 +218,7 @@ def test_a_table_through_a_pipe_is_read_where_its_separator_is_said(
         head = table.replace(b";", bytes([mark]))
         with (
             pytest.raises(DataError, match="names columns") as caught,
-            piped(io.BytesIO(head)) as path,
+            stdin_file(io.BytesIO(head)) as path,
         ):
             predict_file(tuned, path, io.StringIO())
         assert caught.value.where == "standard input, line 1"
@@ -460,7 +460,7 @@ def test_lines_of_a_pipe_are_answered_as_they_come(
 ) -> None:
     ours, theirs = os.pipe()
     answers = Answered(lines, theirs)
-    with open(ours, "rb") as stream, piped(stream, read) as path:
+    with open(ours, "rb") as stream, stdin_file(stream, read) as path:
         assert predict_file(tuned, path, answers, read=read, top=top) >= 3
     assert answers.seen[:3] == [0, 1, 2] or answers.seen[:4] == [0, 0, 1, 2]
     told = [json.loads(line)["text"] for line in answers.getvalue().splitlines()]
@@ -468,7 +468,7 @@ def test_lines_of_a_pipe_are_answered_as_they_come(
     ours, theirs = os.pipe()  # what is written to a file is looked at whole before
     os.write(theirs, b"a cat\n")
     os.close(theirs)
-    with open(ours, "rb") as stream, piped(stream, whole=True) as path:
+    with open(ours, "rb") as stream, stdin_file(stream, complete=True) as path:
         assert path.read_bytes() == b"a cat\n"
 
 

@@ -111,7 +111,7 @@ def test_what_is_no_label_is_wrong_and_counted(models: dict[str, Path]) -> None:
         None,
         None,
     ]
-    assert {m.told for m in kind.mistakes(encoded, texts)} == {"Dog", "cat dog"}
+    assert {m.predicted for m in kind.mistakes(encoded, texts)} == {"Dog", "cat dog"}
     confused = kind.confusion(rows, answers)
     assert confused is not None and confused.tolist() == [[1, 0], [0, 1]]
 

@@ -419,9 +419,9 @@ def test_windows_with_an_answer_are_shown_as_often_as_those_without() -> None:
     places = Sequences(np.tile(np.arange(2), 7), np.full(7, 2))
     ends = np.array([[1, 1], [0, 0], [0, 0], [0, 0], [0, 1], [0, 0], [-1, -1]])
     few = Examples(framed([[1, 2]] * 7), ends, places=places)
-    assert sorted(few.taught.tolist()) == [0, 0, 1, 2, 3, 4, 4, 5]
+    assert sorted(few.training_indices.tolist()) == [0, 0, 1, 2, 3, 4, 4, 5]
     ends[1:4] = 1
-    assert replace(few, labels=ends).taught.tolist() == [0, 1, 2, 3, 4, 5]
+    assert replace(few, labels=ends).training_indices.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_never_to_answer_can_be_the_best() -> None:
@@ -763,11 +763,11 @@ def test_a_window_without_a_target_ends_nothing(model: Path, tmp_path: Path) -> 
 def test_which_windows_teach() -> None:
     texts = framed([[1, 2], [1, 2, 3], [1]])
     places = Sequences(np.array([0, 1, 2]), np.array([0, 3, 0]))
-    assert Examples(texts, np.zeros(3, np.int64), places=places).taught.tolist() == [1]
+    assert Examples(texts, np.zeros(3, np.int64), places=places).training_indices.tolist() == [1]
     ends = np.array([[-1, -1], [0, 2], [-1, 0]])
     places = Sequences(np.array([0, 0, 1, 2, 0]), np.array([1, 3, 1]))
-    assert Examples(texts, ends, places=places).taught.tolist() == [1, 2]
-    assert Examples(texts, np.zeros(3, np.int64)).taught.tolist() == [0, 1, 2]
+    assert Examples(texts, ends, places=places).training_indices.tolist() == [1, 2]
+    assert Examples(texts, np.zeros(3, np.int64)).training_indices.tolist() == [0, 1, 2]
 
 
 def test_words_of_plain_text_keep_their_marks() -> None:

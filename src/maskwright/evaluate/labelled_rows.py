@@ -98,24 +98,25 @@ def evaluate_file(
     outputs = model.reader(task_type)(encoded)
     answers = task_type.answers(encoded, outputs)
     figures = task_type.estimated(rows, answers)
-    asked = "" if chosen == ALL else chosen
+    eval_part = "" if chosen == ALL else chosen
     shown = _table(
-        f"{task_type.task}, {counted(len(rows), 'row')}" + (f" of {asked}" if asked else ""),
+        f"{task_type.task}, {counted(len(rows), 'row')}"
+        + (f" of {eval_part}" if eval_part else ""),
         figures,
     )
     for each in (shown, task_type.by_class(rows, answers)):
         if each is not None:
             say("\n" + tables.for_terminal(each))
-    if odd := task_type.one_sided(rows, answers):
-        say(odd.line())
-        shown["note"] += f" Warning: {odd}."
+    if one_sided := task_type.one_sided(rows, answers):
+        say(one_sided.line())
+        shown["note"] += f" Warning: {one_sided}."
     if out is not None:
         wrong = task_type.mistakes(encoded, outputs)
         facts = {"model": folders.called(Path(folder)), "data": dict(hashes(Path(data)))}
         shown_page = page.render(
             name=Path(folder).resolve().name,
             task_type=task_type,
-            asked=asked,
+            eval_part=eval_part,
             table=shown,
             figures={},
             losses={},
@@ -191,10 +192,10 @@ def _of_pairs(
         return model, columns
     given = {TWO.get(role, role): names for role, names in columns.items()}
     if "second" not in given:
-        told = "first" in given
-        if not told and all(stands(name, asked_of.columns) for name in TWO):
+        named = "first" in given
+        if not named and all(stands(name, asked_of.columns) for name in TWO):
             given |= {role: [name] for name, role in TWO.items()}
-        elif told or not _has_two(asked_of, columns, no_label):
+        elif named or not _has_two(asked_of, columns, no_label):
             return model, columns
     two = shape_for(PAIR, task_type.shape.label)
     assert two is not None
@@ -226,11 +227,11 @@ def _task(
         DataError: some columns of a label, or of a text, are there, and others are not.
     """
     read = {role: names for role, names in model.columns.items() if may_be_joined(role)}
-    for role, told in (read | model.targets).items():
+    for role, names in (read | model.targets).items():
         if role in columns:
             continue
-        missing = [name for name in told if not stands(name, asked_of.columns)]
-        if missing and len(missing) < len(told):
+        missing = [name for name in names if not stands(name, asked_of.columns)]
+        if missing and len(missing) < len(names):
             raise DataError(
                 f"a column of the {role} is missing",
                 where=data,
@@ -264,7 +265,7 @@ def _plain(estimate: Estimate) -> dict[str, float | None]:
 def _learned_from(folder: Path | str, data: Path | str) -> bool:
     """Whether the model in `folder` was made from these very files."""
     files = [Path(folder) / recipe.NAME, Path(folder).parent / recipe.NAME]
-    told = next((file for file in files if file.is_file()), None)
-    if told is None:
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
         return False
-    return recipe.read(told).made_from.get("files") == fingerprint(hashes(Path(data)))
+    return recipe.read(file).made_from.get("files") == fingerprint(hashes(Path(data)))

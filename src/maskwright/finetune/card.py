@@ -27,7 +27,7 @@ def card(
     rows: Mapping[str, int],
     findings: Mapping[str, Sequence[Finding]],
     settings: Mapping[str, Any],
-    asked: str,
+    eval_part: str,
     figures: Mapping[str, float],
     table: Table,
     plain: bool,
@@ -47,7 +47,7 @@ def card(
     """
     return document.render(
         "finetuned.md",
-        front=_front_matter(task_type, name, base, plain, data, asked, figures),
+        front=_front_matter(task_type, name, base, plain, data, eval_part, figures),
         name=name,
         task=task_type.task,
         base=base,
@@ -56,7 +56,7 @@ def card(
         table=table,
         rows=rows,
         data=data,
-        findings=[found.of(part) for part, some in findings.items() for found in some],
+        findings=[found.of(part) for part, listed in findings.items() for found in listed],
         settings=settings,
         loads=loads,
     )
@@ -68,13 +68,17 @@ def _front_matter(
     base: str,
     plain: bool,
     data: Iterable[str],
-    asked: str,
+    eval_part: str,
     figures: Mapping[str, float],
 ) -> dict[str, Any]:
     known = {m: round(v, 6) for m, v in figures.items() if math.isfinite(v)}
     result = {
         "task": {"type": task_type.pipeline, "name": task_type.task},
-        "dataset": {"name": ", ".join(data) or "the rows given", "type": "local", "split": asked},
+        "dataset": {
+            "name": ", ".join(data) or "the rows given",
+            "type": "local",
+            "split": eval_part,
+        },
         "metrics": [{"type": m, "name": m, "value": v} for m, v in known.items()],
     }
     return {

@@ -82,10 +82,10 @@ def _with_keywords(function: Callable[..., Path]) -> None:
         keyword = inspect.Parameter.KEYWORD_ONLY
         given.append(inspect.Parameter(field.name, keyword, default=usual, annotation=field.type))
     function.__signature__ = own.replace(parameters=given)  # type: ignore[attr-defined]
-    told = lines_of(Recipe)
-    lines = "".join(f"        {f.name}: {told.get(f.name, '')}\n" for f in fields)
-    whole = '        settings: the fields of a `Recipe`, such as `seeds=1, method="lora"`.\n'
-    function.__doc__ = (function.__doc__ or "").replace(whole, lines)
+    descriptions = lines_of(Recipe)
+    lines = "".join(f"        {f.name}: {descriptions.get(f.name, '')}\n" for f in fields)
+    placeholder = '        settings: the fields of a `Recipe`, such as `seeds=1, method="lora"`.\n'
+    function.__doc__ = (function.__doc__ or "").replace(placeholder, lines)
 
 
 _with_keywords(finetune_file)
@@ -102,7 +102,7 @@ def finetune_recipe(
     machine.use_threads(recipe.threads)
     computer = machine.choose(recipe.precision, recipe.device)
     say, model, data, out = printer(stream), Path(recipe.model), Path(recipe.data), Path(out)
-    ways = recipe.methods
+    methods = recipe.methods
     if not recipe.curve:
         require_unfinished(out)
     # What is wrong with the model is said before anything is read.
@@ -156,7 +156,7 @@ def finetune_recipe(
                 "library then cannot load the result)",
             )
             say(found.line())
-        elif any(way.head_alone for way in ways):
+        elif any(method.head_alone for method in methods):
             found = Finding(
                 "untrained-place",
                 "the head alone reads one place of a text, for which a model may never have been "
@@ -176,31 +176,37 @@ def finetune_recipe(
         "stream": stream,
     }
     if dry:
-        runs = len(ways) * max(1, len(recipe.curve))
+        runs = len(methods) * max(1, len(recipe.curve))
         finetune(
-            opened, examples, out, method=ways[0], settings=settings(ways[0]), dry=True, **common
+            opened,
+            examples,
+            out,
+            method=methods[0],
+            settings=settings(methods[0]),
+            dry=True,
+            **common,
         )
         if runs > 1:
             say(f"so much at most for each of {runs} points of the curve")
         return out
     files = hashes(data)
     require_as_read(examples)
-    told = render(replace(recipe, made_from=made_from | {"files": fingerprint(files)}))
+    recipe_text = render(replace(recipe, made_from=made_from | {"files": fingerprint(files)}))
     if not recipe.curve:
         return finetune(
             opened,
             examples,
             out,
-            method=ways[0],
-            settings=settings(ways[0]),
+            method=methods[0],
+            settings=settings(methods[0]),
             origin=files,
-            beside={NAME: told},
+            extra_files={NAME: recipe_text},
             **common,
         )
     measure_curve(
-        opened, examples, out, methods=ways, counts=recipe.curve, settings=settings, **common
+        opened, examples, out, methods=methods, counts=recipe.curve, settings=settings, **common
     )
-    document.write(out / NAME, told)
+    document.write(out / NAME, recipe_text)
     return out
 
 
@@ -241,7 +247,7 @@ def _made_further(
             wanted="mean or max",
         )
     # In the result they stand in the order in which all releases put them side by side.
-    ordered = [way for way in VECTOR_POOLINGS if way in made_with.poolings]
+    ordered = [pooling for pooling in VECTOR_POOLINGS if pooling in made_with.poolings]
     for found in made_with.findings():
         say(replace(found, what=f"{found.what}, in learning and in the result").line())
     if not made_with.plain:
@@ -303,9 +309,9 @@ def _refuse_idle(recipe: Recipe, task_type: TaskType) -> None:
         )
 
 
-def _settings(recipe: Recipe, width: int, way: Method) -> Settings:
+def _settings(recipe: Recipe, width: int, method: Method) -> Settings:
     """Of one method, for a model so wide."""
-    rate = way.rate(width) if recipe.rate is None else recipe.rate
+    rate = method.rate(width) if recipe.rate is None else recipe.rate
     epochs, least_steps = recipe.passes
     return Settings(
         epochs=epochs,

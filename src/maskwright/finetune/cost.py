@@ -59,7 +59,7 @@ def tell(
 ) -> None:
     """Say what learning `parts` would cost; a few steps are tried, and nothing is written."""
     examples = parts[TRAIN].examples
-    count = len(examples.taught)
+    count = len(examples.training_indices)
     steps, passes = steps_of(settings, count), passes_of(settings, count)
     say(
         f"cost: {counted(seeds, 'seed')} of {counted(steps, 'step')} each: {settings.epochs} × "
@@ -67,10 +67,12 @@ def tell(
         f"{float(examples.lengths.mean()):.0f} tokens each"
     )
     seconds = _seconds_per_step(learner, data, method, settings, machine)
-    asked = len(parts[VALIDATION].rows) * settings.epochs / (3 * count * settings.epochs * passes)
+    validation = (
+        len(parts[VALIDATION].rows) * settings.epochs / (3 * count * settings.epochs * passes)
+    )
     room = existing_parent(out)
     say(
-        f"time: about {duration(seeds * steps * seconds * (1 + asked))} on this machine\n"
+        f"time: about {duration(seeds * steps * seconds * (1 + validation))} on this machine\n"
         f"disk: {size(disk_bytes(learner, method, seeds))} in {out}, where "
         f"{size(DISK.free_bytes(room))} are free"
     )

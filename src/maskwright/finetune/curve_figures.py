@@ -42,25 +42,29 @@ class Curve:
     moved: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
     learned: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
 
-    def put(self, way: str, count: int, seed: int, value: float) -> None:
-        self.figures.setdefault(way, {}).setdefault(count, {})[seed] = value
+    def put(self, approach: str, count: int, seed: int, value: float) -> None:
+        self.figures.setdefault(approach, {}).setdefault(count, {})[seed] = value
 
-    def put_trained(self, way: str, count: int, seed: int, told: Mapping[str, float]) -> None:
+    def put_trained(
+        self, approach: str, count: int, seed: int, evaluation: Mapping[str, float]
+    ) -> None:
         """What one training came to (`measure_curve.py`)."""
-        self.put(way, count, seed, told["value"])
+        self.put(approach, count, seed, evaluation["value"])
         for name, each in (("moved", self.moved), ("learned", self.learned)):
-            each.setdefault(way, {}).setdefault(count, {})[seed] = told[name]
+            each.setdefault(approach, {}).setdefault(count, {})[seed] = evaluation[name]
 
-    def mean(self, way: str, count: int) -> float:
-        return intervals.over_seeds(list(self.figures[way][count].values())).mean
+    def mean(self, approach: str, count: int) -> float:
+        return intervals.over_seeds(list(self.figures[approach][count].values())).mean
 
-    def best(self, count: int, ways: Sequence[str] | None = None) -> str:
+    def best(self, count: int, approaches: Sequence[str] | None = None) -> str:
         """The way with the best mean; of equals the first."""
-        return max(ways or list(self.figures), key=lambda way: self.mean(way, count))
+        return max(
+            approaches or list(self.figures), key=lambda approach: self.mean(approach, count)
+        )
 
-    def apart(self, way: str, other: str, count: int) -> bool | None:
+    def apart(self, approach: str, other: str, count: int) -> bool | None:
         """Whether the seeds tell the two apart; None where that cannot be known."""
-        gap = intervals.difference(self.figures[way][count], self.figures[other][count])
+        gap = intervals.difference(self.figures[approach][count], self.figures[other][count])
         return None if gap is None else gap.welch < LEVEL
 
 
@@ -68,13 +72,13 @@ class Curve:
 def table(curve: Curve) -> Table:
     """Mean and deviation of each way at each number of labels."""
     rows = []
-    for way, by_count in curve.figures.items():
+    for approach, by_count in curve.figures.items():
         cells = []
         for count in curve.counts:
             spread = intervals.over_seeds(list(by_count[count].values()))
             known = math.isfinite(spread.deviation)
             cells.append(figure(spread.mean) + (f" ± {figure(spread.deviation)}" if known else ""))
-        rows.append([way, *cells])
+        rows.append([approach, *cells])
     return {
         "title": f"{curve.measure} by number of labels",
         "head": ["", *(f"{count:,}" for count in curve.counts)],
@@ -89,13 +93,15 @@ def strategy(curve: Curve) -> Table:
     for count in curve.counts:
         best = curve.best(count)
         apart = {w: curve.apart(w, best, count) for w in curve.figures if w != best}
-        alike = [way for way, told in apart.items() if told is False]
-        unknown = [way for way, told in apart.items() if told is None]
-        said = ", ".join(alike) or "–"
+        alike = [approach for approach, differs in apart.items() if differs is False]
+        unknown = [approach for approach, differs in apart.items() if differs is None]
+        shown_names = ", ".join(alike) or "–"
         if unknown:
             every = len(unknown) == len(apart)
-            said = NOT_KNOWN if every else f"{said}; {NOT_KNOWN}: {', '.join(unknown)}"
-        rows.append([f"{count:,}", best, figure(curve.mean(best, count)), said])
+            shown_names = (
+                NOT_KNOWN if every else f"{shown_names}; {NOT_KNOWN}: {', '.join(unknown)}"
+            )
+        rows.append([f"{count:,}", best, figure(curve.mean(best, count)), shown_names])
     return {
         "title": "Which way at which number of labels",
         "head": ["labels", "best mean", curve.measure, "not told apart from it"],
@@ -108,13 +114,13 @@ def strategy(curve: Curve) -> Table:
 def journeys(curve: Curve) -> Table:
     """How far the weights moved, and what is lost from known texts to new ones."""
     rows = []
-    for way, by_count in curve.moved.items():
+    for approach, by_count in curve.moved.items():
         for count in curve.counts:
             far = intervals.over_seeds(list(by_count[count].values())).mean
-            known = intervals.over_seeds(list(curve.learned[way][count].values())).mean
-            new = curve.mean(way, count)
+            known = intervals.over_seeds(list(curve.learned[approach][count].values())).mean
+            new = curve.mean(approach, count)
             cells = (figure(far), figure(known), figure(new), figure(known - new))
-            rows.append([way, f"{count:,}", *cells])
+            rows.append([approach, f"{count:,}", *cells])
     return {
         "title": "How far the weights moved, and what that cost on new texts",
         "head": ["", "labels", "moved", "known texts", "new texts", "gap"],
@@ -127,14 +133,14 @@ def journeys(curve: Curve) -> Table:
 def verdicts(curve: Curve) -> list[str]:
     """What pretraining is worth at each number of labels, in a sentence."""
     without = [*curve.baselines, SCRATCH]
-    ours = [way for way in curve.figures if way not in without]
+    ours = [approach for approach in curve.figures if approach not in without]
     found = []
     for count in curve.counts:
         best, rival = curve.best(count, ours), curve.best(count, without)
         gap = curve.mean(best, count) - curve.mean(rival, count)
         apart = curve.apart(best, rival, count)
-        several = len(curve.figures[best][count]) > 1
-        unknown = "and as no seed changed either" if several else "with one seed"
+        many_seeds = len(curve.figures[best][count]) > 1
+        unknown = "and as no seed changed either" if many_seeds else "with one seed"
         word = {
             None: f"{unknown} there is no verdict",
             False: "which these seeds do not tell from nothing",
@@ -151,13 +157,15 @@ def verdicts(curve: Curve) -> list[str]:
 
 def _lines(curve: Curve) -> Iterator[Line]:
     shown = len(curve.figures) <= len(COLOURS)  # more areas than that hide each other
-    for place, (way, by_count) in enumerate(curve.figures.items()):
+    for place, (approach, by_count) in enumerate(curve.figures.items()):
         spread = [
             (float(c), min(by_count[c].values()), max(by_count[c].values())) for c in curve.counts
         ]
-        points = [(float(c), curve.mean(way, c)) for c in curve.counts]
-        several = max(map(len, by_count.values())) > 1
-        yield Line(way, points, style(place), dots=True, spread=spread if several and shown else ())
+        points = [(float(c), curve.mean(approach, c)) for c in curve.counts]
+        many_seeds = max(map(len, by_count.values())) > 1
+        yield Line(
+            approach, points, style(place), dots=True, spread=spread if many_seeds and shown else ()
+        )
 
 
 def render(curve: Curve, about: dict[str, Any]) -> str:
@@ -166,12 +174,12 @@ def render(curve: Curve, about: dict[str, Any]) -> str:
     places = list(curve.figures)
     moved = [
         Line(
-            way,
+            approach,
             [(float(c), intervals.over_seeds(list(each.values())).mean) for c, each in far.items()],
-            style(places.index(way)),
+            style(places.index(approach)),
             dots=True,
         )
-        for way, far in curve.moved.items()
+        for approach, far in curve.moved.items()
     ]
     chart = partial(
         Chart,

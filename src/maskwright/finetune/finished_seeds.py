@@ -78,8 +78,8 @@ def _differences(name: str, there: Any, here: Any) -> list[Difference]:
     for path, old, new in apart:
         hashed = isinstance(old, str) and len(old) == HASH
         pairs = ("another", "its own") if hashed else (_shown(old), _shown(new))
-        said = OPTIONS.get(path) or path.replace("method.", "--set ", 1)
-        found.append(Difference(*(f"{said} {value}" for value in pairs)))
+        option = OPTIONS.get(path) or path.replace("method.", "--set ", 1)
+        found.append(Difference(*(f"{option} {value}" for value in pairs)))
     return found
 
 

@@ -53,6 +53,6 @@ def hash_rows(data: labelled.Examples) -> str:
     found = hashlib.sha256(json.dumps(names).encode())
     for part, rows in sorted(data.parts.items()):
         for row in rows:
-            told = [getattr(row, each.name) for each in fields(row) if each.name != "where"]
-            found.update(json.dumps([part, type(row).__name__, *told]).encode())
+            values = [getattr(row, each.name) for each in fields(row) if each.name != "where"]
+            found.update(json.dumps([part, type(row).__name__, *values]).encode())
     return found.hexdigest()

@@ -92,7 +92,7 @@ def measure_curve(
         UsageError: more labels than there are, or figures of another task in `out`.
         OutputError: `out` holds something else.
     """
-    say, watch, said = printer(stream), watching(stream), set[tuple[str, int]]()
+    say, watch, reported = printer(stream), watching(stream), set[tuple[str, int]]()
     commit.require_own(out, LINES, beside=(REJECTS,))
     commit.probe_writable(out)
     model = model if isinstance(model, Model) else open_weights(model)
@@ -112,24 +112,24 @@ def measure_curve(
         known = _known(out / LINES, about)
         curve = Curve(task_type.measure, numbers)
         for count, seed in itertools.product(numbers, seeds):
-            drawn = _drawn(data, count, seed)
-            _put_baselines(curve, task_type, drawn, last, count, seed)
+            sampled = _drawn(data, count, seed)
+            _put_baselines(curve, task_type, sampled, last, count, seed)
             # Of drawn weights none has been learned before: all of them learn alike fast.
             anew = Method(FULL, head_rate=methods[0].head_rate or 1.0)
             for method, scratch in [*((m, False) for m in methods), (anew, True)]:
-                way = SCRATCH if scratch else method.name
+                approach = SCRATCH if scratch else method.name
                 chosen = replace(settings(method), seed=seed)
                 asked_so = [method.layer_decay, method.head_factor, config.to_plain(chosen)]
                 asked_so += [length, long]
                 if more := method.changed_settings | unusual(machine):
                     asked_so.append(more)
                 how = config.fingerprint(asked_so)
-                row = {"way": way, "labels": count, "seed": seed, "settings": how[:16]}
+                row = {"way": approach, "labels": count, "seed": seed, "settings": how[:16]}
                 train = partial(
                     _trained,
                     model,
                     task_type,
-                    drawn,
+                    sampled,
                     method,
                     chosen,
                     length,
@@ -137,43 +137,43 @@ def measure_curve(
                     last,
                     watch,
                     machine,
-                    partial(_say_cut, said, say),
+                    partial(_say_cut, reported, say),
                     scratch=scratch,
                 )
-                told = _remembered(out / LINES, known, row, train)
-                curve.put_trained(way, count, seed, told)
-                shown = figure(told["value"])
-                say(f"{way}, {counted(count, 'label')}, seed {seed}: {curve.measure} {shown}")
+                evaluation = _remembered(out / LINES, known, row, train)
+                curve.put_trained(approach, count, seed, evaluation)
+                shown = figure(evaluation["value"])
+                say(f"{approach}, {counted(count, 'label')}, seed {seed}: {curve.measure} {shown}")
         _tell(curve, about, out, say)
     return curve
 
 
-def _numbers(counts: Sequence[int], whole: int) -> list[int]:
+def _numbers(counts: Sequence[int], total: int) -> list[int]:
     """The numbers of labels, each once; 0 is the `whole`.
 
     Raises:
         UsageError: there are not so many.
     """
-    numbers = sorted({count or whole for count in counts})
-    if numbers[-1] > whole or numbers[0] < 1:
+    numbers = sorted({count or total for count in counts})
+    if numbers[-1] > total or numbers[0] < 1:
         raise UsageError(
             "no such number of labels to draw",
             where="--curve",
             found=numbers,
-            wanted=f"1 to {whole:,}, or all",
+            wanted=f"1 to {total:,}, or all",
         )
     return numbers
 
 
 def _put_baselines(
-    curve: Curve, task_type: TaskType, drawn: labelled.Examples, last: str, count: int, seed: int
+    curve: Curve, task_type: TaskType, sampled: labelled.Examples, last: str, count: int, seed: int
 ) -> None:
     """What needs no pretraining, with the same labels."""
-    for name, answers in task_type.baselines(drawn, last):
-        way = name + UNTRAINED
-        value = task_type.measured(drawn.parts[last], answers)[curve.measure]
-        curve.put(way, count, seed, _defined(value))
-        curve.baselines += [way] if way not in curve.baselines else []
+    for name, answers in task_type.baselines(sampled, last):
+        approach = name + UNTRAINED
+        value = task_type.measured(sampled.parts[last], answers)[curve.measure]
+        curve.put(approach, count, seed, _defined(value))
+        curve.baselines += [approach] if approach not in curve.baselines else []
 
 
 def _tell(curve: Curve, about: dict[str, Any], out: Path, say: Say) -> None:
@@ -256,12 +256,12 @@ def _remembered(
 
 def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
     """The same with `count` training rows, and a validation part of that size."""
-    drawn = splits.with_few(data, count, seed)
+    sampled = splits.with_few(data, count, seed)
     choosing = data.parts[VALIDATION]
     size = min(len(choosing), max(LEAST_TO_CHOOSE_BY, count))
-    swapped = replace(drawn, parts={TRAIN: choosing}, groups={})
+    swapped = replace(sampled, parts={TRAIN: choosing}, groups={})
     few = splits.with_few(swapped, size, seed).parts[TRAIN]
-    return replace(drawn, parts={**drawn.parts, VALIDATION: few})
+    return replace(sampled, parts={**sampled.parts, VALIDATION: few})
 
 
 def _trained(
@@ -282,8 +282,8 @@ def _trained(
     learner = Learner.of(model, task_type, method, length, long)
     parts = {part: task_type.encode(rows, learner.frame) for part, rows in data.parts.items()}
     say_cut(parts)
-    way = SCRATCH if scratch else method.name
-    name = f"{way}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}"
+    approach = SCRATCH if scratch else method.name
+    name = f"{approach}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}"
     found = learner.learn(
         parts, method, settings, last, quiet, watch, scratch=scratch, name=name, machine=machine
     )
@@ -295,17 +295,17 @@ def _trained(
             again.rows, found.task_type.answers(again, read(again))
         ),
     }
-    told = {name: _defined(each[task_type.measure]) for name, each in figures.items()}
-    return {**told, "moved": found.moved}
+    scores = {name: _defined(each[task_type.measure]) for name, each in figures.items()}
+    return {**scores, "moved": found.moved}
 
 
-def _say_cut(said: set[tuple[str, int]], say: Say, parts: Mapping[str, Encoded]) -> None:
+def _say_cut(reported: set[tuple[str, int]], say: Say, parts: Mapping[str, Encoded]) -> None:
     """What of each part did not fit, once for each number of rows; all trainings read alike."""
     for part, encoded in parts.items():
         place = (part, len(encoded.rows))
-        for found in () if place in said else encoded.findings:
+        for found in () if place in reported else encoded.findings:
             say(found.of(part).line())
-        said.add(place)
+        reported.add(place)
 
 
 def _defined(value: float) -> float:

@@ -197,14 +197,14 @@ class Learner:
             loaded = made.render()
             method = replace(method, head_rate=self.head_factor(method))
         adapter, share = trained_weights.attach(method, model, generator)
-        begun = _body(model)
+        initial = _body(model)
         if first:
             say(f"model: {self.path}: {loaded}\nmethod: {method.name}; {share}")
         tuned = kept.restore(settings.seed, model) if kept else None
         if tuned is not None:
             say(f"seed {settings.seed} · finished before, epoch {tuned.epoch} of it is taken up")
         else:
-            steps = steps_of(settings, len(parts[TRAIN].examples.taught))
+            steps = steps_of(settings, len(parts[TRAIN].examples.training_indices))
             with watch(name or f"seed {settings.seed}", steps) as hook:
                 tuned = self._tuned(model, method, parts, settings, say, hook, machine)
             self.task_type.after_training(tuned.network, parts[TRAIN])
@@ -223,11 +223,13 @@ class Learner:
         last_read = reader(tuned.network, calibrated, self.frame, self.collation)
         outputs = last_read(parts[last])
         answers = calibrated.answers(parts[last], outputs)
-        moved = _distance(begun, _body(tuned.network))
-        odd = None
+        moved = _distance(initial, _body(tuned.network))
+        one_sided = None
         if not calibrated.writes:  # written answers are many tokens, and seldom the same
-            odd = calibrated.one_sided(chosen_by.rows, calibrated.answers(chosen_by, scored()))
-        return Seed(settings.seed, tuned, adapter, calibrated, outputs, answers, moved, odd)
+            one_sided = calibrated.one_sided(
+                chosen_by.rows, calibrated.answers(chosen_by, scored())
+            )
+        return Seed(settings.seed, tuned, adapter, calibrated, outputs, answers, moved, one_sided)
 
     def _tuned(
         self,
@@ -279,9 +281,9 @@ def _body(model: Transformer) -> dict[str, torch.Tensor]:
     }
 
 
-def _distance(begun: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tensor]) -> float:
-    apart = sum(float((ended[n].to(t.device) - t).square().sum()) for n, t in begun.items())
-    return math.sqrt(apart / max(1e-30, sum(float(t.square().sum()) for t in begun.values())))
+def _distance(initial: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tensor]) -> float:
+    apart = sum(float((ended[n].to(t.device) - t).square().sum()) for n, t in initial.items())
+    return math.sqrt(apart / max(1e-30, sum(float(t.square().sum()) for t in initial.values())))
 
 
 def reader(

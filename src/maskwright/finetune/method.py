@@ -168,16 +168,16 @@ def methods_of(
         UsageError: no such method, or a number out of range.
         ConfigError: a setting that an adapter does not have or take, or of one that is not used.
     """
-    asked = [name.strip() for name in names.split(",")]
+    requested = [name.strip() for name in names.split(",")]
     given = adapters or {}
     for other in given:
         adapter_settings(other, given[other])
-        if other not in asked:
+        if other not in requested:
             raise ConfigError(
                 "settings of an adapter that is not trained",
                 where=f"adapters.{other}",
                 found=f"the method is {names}",
-                wanted=f"settings of {' or '.join(n for n in asked if _is_adapter(n)) or 'none'}",
+                wanted=f"settings of {' or '.join(filter(_is_adapter, requested)) or 'none'}",
                 do=f"--method {other}, or leave its settings out",
             )
     return [
@@ -187,7 +187,7 @@ def methods_of(
             head_rate,
             adapter_settings(name, given.get(name)) if _is_adapter(name) else None,
         )
-        for name in asked
+        for name in requested
     ]
 
 

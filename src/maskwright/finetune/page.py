@@ -25,7 +25,7 @@ def render(
     *,
     name: str,
     task_type: TaskType,
-    asked: str,
+    eval_part: str,
     table: Table,
     figures: Mapping[str, Sequence[float]],
     losses: Mapping[str, Sequence[float]],
@@ -46,7 +46,7 @@ def render(
         facts: whatever else is known of the run.
         what: is shown, in a word or two.
     """
-    of = f"examples of the {asked} part" if asked else "rows"
+    of = f"examples of the {eval_part} part" if eval_part else "rows"
     shown = min(len(rows), task_type.judged or len(rows))
     return document.render(
         "finetuning.html",
@@ -116,7 +116,7 @@ def _mistakes(task_type: TaskType, mistakes: Sequence[Mistake], rows: int) -> Ta
             m.where.rsplit("/", 1)[-1],
             shorten(m.text.replace(BETWEEN, " | "), 300),
             shorten(m.wanted),
-            shorten(m.told),
+            shorten(m.predicted),
             figure(m.weight) if m.weight % 1 else f"{m.weight:.0f}",
         ]
         for m in mistakes[:SHOWN_MISTAKES]

@@ -231,7 +231,7 @@ def changed(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     settings of adapters that are no longer trained go; one seed is the only one."""
     values = dict(values)
     other = {*values, *(("files",) if "data" in values else ())}
-    made_from = {name: told for name, told in recipe.made_from.items() if name not in other}
+    made_from = {name: digest for name, digest in recipe.made_from.items() if name not in other}
     if "method" in values and "adapters" not in values:
         values["adapters"] = _of_methods(recipe.adapters, str(values["method"]))
     if "seed" in values:
@@ -242,8 +242,8 @@ def changed(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
 
 
 def _of_methods(adapters: Mapping[str, Any], method: str) -> dict[str, Any]:
-    asked = [name.strip() for name in method.split(",")]
-    return {name: given for name, given in adapters.items() if name in asked}
+    requested = [name.strip() for name in method.split(",")]
+    return {name: given for name, given in adapters.items() if name in requested}
 
 
 def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
@@ -261,11 +261,11 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
         for name, text in dotted.assignments(settings, "for example --set lora.rank=16").items()
     }
     # As `changed` has it of whole fields.
-    whole = {name: value for name, value in values.items() if name in ("method", "seed")}
-    if "method" in whole:
-        kept = _of_methods(recipe.adapters, str(whole["method"]))
+    replaced = {name: value for name, value in values.items() if name in ("method", "seed")}
+    if "method" in replaced:
+        kept = _of_methods(recipe.adapters, str(replaced["method"]))
         recipe = replace(recipe, adapters=kept)
-    if "seed" in whole:
+    if "seed" in replaced:
         values.setdefault("seeds", None)
     return dotted.replace_at(recipe, values)
 
@@ -308,5 +308,5 @@ def render(recipe: Recipe) -> str:
         for method in recipe.methods
         if method.adapter is not None
     }
-    whole = {name: given for name, given in adapters.items() if given}
-    return HEADER + to_toml(replace(recipe, adapters=whole, seeds=len(recipe.seed_numbers)))
+    trained = {name: given for name, given in adapters.items() if given}
+    return HEADER + to_toml(replace(recipe, adapters=trained, seeds=len(recipe.seed_numbers)))

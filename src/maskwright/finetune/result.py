@@ -71,7 +71,7 @@ class Result:
     learner: Learner
     data: labelled.Examples
     parts: Mapping[str, Encoded]
-    asked: str
+    eval_part: str
     method: Method
     found: Sequence[Seed]
     facts: Mapping[str, Any]
@@ -130,11 +130,11 @@ class Result:
     def table(self) -> Table:
         """The figures of the chosen seed and of the baselines, with intervals; the spread of
         seeds."""
-        task_type, truth, best = self.best.task_type, self.data.parts[self.asked], self.best
+        task_type, truth, best = self.best.task_type, self.data.parts[self.eval_part], self.best
         rows, names = [], list(task_type.measures)
         for name, answers in [
             (f"fine-tuned, seed {best.seed}", best.answers),
-            *task_type.baselines(self.data, self.asked),
+            *task_type.baselines(self.data, self.eval_part),
         ]:
             estimated = task_type.estimated(truth, answers)
             names = list(estimated)
@@ -144,20 +144,25 @@ class Result:
             spreads = (intervals.over_seeds([e[m] for e in each]) for m in names)
             rows.insert(1, [f"all {len(self.found)} seeds", *map(_spread, spreads)])
         return {
-            "title": f"{task_type.task} on the {self.asked} part, {counted(len(truth), 'example')}",
+            "title": f"{task_type.task} on the {self.eval_part} part, "
+            f"{counted(len(truth), 'example')}",
             "own_first": True,
             "head": ["", *names],
             "rows": rows,
             "note": "95 % intervals by resampling the examples; ± is the standard deviation over "
             f"seeds. {self._choice()}"
-            + (" There is no test part: these figures flatter." if self.asked == VALIDATION else "")
+            + (
+                " There is no test part: these figures flatter."
+                if self.eval_part == VALIDATION
+                else ""
+            )
             + "".join(f" Warning: {found}." for found in self._warnings()),
         }
 
     def _warnings(self) -> list[Finding]:
         """What a good figure may hide: answers that are all the same."""
-        best, truth = self.best, self.data.parts[self.asked]
-        found = {self.asked: best.task_type.one_sided(truth, best.answers)}
+        best, truth = self.best, self.data.parts[self.eval_part]
+        found = {self.eval_part: best.task_type.one_sided(truth, best.answers)}
         found = {VALIDATION: best.one_sided} | found
         return [one.of(f"{part} part") for part, one in found.items() if one]
 
@@ -173,8 +178,8 @@ class Result:
             rows={part: len(each) for part, each in self.data.parts.items()},
             findings={part: encoded.findings for part, encoded in self.parts.items()},
             settings=facts,
-            asked=self.asked,
-            figures=best.task_type.measured(self.parts[self.asked].rows, best.answers),
+            eval_part=self.eval_part,
+            figures=best.task_type.measured(self.parts[self.eval_part].rows, best.answers),
             table=table,
             plain=learner.family is not None and not alone,
             loads=_loads(self.out, learner, attached, alone),
@@ -227,7 +232,7 @@ class Result:
 
     def _plain(self, table: Table) -> dict[str, Any]:
         """Every seed's figures."""
-        task_type, rows = self.learner.task_type, self.parts[self.asked].rows
+        task_type, rows = self.learner.task_type, self.parts[self.eval_part].rows
         return {
             "task": task_type.task,
             "method": self.method.name,
@@ -235,7 +240,7 @@ class Result:
             "layer_decay": self.method.layer_decay,
             "head_rate": self.learner.head_factor(self.method),
             "measure": task_type.measure,
-            "asked": self.asked,
+            "asked": self.eval_part,
             "chosen": self.best.seed,
             "findings": [
                 found.of(part).to_json()
@@ -258,12 +263,12 @@ class Result:
         }
 
     def _page(self, table: Table, facts: Mapping[str, Any]) -> str:
-        best, encoded = self.best, self.parts[self.asked]
+        best, encoded = self.best, self.parts[self.eval_part]
         base = folders.called(self.learner.path)
         return page.render(
             name=self.out.resolve().name,
             task_type=best.task_type,
-            asked=self.asked,
+            eval_part=self.eval_part,
             table=table,
             figures={f"seed {one.seed}": one.tuned.figures for one in self.found},
             losses={f"seed {one.seed}": one.tuned.losses for one in self.found},
@@ -276,9 +281,9 @@ class Result:
 
 def _writing(task_type: TaskType) -> dict[str, int]:
     """How transformers is to write answers as they are written here."""
-    said = {"num_beams": int(task_type.options.get("beams", 1))}
+    decoding = {"num_beams": int(task_type.options.get("beams", 1))}
     longest = task_type.options.get("longest")
-    return said if longest is None else {**said, "max_new_tokens": int(longest)}
+    return decoding if longest is None else {**decoding, "max_new_tokens": int(longest)}
 
 
 def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str]:
@@ -307,17 +312,17 @@ def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str
         ]
         if task_type.head == "sequence":
             cut = "" if frame.long == "head" else f" (their head; {frame.long} is Maskwright's)"
-            several = ", top_k=None" if task_type.problem == "multi" else ""
+            top_k = ", top_k=None" if task_type.problem == "multi" else ""
             text = (
                 "{'text': 'first …', 'text_pair': 'second …'}"
                 if len(task_type.roles) == 2
                 else "'…'"
             )
             lines += [
-                f"ask({text}, truncation=True, max_length={frame.length}{several})  "
+                f"ask({text}, truncation=True, max_length={frame.length}{top_k})  "
                 f"# cuts longer texts{cut}"
             ]
-            if several:
+            if top_k:
                 lines += ["# Every label with its score; those above 0.5 are told."]
         else:
             lines += ["ask('…')"]
@@ -332,12 +337,12 @@ def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str
 
 def _row_of(task_type: TaskType) -> str:
     """A row for `predict` as a person types it: a text, or a tuple of what fills the roles."""
-    several = len(task_type.roles) > 1
-    told = [
-        "['…', '…']" if may_be_list(role) else f"'{role} …'" if several else "'…'"
+    is_tuple = len(task_type.roles) > 1
+    values = [
+        "['…', '…']" if may_be_list(role) else f"'{role} …'" if is_tuple else "'…'"
         for role in task_type.roles
     ]
-    return f"({', '.join(told)})" if several else told[0]
+    return f"({', '.join(values)})" if is_tuple else values[0]
 
 
 def _leave_beside(adapter: Adapter | None) -> None:

@@ -58,7 +58,7 @@ def finetune(
     long: Long = "head",
     options: Mapping[str, Any] | None = None,
     origin: Mapping[str, str] | None = None,
-    beside: Mapping[str, str] | None = None,
+    extra_files: Mapping[str, str] | None = None,
     machine: Machine | None = None,
     stream: TextIO | None = None,
     dry: bool = False,
@@ -100,7 +100,7 @@ def finetune(
     for part, encoded in parts.items():
         for finding in encoded.findings:
             say(finding.of(part).line())
-    passes = passes_of(settings, len(parts[TRAIN].examples.taught))
+    passes = passes_of(settings, len(parts[TRAIN].examples.training_indices))
     if passes > 1:
         say(
             f"each epoch is {passes} passes over the {counted(len(data.parts[TRAIN]), 'row')}, for "
@@ -124,7 +124,7 @@ def finetune(
             "head": fingerprint([to_plain(head) for head in learner.config.heads]),
             "settings": {
                 "training": {**to_plain(settings), "seed": 0},
-                "method": _told(plain_method),
+                "method": _method_facts(plain_method),
                 "length": learner.frame.length,
                 "long": long,
                 **unusual(machine),
@@ -158,9 +158,9 @@ def finetune(
             if half.exists():
                 commit.remove_folder(half)
         Result(out, learner, data, parts, last, method, found, facts, origin or {}).write(say)
-        for name, text in (beside or {}).items():
+        for name, text in (extra_files or {}).items():
             document.write(out / name, text)
-        finish(out, [RESULTS, PAGE, script.NAME, *(beside or {})])
+        finish(out, [RESULTS, PAGE, script.NAME, *(extra_files or {})])
         kept.finish()
     made = out / (ADAPTER if method.head_alone else MODEL)
     say(f"model: {made}\nnext: maskwright predict {shell_word(out)} FILE")
@@ -225,7 +225,7 @@ def _facts(learner: Learner, method: Method, settings: Settings, passes: int) ->
     }
 
 
-def _told(method: Method) -> dict[str, Any]:
+def _method_facts(method: Method) -> dict[str, Any]:
     """The method as plain values; of an adapter what is not its default."""
     plain = {name: value for name, value in to_plain(method).items() if name != "adapter"}
     return plain | ({method.name: method.changed_settings} if method.changed_settings else {})
@@ -233,7 +233,7 @@ def _told(method: Method) -> dict[str, Any]:
 
 def _adapter_facts(method: Method) -> dict[str, str]:
     """The settings of the adapter in a line, if it has any."""
-    told = (
+    values = (
         [
             f"{name} {', '.join(value) if isinstance(value, list) else value}"
             for name, value in to_plain(method.adapter).items()
@@ -242,4 +242,4 @@ def _adapter_facts(method: Method) -> dict[str, str]:
         if method.adapter is not None
         else []
     )
-    return {"adapter": ", ".join(told)} if told else {}
+    return {"adapter": ", ".join(values)} if values else {}

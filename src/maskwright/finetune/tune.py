@@ -120,22 +120,22 @@ def tune(
     Raises:
         DataError: there is no example.  DivergedError: a loss is no number.
     """
-    taught = train.taught
-    if not len(taught):
+    indices = train.training_indices
+    if not len(indices):
         raise DataError("there is no example to learn from", where="train")
     machine, model = machine or choose(), objective.product
     kept = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
     parameters = Parameters(objective.to(machine.device), machine.compute)
-    per_pass = -(-len(taught) // settings.batch)
-    steps = steps_of(settings, len(taught))
+    per_pass = -(-len(indices) // settings.batch)
+    steps = steps_of(settings, len(indices))
     portions = _portions(train, settings)
 
     def batches(step: int, number: int) -> Batch | None:
         turn, place = divmod(step, per_pass)
         begin = place * settings.batch
-        numbers = np.arange(begin, min(begin + settings.batch, len(taught)))[number::portions]
-        drawn = taught[permute(key("shuffle", settings.seed, turn), len(taught), numbers)]
-        return train.batch(drawn, collation)[0] if len(drawn) else None
+        numbers = np.arange(begin, min(begin + settings.batch, len(indices)))[number::portions]
+        chosen = indices[permute(key("shuffle", settings.seed, turn), len(indices), numbers)]
+        return train.batch(chosen, collation)[0] if len(chosen) else None
 
     plan = loop.Plan(
         seed=settings.seed,

@@ -97,7 +97,7 @@ class Examples:
         return len(self) if self.places is None else len(self.places.tokens)
 
     @property
-    def taught(self) -> NDArray[np.int64]:
+    def training_indices(self) -> NDArray[np.int64]:
         """The numbers of those from which something is learned, a number twice where it is learned
         from twice: a window may hold no beginning of a word, or no end of an answer."""
         if self.places is None:

@@ -47,13 +47,13 @@ KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def require_settled(told: TaskRecord, path: Path) -> None:
+def require_known_options(task: TaskRecord, path: Path) -> None:
     """Refuse what no release has settled.
 
     Raises:
         CheckpointError: naming it.
     """
-    for name, value in told.settled.items() if told.format == 1 else ():
+    for name, value in task.settled.items() if task.format == 1 else ():
         fits, wanted = KNOWN.get(name, (None, near(name, KNOWN)))
         if fits is None or not fits(value):
             raise CheckpointError(

@@ -22,10 +22,10 @@ PREDICTION, PREDICTED = "prediction", "predicted_"
 def flat_row(row: dict[str, Any]) -> dict[str, Any]:
     """A row of a csv: the answer in columns of its own, lists as JSON."""
     answer = row.pop(PREDICTION)
-    told = {} if answer is None else dict(_cells(PREDICTED, answer))
-    if taken := sorted(told.keys() & row.keys()):
+    cells = {} if answer is None else dict(_cells(PREDICTED, answer))
+    if taken := sorted(cells.keys() & row.keys()):
         raise name_taken(", ".join(taken))
-    row |= told
+    row |= cells
     return {
         name: json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
         for name, value in row.items()

@@ -114,13 +114,13 @@ def _require_one_reading(model: SharedEncoder, columns: Mapping[str, Sequence[st
     """Refuse models of which one reads one column and another several, until it is said."""
     for name, member in model.members.items():
         for role in filter(may_be_joined, model.columns.keys() - columns.keys()):
-            ours, theirs = model.columns[role], member.columns.get(role, ())
-            if len(ours) != len(theirs):
+            expected, other = model.columns[role], member.columns.get(role, ())
+            if len(expected) != len(other):
                 raise UsageError(
                     "the models were trained on different columns",
                     where=name,
-                    found=f"{role}: {', '.join(theirs)}",
-                    wanted=", ".join(ours),
+                    found=f"{role}: {', '.join(other)}",
+                    wanted=", ".join(expected),
                     do=f"say what both read: --column {role}=NAME",
                 )
 
@@ -140,21 +140,21 @@ def answer_rows(
     count = bad = 0
     cuts: Counter[str] = Counter()
     rows: list[tuple[dict[str, Any], Any]] = []
-    begun = shown = time.monotonic()
+    started = shown = time.monotonic()
 
     def cut(found: Finding) -> None:
         cuts[found.name] += 1
         if cuts[found.name] <= SAID:  # at once, so that a kill does not take it along
             first, last = skip + count + 1, skip + count + len(rows)
-            whole = first == 1 and len(rows) < PORTION
-            say((found if whole else found.of(f"of the rows {first:,} to {last:,}")).line())
+            only_portion = first == 1 and len(rows) < PORTION
+            say((found if only_portion else found.of(f"of the rows {first:,} to {last:,}")).line())
 
     def answer() -> None:
         """Answer the rows that are there, and write them."""
         nonlocal count, bad, shown
-        asked = [example for _, example in rows if example is not None]
-        bad += len(rows) - len(asked)
-        answers = iter(model.answers(asked, top, cut) if asked else [])
+        examples = [example for _, example in rows if example is not None]
+        bad += len(rows) - len(examples)
+        answers = iter(model.answers(examples, top, cut) if examples else [])
         for values, example in rows:
             found = None if example is None else next(answers)
             row = {
@@ -168,7 +168,7 @@ def answer_rows(
         stream.flush()
         if (now := time.monotonic()) - shown >= SHOW_SECONDS:
             shown = now
-            say(f"{counted(count, 'row')} answered, {count / (now - begun):,.0f} per second")
+            say(f"{counted(count, 'row')} answered, {count / (now - started):,.0f} per second")
 
     for found in model.findings:
         say(found.line())

@@ -38,7 +38,7 @@ def examples(
             lengths.
         UsageError: the path of a file, or a set, which has no order.
     """
-    names = {*roles, *others, *(name for some in roles.values() for name in some)}
+    names = {*roles, *others, *(name for of_role in roles.values() for name in of_role)}
     if isinstance(given, str):
         _refuse_path(given)
         return iter([given])
@@ -145,12 +145,12 @@ def _refuse_texts_as_words(columns: Mapping[Any, Any], roles: Mapping[str, Seque
     """A list of texts in the place of the words of one text may be a column of texts as well."""
     for name in {"tokens", *roles.get("tokens", ())} & columns.keys():
         cells = columns[name]
-        odd = [cell for cell in cells if isinstance(cell, str) and len(cell.split()) > 1]
-        if not isinstance(cells, str) and odd:
+        phrases = [cell for cell in cells if isinstance(cell, str) and len(cell.split()) > 1]
+        if not isinstance(cells, str) and phrases:
             raise DataError(
                 "the words of one text, or several texts",
                 where=f"{WHERE}, {name!r}",
-                found=repr(odd[0])[:80],
+                found=repr(phrases[0])[:80],
                 wanted="words without blanks",
                 do="give texts in a list: predict([…])",
             )
@@ -207,9 +207,9 @@ def _cells(value: Any, name: str) -> list[Any]:
 
 def _listed(value: Iterable[Any]) -> list[Any]:
     """The cells of a column as Python's own values, where the column knows these."""
-    for way in ("to_pylist", "tolist"):
-        if hasattr(value, way):
-            found = getattr(value, way)()
+    for method in ("to_pylist", "tolist"):
+        if hasattr(value, method):
+            found = getattr(value, method)()
             return found if isinstance(found, list) else [found]
     return list(value)
 
@@ -266,11 +266,20 @@ def _require(found: list[Any], names: Collection[str], roles: Mapping[str, Seque
     Raises:
         DataError: it is one.
     """
-    together = next((some for some in roles.values() if set(some) & set(found)), ())
+    together = next(
+        (
+            columns_of_role
+            for columns_of_role in roles.values()
+            if set(columns_of_role) & set(found)
+        ),
+        (),
+    )
     missing = [name for name in together if name not in found]
     if set(names) & set(found) and not missing:
         return
-    wanted = missing or list(dict.fromkeys(name for some in roles.values() for name in some))
+    wanted = missing or list(
+        dict.fromkeys(name for columns_of_role in roles.values() for name in columns_of_role)
+    )
     raise DataError(
         "a column that the model reads is not there",
         where=WHERE,

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from maskwright.errors import DataError, IncompatibleError, UsageError
 from maskwright.findings import Finding, Note
-from maskwright.inference import texts as asked
+from maskwright.inference import texts as inference_texts
 from maskwright.inference.decode import require_writer
 from maskwright.inference.fill_mask import Hole
 from maskwright.inference.prepared import Prepared
@@ -70,7 +70,7 @@ class LanguageModel:
     def model(self) -> Model:
         """The opened folder: network, tokenizer, config, conventions and where they come from. Its
         network has all weights from now on, beside those that are laid out for answering."""
-        return self._now.whole()
+        return self._now.restored()
 
     @property
     def abilities(self) -> tuple[str, ...]:
@@ -178,7 +178,7 @@ class LanguageModel:
             raise _nothing("predict")
         if adapters is not None:
             return self._several(list(adapters), given, top, on_bad)
-        with self._asked("predict"):
+        with self._refusals_with_abilities("predict"):
             answering = self.predictor
         return answering.predict(given, top=top, on_bad=on_bad, note=_warn)
 
@@ -208,9 +208,11 @@ class LanguageModel:
     ) -> list[list[Hole]]:
         """As `fill_mask` of a list; `note` gets what the tokenizer does not know. `live`: nothing
         more will be asked, so no weights are laid out."""
-        with self._asked("fill_mask"):
+        with self._refusals_with_abilities("fill_mask"):
             network = None if live else self._now.network()
-            return asked.fill_masks(self._now.model, texts, top=top, note=note, prepared=network)
+            return inference_texts.fill_masks(
+                self._now.model, texts, top=top, note=note, prepared=network
+            )
 
     def generate(
         self,
@@ -243,8 +245,8 @@ class LanguageModel:
             DataError: a prompt that is no text.
         """
         many = self._texts(prompts, "generate")
-        with self._asked("generate"):
-            found = asked.write(
+        with self._refusals_with_abilities("generate"):
+            found = inference_texts.write(
                 self._now.model,
                 many,
                 tokens=tokens,
@@ -276,8 +278,8 @@ class LanguageModel:
         Args and errors: as `generate`.
         """
         (text,) = self._texts([prompt], "stream")
-        with self._asked("generate"):
-            pieces = asked.write_stream(
+        with self._refusals_with_abilities("generate"):
+            pieces = inference_texts.write_stream(
                 self._now.model,
                 text,
                 tokens=tokens,
@@ -349,7 +351,7 @@ class LanguageModel:
                 found=repr(pooling),
                 do="leave it out",
             )
-        with self._asked("embed"):
+        with self._refusals_with_abilities("embed"):
             found = made.vectors(many, note=_warn)
         return found[0] if isinstance(texts, str) else found
 
@@ -384,10 +386,10 @@ class LanguageModel:
             DataError: an example that is no text.
         """
         many = self._texts(texts, "log_likelihood")
-        with self._asked("log_likelihood"):
+        with self._refusals_with_abilities("log_likelihood"):
             ready = self._now.network()
             exact = ready if ready.dtype == torch.float32 else None
-            found = asked.log_likelihoods(self._now.model, many, how, exact)
+            found = inference_texts.log_likelihoods(self._now.model, many, how, exact)
         return float(found[0]) if isinstance(texts, str) else found
 
     def tokens(self, texts: str | Iterable[str]) -> list[str] | list[list[str]]:
@@ -417,7 +419,7 @@ class LanguageModel:
         return found
 
     @contextmanager
-    def _asked(self, what: str) -> Iterator[None]:
+    def _refusals_with_abilities(self, what: str) -> Iterator[None]:
         """A refusal because of what the model is also says what it can be asked."""
         try:
             yield

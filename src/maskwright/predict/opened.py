@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from maskwright.errors import IncompatibleError, MaskwrightError, UsageError
-from maskwright.inference import texts as asked
+from maskwright.inference import texts as inference_texts
 from maskwright.inference.prepared import Prepared, prepare
 from maskwright.models.adapter_folder import is_adapter
 from maskwright.models.model import Model
@@ -57,11 +57,11 @@ class Opened:
             self._networks[dtype] = made
         return self._networks[dtype]
 
-    def whole(self) -> Model:
+    def restored(self) -> Model:
         """The opened folder, from now on with all weights in its network."""
         self._frees = False
         if self.base is not None:
-            self.base.whole()
+            self.base.restored()
         self._restore()
         return self.model
 
@@ -122,7 +122,7 @@ class Opened:
         if config.encoder is not None or not two:
             found.append("embed")
         try:
-            asked.scoring_method(self.model.network, conventions)
+            inference_texts.scoring_method(self.model.network, conventions)
             found.append("log_likelihood")
         except IncompatibleError:
             pass

@@ -45,7 +45,7 @@ from maskwright.models.model import Model
 from maskwright.models.open import open_model
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.supervised import PROBLEM_TYPES, Problem
-from maskwright.predict.calibrated import require_settled
+from maskwright.predict.calibrated import require_known_options
 from maskwright.predict.given import examples
 from maskwright.tasks.parts import sentence_folder
 from maskwright.tasks.parts.choices import HIERARCHICAL, LONG
@@ -159,15 +159,15 @@ class Answering(ABC):
         fill a role together, the last may be missing or empty."""
         found: dict[str, Any] = {}
         for role, names in self.columns.items():
-            some = [value.get(name) for name in names]
-            while len(some) > 1 and is_empty(some[-1]):
-                some.pop()
+            cells = [value.get(name) for name in names]
+            while len(cells) > 1 and is_empty(cells[-1]):
+                cells.pop()
             if may_be_joined(role) and len(names) > 1 and not value.keys().isdisjoint(names):
-                found[role] = joined_or_whole(some)
+                found[role] = joined_or_whole(cells)
             elif names[0] not in value:
                 return value
             else:
-                found[role] = some[0] if len(names) == 1 else some
+                found[role] = cells[0] if len(names) == 1 else cells
         return found
 
 
@@ -218,11 +218,11 @@ class Predictor(Answering):
         marks = self.frame.tokenizer.markers if self.task_type.options.get(UNTOLD) else []
         if not marks:
             return list(self.also)
-        some = ", ".join(marks[:5]) + (", …" if len(marks) > 5 else "")
+        examples = ", ".join(marks[:5]) + (", …" if len(marks) > 5 else "")
         return [
             Finding(
                 "special-tokens-as-text",
-                f"the model's own special tokens ({some}) are read as any other characters",
+                f"the model's own special tokens ({examples}) are read as any other characters",
                 "where its texts had them, its answers differ from those of the library that made "
                 "it",
             )
@@ -303,11 +303,11 @@ def predictor(loaded: Model) -> Predictor:
     """
     path, also, adapter = loaded.path, list(loaded.findings), loaded.is_adapter
     heads = loaded.config.heads
-    told = loaded.task
-    bare = told is None and not heads and not adapter
+    record = loaded.task
+    bare = record is None and not heads and not adapter
     made = sentence_folder.read(path) if bare else None
     also += [] if made is None else made.findings()
-    if loaded.words is None or (len(heads) != 1 and told is None and made is None):
+    if loaded.words is None or (len(heads) != 1 and record is None and made is None):
         raise IncompatibleError(
             "this model was not fine-tuned for a task",
             where=path,
@@ -316,9 +316,9 @@ def predictor(loaded: Model) -> Predictor:
             do="fine-tune it first: maskwright finetune MODEL --data FILE",
         )
     task: dict[str, Any] = {"length": loaded.config.longest or TaskType.longest}
-    if told is not None:
-        task_type = _kind_told(told, loaded, loaded.home / TASK)
-        task |= {name: value for name, value in vars(told).items() if value is not None}
+    if record is not None:
+        task_type = _task_type_of_record(record, loaded, loaded.home / TASK)
+        task |= {name: value for name, value in vars(record).items() if value is not None}
     elif made is not None:
         task_type = sentence_folder.as_made(made, loaded.tokenizer, loaded.config.width)
         task["length"] = made.length or task["length"]
@@ -340,8 +340,8 @@ def predictor(loaded: Model) -> Predictor:
                 do="fine-tune it for one of them, or use the library that made it",
             )
         # Without a word about it, one score is how likely something is, as `pipeline` has it.
-        settled = {UNTOLD: True, LOGIT: alone and loaded.about.problem_type is None}
-        task_type = task_for_head(heads[0].kind, labels, problem, settled)
+        options = {UNTOLD: True, LOGIT: alone and loaded.about.problem_type is None}
+        task_type = task_for_head(heads[0].kind, labels, problem, options)
         if task_type.head == "span":  # which reads longer texts in windows
             task["length"] = min(task["length"], task_type.longest)
     collation = collation_of(loaded.config, loaded.tokenizer, loaded.extra)
@@ -387,51 +387,51 @@ def of_vectors(model: Model, pooling: str) -> Predictor:
     )
 
 
-def _kind_told(told: TaskRecord, loaded: Model, path: Path) -> TaskType:
+def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskType:
     """The kind that `task.json` says, if it fits the model.
 
     Raises:
         CheckpointError: naming what does not.
     """
     try:
-        task_type = task_for(told.kind, told.labels, told.settled)
+        task_type = task_for(record.kind, record.labels, record.settled)
     except UsageError as error:
         raise CheckpointError(
             error.what, where=f"{path}: kind", found=error.found, wanted=error.wanted, do=COPY
         ) from error
-    if told.long not in LONG:
+    if record.long not in LONG:
         raise CheckpointError(
             "no such way with long texts",
             where=f"{path}: long",
-            found=repr(told.long),
-            wanted=near(told.long, LONG),
+            found=repr(record.long),
+            wanted=near(record.long, LONG),
             do=COPY,
         )
-    require_settled(told, path)
+    require_known_options(record, path)
     head = loaded.config.heads[0] if len(loaded.config.heads) == 1 else None
     if (None if head is None else head.kind) != task_type.head:
         raise CheckpointError(
             "another head than the task has",
             where=f"{path}: kind",
-            found=told.kind,
+            found=record.kind,
             wanted="a task for " + ("no head" if head is None else f"its {head.kind} head"),
             do=COPY,
         )
-    if (head is not None and head.over is not None) is not (told.long == HIERARCHICAL):
+    if (head is not None and head.over is not None) is not (record.long == HIERARCHICAL):
         raise CheckpointError(
             "not the way with long texts that the model was made for",
             where=f"{path}: long",
-            found=told.long,
+            found=record.long,
             do=COPY,
         )
     if head is not None:
-        require_agreement(told, loaded.about.labels, head.kind, head.labels, path)
+        require_agreement(record, loaded.about.labels, head.kind, head.labels, path)
     problem = loaded.about.problem_type
     if task_type.head == "sequence" and problem not in (None, PROBLEM_TYPES[task_type.problem]):
         raise CheckpointError(
             "another task than the model was made for",
             where=f"{path}: kind",
-            found=told.kind,
+            found=record.kind,
             wanted=problem,
             do=COPY,
         )

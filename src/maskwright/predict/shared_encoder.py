@@ -71,10 +71,10 @@ class SharedEncoder(Answering):
         encoded = self.task_type.encode(rows, self.first.frame)
         for found in encoded.findings:
             note(found)
-        told = scores_together(self._objectives, encoded.examples, self.first.collation)
+        scores = scores_together(self._objectives, encoded.examples, self.first.collation)
         answers = [
             answers_of(each.task_type, encoded, one, top)
-            for each, one in zip(self.members.values(), told, strict=True)
+            for each, one in zip(self.members.values(), scores, strict=True)
         ]
         return [dict(zip(self.members, row, strict=True)) for row in zip(*answers, strict=True)]
 

@@ -20,7 +20,9 @@ HEAD = 1 << 16
 
 
 @contextlib.contextmanager
-def piped(stream: BinaryIO, read: HowRead = AS_IT_COMES, *, whole: bool = False) -> Iterator[Path]:
+def stdin_file(
+    stream: BinaryIO, read: HowRead = AS_IT_COMES, *, complete: bool = False
+) -> Iterator[Path]:
     """What a pipe brings, as a file for as long as it is needed: a table where `read` says
     something of one, JSON Lines where it begins with a brace, JSON where it begins as an array of
     objects or is an array, else lines of text.
@@ -30,14 +32,14 @@ def piped(stream: BinaryIO, read: HowRead = AS_IT_COMES, *, whole: bool = False)
             that have come can be answered before the pipe ends.
     """
     with tempfile.TemporaryDirectory() as folder:
-        begun = Path(folder) / "standard-input"
-        begun.touch()
-        head = _head(Growing(begun, stream))
-        path = begun.with_suffix(".csv" if table_settings(read) else _ending(head))
-        begun.rename(path)
+        file = Path(folder) / "standard-input"
+        file.touch()
+        head = _head(Growing(file, stream))
+        path = file.with_suffix(".csv" if table_settings(read) else _ending(head))
+        file.rename(path)
         try:
             with growing(path, stream) as pipe:
-                while whole and pipe.more():
+                while complete and pipe.more():
                     pass
                 yield path
         except MaskwrightError as error:
@@ -52,8 +54,8 @@ def _head(pipe: Growing) -> bytes:
     head = b""
     while len(head) < HEAD and (data := pipe.more()):
         head += data
-        begun = head.removeprefix(codecs.BOM_UTF8).lstrip()
-        if b"\n" in begun and not begun.startswith(b"["):
+        start = head.removeprefix(codecs.BOM_UTF8).lstrip()
+        if b"\n" in start and not start.startswith(b"["):
             break
     return head
 

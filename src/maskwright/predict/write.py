@@ -104,7 +104,7 @@ def _written(
     staged = out.with_name(f".tmp-{out.name}.jsonl")
     if out.exists():  # another process has just written it
         raise UsageError("the file is there already", where=out, do="choose another --out")
-    begun = False
+    started = False
     try:
         model, counts = loaded(folder, also, columns, base), Counts()
         first = model.first if isinstance(model, SharedEncoder) else model
@@ -115,7 +115,7 @@ def _written(
         about |= {} if read == AS_IT_COMES else {"read": repr(read)}
         about |= {} if top is None else {"top": top}
         names = _look_at(source, model, read, top, delimiter is not None)
-        begun = True
+        started = True
         # The rows stand in both files for a while.
         storage.require_space(
             out.parent, WRITES * size_of(source, unnamed_files.sources) - _size(staged)
@@ -125,7 +125,7 @@ def _written(
             count, bad = answer_rows(model, source, stream, read, top, kept, say, counts)
         _require_unchanged(source, about["source"])
     except MaskwrightError:  # the same would be met again
-        if begun:  # else another command's, which may go on
+        if started:  # else another command's, which may go on
             with contextlib.suppress(OSError):
                 staged.unlink(missing_ok=True)
         raise
@@ -177,10 +177,10 @@ def _size(path: Path) -> int:
 def _model(folder: Path, opened: Predictor | None = None) -> dict[str, str]:
     """The hashes of what answers, without what else lies in the folder; those of the files that
     were compared when the model was `opened` are known."""
-    whole = home_of(folder)
-    parts = [whole / name for name in (MODEL, ADAPTER, TASK)]
+    home = home_of(folder)
+    parts = [home / name for name in (MODEL, ADAPTER, TASK)]
     if not parts[0].is_dir() and not parts[1].is_dir():
-        parts = [folders.model_folder(whole)]
+        parts = [folders.model_folder(home)]
     there = [part for part in parts if part.exists()]
     known = {} if opened is None else {opened.path: opened.hashes}
     return {
@@ -221,13 +221,13 @@ def _kept(staged: Path, about: str, say: Say) -> tuple[int, int]:
             file.truncate(0)
             file.write(first)
             return 0, 0
-        whole = len(first)
+        length = len(first)
         for line in file:
             if not line.endswith(b"\n"):
                 break
-            whole += len(line)
+            length += len(line)
             count, bad = count + 1, bad + line.endswith(null)  # the last value of a row
-        file.truncate(whole)
+        file.truncate(length)
     return count, bad
 
 

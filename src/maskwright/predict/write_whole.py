@@ -34,8 +34,8 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
     """
     folder, out = Path(folder), Path(out)
     home = require_finished(folder) or folder
-    told, made = read_task(home), opened(home / ADAPTER)
-    if told is None or made is None or made.tokenizer is None:
+    record, made = read_task(home), opened(home / ADAPTER)
+    if record is None or made is None or made.tokenizer is None:
         raise UsageError(
             "not a head that was saved alone",
             where=folder,
@@ -43,9 +43,9 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
         )
     if out.exists():
         raise UsageError("the output folder is there already", where=out, do="choose another")
-    task_type = task_for(told.kind, told.labels, told.settled)
+    task_type = task_for(record.kind, record.labels, record.settled)
     problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None
-    task = replace(told, attached=False).render()
+    task = replace(record, attached=False).render()
     pretrained.save(
         made.model,
         made.tokenizer.padding(),

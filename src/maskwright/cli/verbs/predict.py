@@ -75,7 +75,7 @@ def do(a: argparse.Namespace) -> None:
     read.require_only("reading", "header")
     note_busy(a.threads)
     from maskwright.predict.file import predict_file
-    from maskwright.predict.stdin import piped
+    from maskwright.predict.stdin import stdin_file
     from maskwright.predict.write import write_predictions
     from maskwright.report.say import printer
 
@@ -90,7 +90,7 @@ def do(a: argparse.Namespace) -> None:
     with (
         contextlib.nullcontext(a.file)
         if a.file != STDIN
-        else piped(sys.stdin.buffer, read, whole=a.out is not None) as file
+        else stdin_file(sys.stdin.buffer, read, complete=a.out is not None) as file
     ):
         if a.out is None:
             predict_file(a.model, file, sys.stdout, **options)

@@ -69,13 +69,13 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A row that was answered wrongly: where it stands, what is read, what it is, what was told,
+    """A row that was answered wrongly: where it stands, what is read, what it is, what was predicted,
     and how wrong that is (see `TaskType.wrongness`)."""
 
     where: str
     text: str
     wanted: str
-    told: str
+    predicted: str
     weight: float
 
 
