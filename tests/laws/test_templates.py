@@ -73,7 +73,7 @@ def of_finetuning(folder: Path, text: str) -> str:
     return finetune_page.render(
         name=text,
         task_type=kind,
-        asked=text,
+        eval_part=text,
         table=TABLE,
         figures={text: [0.5, 0.6]},
         losses={text: [1.0, 0.5]},
@@ -159,7 +159,7 @@ def of_finetuned_card(folder: Path, text: str) -> str:
         rows={text: 3},
         findings={text: [found_of(text)]},
         settings={text: text},
-        asked=text,
+        eval_part=text,
         figures={text: 0.5},
         table=TABLE,
         plain=True,

@@ -69,7 +69,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A row that was answered wrongly: where it stands, what is read, what it is, what was predicted,
+    """A row that was answered wrongly: where it stands, the text, its label, what was predicted,
     and how wrong that is (see `TaskType.wrongness`)."""
 
     where: str
