@@ -13,7 +13,7 @@ from maskwright.errors import DataError, UsageError
 from maskwright.labelled.columns.infer import Task, infer
 from maskwright.labelled.examples.build import build
 from maskwright.labelled.formats.table import load
-from maskwright.labelled.formats.whole_number import whole
+from maskwright.labelled.formats.whole_number import as_integer
 
 MANY = range(40)
 
@@ -351,8 +351,12 @@ def test_a_column_references_is_used_where_every_row_has_some() -> None:
 
 def test_whole_numbers_of_many_digits_stay_apart() -> None:
     """A float has 53 bits."""
-    assert [whole(f"10000000000000000{n}") for n in (1, 2)] == [10**17 + 1, 10**17 + 2]
-    assert whole(" +7 ") == 7 and whole("7.0") == 7 and whole("7.5") is whole("x") is None
+    assert [as_integer(f"10000000000000000{n}") for n in (1, 2)] == [10**17 + 1, 10**17 + 2]
+    assert (
+        as_integer(" +7 ") == 7
+        and as_integer("7.0") == 7
+        and as_integer("7.5") is as_integer("x") is None
+    )
 
 
 def test_a_test_part_without_the_column_of_labels_is_not_used() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from maskwright.corpus.parquet import Unread
 from maskwright.labelled.formats.marked_text import are_parts
 from maskwright.labelled.formats.rows import Row
-from maskwright.labelled.formats.whole_number import WHOLE
+from maskwright.labelled.formats.whole_number import INTEGER
 
 # A number with zeros before it, such as a postal code, is a name: 01067 is not 1067.
 CODE = re.compile(r"\s*[-+]?0\d+\s*")
@@ -175,7 +175,7 @@ def _kind(value: Any) -> str:
     if type(value) is float:
         return "number"
     if type(value) is str:
-        if WHOLE.fullmatch(value):
+        if INTEGER.fullmatch(value):
             return "text" if CODE.fullmatch(value) else "whole"
         return "number" if NUMBER.fullmatch(value) else "text"
     if type(value) is list:

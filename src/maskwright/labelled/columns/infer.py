@@ -22,7 +22,7 @@ from maskwright.labelled.columns.spellings import plain
 from maskwright.labelled.columns.unclear_labels import SCORES, refuse_unclear
 from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.formats.table import Table
-from maskwright.labelled.formats.whole_number import whole
+from maskwright.labelled.formats.whole_number import as_integer
 from maskwright.labelled.shapes import Label, Shape, shape_for, shape_of
 
 # Whole numbers up to so many are classes under any name; a column called a score needs fewer.
@@ -143,7 +143,7 @@ def _are_named(table: Table, columns: Columns) -> bool:
     """Whether a file next to the data, or the data, names every number of the label."""
     names = table.names_of(columns["label"])
     cells = (value_of(row, columns["label"]) for row in table.first)
-    return bool(names) and {whole(v) for v in cells if not is_empty(v)} <= names.keys()
+    return bool(names) and {as_integer(v) for v in cells if not is_empty(v)} <= names.keys()
 
 
 def _with_flags(task: Task, rows: Sequence[Row]) -> Task:
@@ -207,7 +207,7 @@ def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
     few = FEW_SCORES if plain(column.name) in SCORES else FEW
     if distinct <= few:
         return "classes", f"{name} holds only {distinct} different whole numbers"
-    values = {whole(value_of(row, column.name)) for row in rows} - {None}
+    values = {as_integer(value_of(row, column.name)) for row in rows} - {None}
     dense = min(values, key=_order) in (0, 1) and _span(values) == len(values)
     if dense and column.rows >= OFTEN * distinct and plain(column.name) not in SCORES:
         return "classes", (
@@ -219,8 +219,8 @@ def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
 
 def is_no_label(no_label: str, value: object) -> bool:
     """Whether `value` is `no_label`, also as a number written otherwise."""
-    number = whole(no_label)
-    return str(value).strip() == no_label or (number is not None and whole(value) == number)
+    number = as_integer(no_label)
+    return str(value).strip() == no_label or (number is not None and as_integer(value) == number)
 
 
 def _known(table: Table, name: str, no_label: str) -> Table:

@@ -13,7 +13,7 @@ from maskwright.labelled.columns.columns import Columns
 from maskwright.labelled.columns.contents import CODE, MOSTLY, NUMBER, is_empty, value_of
 from maskwright.labelled.columns.spellings import plain
 from maskwright.labelled.formats.rows import Row
-from maskwright.labelled.formats.whole_number import whole
+from maskwright.labelled.formats.whole_number import as_integer
 
 # So many different numbers may be the names of classes, and so few rows prove nothing.
 FEW, FEW_WHOLES, FEW_ROWS = 20, 10, 20
@@ -104,7 +104,7 @@ def _refuse_units(name: str, cells: Cells) -> None:
 
 def _refuse_lists_of_fractions(name: str, cells: Cells) -> None:
     """Shares of classes are neither classes nor flags."""
-    example = next((e for e in cells if type(e[1]) is list and None in map(whole, e[1])), None)
+    example = next((e for e in cells if type(e[1]) is list and None in map(as_integer, e[1])), None)
     if example is not None:
         raise _refusal(
             "lists of numbers with fractions",
@@ -132,8 +132,10 @@ def _refuse_repeated(name: str, cells: Cells) -> None:
 
 def _refuse_few_fractions(name: str, cells: Cells) -> None:
     """One 0.5 among classes 0 and 1 would make numbers to learn of all of them."""
-    wholes = {number for _, cell in cells if (number := whole(cell)) is not None}
-    fractions = [(row, cell) for row, cell in cells if _is_number(cell) and whole(cell) is None]
+    wholes = {number for _, cell in cells if (number := as_integer(cell)) is not None}
+    fractions = [
+        (row, cell) for row, cell in cells if _is_number(cell) and as_integer(cell) is None
+    ]
     few = len(fractions) == 1 or len(fractions) <= (1 - MOSTLY) * len(cells)
     if plain(name) in SCORES or not few or len(wholes) > FEW_WHOLES or len(cells) < FEW_ROWS:
         return
@@ -163,7 +165,7 @@ def _refuse_unread_lists(name: str, cells: Cells) -> None:
 def _refuse_numbers_and_words(name: str, cells: Cells) -> None:
     """Some words among numbers to learn would make classes of all numbers."""
     numbers = [str(cell).strip() for _, cell in cells if _is_number(cell)]
-    many = len(set(numbers)) > FEW or any(whole(number) is None for number in numbers)
+    many = len(set(numbers)) > FEW or any(as_integer(number) is None for number in numbers)
     if not many or 2 * len(numbers) < len(cells):
         return
     example = next((row, cell) for row, cell in cells if not _is_number(cell))

@@ -22,7 +22,7 @@ from maskwright.labelled.examples.one_row import reader
 from maskwright.labelled.formats.bad_rows import list_rejected, usable
 from maskwright.labelled.formats.rows import DEFAULT_READING, Row
 from maskwright.labelled.formats.table import Table
-from maskwright.labelled.formats.whole_number import whole
+from maskwright.labelled.formats.whole_number import as_integer
 
 
 def build(
@@ -179,7 +179,7 @@ def _is_labelled(
     if len(names) != 1 or (known and -1 in known.places):
         return True
     values = [value_of(row, names[0]) for row in rows]
-    if all(is_empty(v) or (known is not None and whole(v) == -1) for v in values):
+    if all(is_empty(v) or (known is not None and as_integer(v) == -1) for v in values):
         reason = f"{values[0]!r} in place of a label in all {len(rows):,} rows"
         if table.without_labels(part, reason):
             return False

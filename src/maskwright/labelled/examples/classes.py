@@ -21,7 +21,7 @@ from maskwright.labelled.examples.one_row import label_cells
 from maskwright.labelled.formats.bad_rows import usable
 from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.formats.table import Table
-from maskwright.labelled.formats.whole_number import whole
+from maskwright.labelled.formats.whole_number import as_integer
 
 LISTED = 8
 # Kinds of columns whose labels are whole numbers.
@@ -74,7 +74,7 @@ def given(
     if not task.flags and task.columns.column(role).kind not in NUMBERS:
         folded = fold_onto(plain, map(str, met)) if fold else {}
         return Vocabulary(plain, plain, column, folded, labels.MODEL)
-    numbers = {number: row for cell, row in met.items() if (number := whole(cell)) is not None}
+    numbers = {number: row for cell, row in met.items() if (number := as_integer(cell)) is not None}
     if values is not None and plain == tuple(map(str, values)):
         called = {}  # whatever they are called, the model learned them as numbers
     learned_from = not called and values is not None
@@ -133,7 +133,8 @@ def _called(table: Table, task: Task, column: str, rows: Sequence[Row]) -> Mappi
     if "label_name" not in task.columns.roles:
         return {}
     pairs = [
-        (whole(value_of(row, column)), value_of(row, task.columns["label_name"])) for row in rows
+        (as_integer(value_of(row, column)), value_of(row, task.columns["label_name"]))
+        for row in rows
     ]
     return {number: str(name) for number, name in pairs if number is not None and name is not None}
 
@@ -154,7 +155,7 @@ def _names_from_file(table: Table, task: Task, column: str) -> Mapping[int, str]
             )
         return names
     met = {cell for row in table.first for cell in readable(row, task)}
-    fits = all(whole(cell) in names or cell in names.values() for cell in met)
+    fits = all(as_integer(cell) in names or cell in names.values() for cell in met)
     fits = fits and len(names) == (task.flags or len(names))
     message = f"classes are named by {table.names_file}"
     if table.loose and not fits:

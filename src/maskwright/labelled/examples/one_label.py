@@ -10,7 +10,7 @@ from typing import Any
 from maskwright.errors import DataError, shorten
 from maskwright.labelled.columns.contents import CODE, NoList, is_empty
 from maskwright.labelled.formats.rows import Row
-from maskwright.labelled.formats.whole_number import whole
+from maskwright.labelled.formats.whole_number import as_integer
 
 Label = int | str
 
@@ -42,7 +42,7 @@ def spelled(value: Any, row: Row, column: str, numbers: bool, *, words: bool = F
             do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
         )
     if numbers:
-        number = whole(value)
+        number = as_integer(value)
         if number is not None and not (type(value) is str and CODE.fullmatch(value)):
             return number
     if type(value) is bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from maskwright.corpus.files import Source
 from maskwright.errors import DataError
-from maskwright.labelled.formats.whole_number import whole
+from maskwright.labelled.formats.whole_number import as_integer
 from maskwright.storage.strict_json import parse
 
 # The number in the data of each class -> its name, by number.
@@ -86,18 +86,18 @@ def _of_value(value: Any, file: str) -> Names:
     keys, values = list(value), list(value.values())
     if all(type(v) is int for v in values):
         return _numbered([(number, name) for name, number in value.items()], value, file)
-    if all(type(v) is str for v in values) and all(whole(k) is not None for k in keys):
-        if any(whole(v) is None for v in values):
-            return _numbered([(whole(k), name) for k, name in value.items()], value, file)
+    if all(type(v) is str for v in values) and all(as_integer(k) is not None for k in keys):
+        if any(as_integer(v) is None for v in values):
+            return _numbered([(as_integer(k), name) for k, name in value.items()], value, file)
         raise _refusal(value, file, "numbers on both sides")
-    if all(type(v) is str and whole(v) is not None for v in values):
-        return _numbered([(whole(v), name) for name, v in value.items()], value, file)
+    if all(type(v) is str and as_integer(v) is not None for v in values):
+        return _numbered([(as_integer(v), name) for name, v in value.items()], value, file)
     raise _refusal(value, file)
 
 
 def _pair(entry: Mapping[str, Any]) -> tuple[int, str] | None:
     """The number and the name of a class that an object describes."""
-    numbers = [n for key in NUMBER_OF if (n := whole(entry.get(key))) is not None]
+    numbers = [n for key in NUMBER_OF if (n := as_integer(entry.get(key))) is not None]
     names = [entry[key] for key in NAME_OF if type(entry.get(key)) is str]
     row = "text" in entry or "sentence" in entry
     return (numbers[0], names[0]) if len(numbers) == len(names) == 1 and not row else None

@@ -24,7 +24,7 @@ from maskwright.labelled.examples.examples import Choice
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.formats.table import Table
-from maskwright.labelled.formats.whole_number import whole
+from maskwright.labelled.formats.whole_number import as_integer
 from maskwright.labelled.layouts.layout import Layout
 
 LETTERS = string.ascii_uppercase
@@ -141,7 +141,7 @@ def right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) -
     value = value_of(row, name)
     if len(set(keys)) == len(options) and str(value).strip() in keys:
         return keys.index(str(value).strip())
-    place = whole(value)
+    place = as_integer(value)
     if type(value) is str:
         known = Counter(options)
         letter = value.strip().upper()
@@ -180,7 +180,7 @@ def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
     last, count = None, 0
     for row in rows:
         value = value_of(row, name)
-        place = whole(value)
+        place = as_integer(value)
         if place is None or str(value).strip() in keys_of(row, choices):
             continue
         if place < 1:

@@ -25,7 +25,7 @@ from maskwright.labelled.formats import as_given
 from maskwright.labelled.formats.miscounted import cause_of_place
 from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.formats.table import TABLE_FILE
-from maskwright.labelled.formats.whole_number import whole
+from maskwright.labelled.formats.whole_number import as_integer
 from maskwright.labelled.layouts.layout import Layout
 
 YES_OR_NO = {"yes", "no", "true", "false", "y", "n", "maybe", "0", "1"}
@@ -156,7 +156,7 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
         raise missing(row, name, "answer", '{"text": ["…"], "answer_start": [0]}')
     if type(starts) is not list or (starts and len(starts) != len(texts)):
         raise missing(row, name, "place of an answer", "as many answer_start as text")
-    begins = [whole(start) for start in starts] if starts else [None] * len(texts)
+    begins = [as_integer(start) for start in starts] if starts else [None] * len(texts)
     return tuple(
         _placed(text, start, context, row, name) for text, start in zip(texts, begins, strict=True)
     )
