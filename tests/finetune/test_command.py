@@ -43,7 +43,7 @@ from maskwright.models import folders
 from maskwright.predict import write as write_module
 from maskwright.predict.file import predict_file
 from maskwright.predict.predictor import load
-from maskwright.predict.stdin import stdin_file
+from maskwright.predict.rows import stdin_file
 from maskwright.predict.write import _model, write_predictions
 from maskwright.pretrain import run
 from maskwright.recipes import gpt2_mini

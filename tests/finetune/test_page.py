@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from maskwright.finetune import page
-from maskwright.finetune.progress import unseen, watching
+from maskwright.finetune.tune import unseen, watching
 from maskwright.inference.encoded import Examples, framed
 from maskwright.labelled.examples.examples import Choice, Pair, Rewrite, Single
 from maskwright.tasks.parts.find import task_for

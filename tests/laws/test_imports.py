@@ -131,7 +131,7 @@ def test_a_model_is_built_without_compiler_and_algebra() -> None:
 
 def test_who_predicts_waits_for_no_statistics_and_no_templates() -> None:
     heavy = ("sklearn", "scipy.stats", "pandas", "transformers", "jinja2")
-    predict = "import maskwright.predict.write, maskwright.predict.stdin"
+    predict = "import maskwright.predict.write"
     # The control: what asks for a figure, and what writes a page.
     asked = "import maskwright.metrics.metrics as m, numpy as n; m.accuracy(n.ones(2), n.ones(2))"
     asked += "\nfrom maskwright.report import document; document.render('model.html', rows=[])"

@@ -23,7 +23,7 @@ from maskwright.predict import file as predict_rows
 from maskwright.predict import predictor as room
 from maskwright.predict.file import predict_file
 from maskwright.predict.predictor import Predictor, load
-from maskwright.predict.stdin import stdin_file
+from maskwright.predict.rows import stdin_file
 from maskwright.predict.write import write_predictions
 from maskwright.storage.strict_json import parse
 from tinyrun import WORDS

@@ -43,8 +43,7 @@ from maskwright.finetune.finished_seeds import REJECTS
 from maskwright.finetune.hashes import hash_rows, hashes
 from maskwright.finetune.learner import Learner, reader
 from maskwright.finetune.method import FULL, Method
-from maskwright.finetune.progress import Watch, watching
-from maskwright.finetune.tune import Settings
+from maskwright.finetune.tune import Settings, Watch, watching
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.examples import splits
 from maskwright.labelled.formats.parts import TEST, TRAIN, VALIDATION

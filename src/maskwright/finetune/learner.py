@@ -18,8 +18,7 @@ from maskwright.findings import Finding
 from maskwright.finetune import trained_weights
 from maskwright.finetune.finished_seeds import FinishedSeeds
 from maskwright.finetune.method import Method
-from maskwright.finetune.progress import Watch, unseen
-from maskwright.finetune.tune import Settings, Tuned, steps_of, tune
+from maskwright.finetune.tune import Settings, Tuned, Watch, steps_of, tune, unseen
 from maskwright.inference.encoded import Collation
 from maskwright.labelled.formats.parts import TRAIN, VALIDATION
 from maskwright.models import folders, special_tokens

@@ -26,9 +26,8 @@ from maskwright.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
 from maskwright.finetune.hashes import hash_rows
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import FULL, Method
-from maskwright.finetune.progress import watching
 from maskwright.finetune.result import PAGE, RESULTS, Result, best_of
-from maskwright.finetune.tune import Settings, passes_of
+from maskwright.finetune.tune import Settings, passes_of, watching
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.formats.parts import TEST, TRAIN, VALIDATION
 from maskwright.models.model import Model

@@ -10,8 +10,10 @@ epoch is chosen by the caller's own figure on validation data, the earliest amon
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from typing import TextIO
 
 import numpy as np
 import torch
@@ -25,7 +27,9 @@ from maskwright.inference.encoded import Collation, Examples
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import Objective
 from maskwright.randomness import key, permute
+from maskwright.report.panel import Panel
 from maskwright.train import loop
+from maskwright.train.loop import Hook, Record
 from maskwright.train.machine.machine import Machine, choose
 from maskwright.train.optimizers.settings import AdamW, Optimizer
 from maskwright.train.parameter_rates import ParameterRates, RateFactors
@@ -241,3 +245,44 @@ def _widened(
         for name, parameter in model.named_parameters():
             parameter.data = {**kept, **own}[name].float().to(parameter.device)
     return model.float().eval()
+
+
+# ---------------------------------------------------------------- what a training shows meanwhile
+# (what is trained, its steps) -> a hook of the loop, which shows as long as the context is open
+Watch = Callable[[str, int], AbstractContextManager[Hook]]
+
+
+class _Shown:
+    """Every step to the panel, if there is one; the loop's hook."""
+
+    def __init__(self, panel: Panel | None = None) -> None:
+        self.panel = panel
+
+    def after_step(self, state: TrainState, record: Record) -> None:
+        if self.panel is not None:
+            self.panel.step(record)
+
+    def at_end(self, state: TrainState) -> None:
+        pass
+
+
+def watching(stream: TextIO | None = None) -> Watch:
+    """Shows every training on `stream`, or on standard output: a panel on a terminal, which is
+    taken away however the training ends, or a line every ten seconds."""
+
+    @contextmanager
+    def watch(name: str, steps: int) -> Iterator[Hook]:
+        panel = Panel({"recipe": name, "steps": steps}, stream)
+        panel.start()
+        try:
+            yield _Shown(panel)
+        finally:
+            panel.close()
+
+    return watch
+
+
+@contextmanager
+def unseen(name: str, steps: int) -> Iterator[Hook]:
+    """Shows nothing."""
+    yield _Shown()

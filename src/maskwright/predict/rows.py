@@ -6,21 +6,26 @@ line for each; cells of a csv may spell lists.
 
 from __future__ import annotations
 
+import codecs
+import contextlib
+import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from maskwright.corpus.files import RegularFile, Source, find, shown
+from maskwright.corpus.growing import Growing, growing
 from maskwright.corpus.ledger import Counts, Ledger
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
 from maskwright.corpus.table import OTHERS
-from maskwright.errors import DataError, UsageError, near
+from maskwright.errors import DataError, MaskwrightError, UsageError, near
 from maskwright.labelled.columns.contents import stands
 from maskwright.labelled.formats import class_folders, conllu_file, tag_file, unnamed_files
 from maskwright.labelled.formats.as_given import as_read
 from maskwright.labelled.formats.list_cells import row_with_lists
-from maskwright.labelled.formats.options import WHERE, HowRead
+from maskwright.labelled.formats.options import AS_IT_COMES, WHERE, HowRead
 from maskwright.labelled.formats.parts import separate_class_names
 from maskwright.labelled.formats.rows import Row, read_rows
 from maskwright.labelled.formats.table import TABLE_FILE
@@ -29,11 +34,14 @@ from maskwright.predict.columns import PREDICTION, name_taken
 from maskwright.predict.given import LISTS
 from maskwright.predict.predictor import Predictor
 from maskwright.predict.shared_encoder import SharedEncoder
+from maskwright.storage.strict_json import parse
 
 # What the file of a row is called.
 FILE = ("file", "source_file", "predicted_from")
 # So many first rows without what is read, and it is no matter of single rows.
 AT_MOST = 1000
+# So many bytes of standard input say which format it has.
+HEAD = 1 << 16
 
 
 def rows_to_answer(
@@ -221,3 +229,59 @@ def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int
                 yield number, line.removesuffix("\r")
         counts.hashes[file.shown] = opened.finish()
     ledger.finish("the file has 0 lines", "line")
+
+
+# ------------------------------------------------------------------------------ standard input
+@contextlib.contextmanager
+def stdin_file(
+    stream: BinaryIO, read: HowRead = AS_IT_COMES, *, complete: bool = False
+) -> Iterator[Path]:
+    """What a pipe brings, as a file for as long as it is needed: a table where `read` says
+    something of one, JSON Lines where it begins with a brace, JSON where it begins as an array of
+    objects or is an array, else lines of text.
+
+    Args:
+        whole: the file is complete from the start; else it grows while it is read, so that the rows
+            that have come can be answered before the pipe ends.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "standard-input"
+        file.touch()
+        head = _head(Growing(file, stream))
+        path = file.with_suffix(".csv" if table_settings(read) else _ending(head))
+        file.rename(path)
+        try:
+            with growing(path, stream) as pipe:
+                while complete and pipe.more():
+                    pass
+                yield path
+        except MaskwrightError as error:
+            if error.where is not None:
+                error.where = error.where.replace(str(path), "standard input")
+                error.args = (error.render(),)
+            raise
+
+
+def _head(pipe: Growing) -> bytes:
+    """What tells the kind: the first line that is not blank; of what may be an array more."""
+    head = b""
+    while len(head) < HEAD and (data := pipe.more()):
+        head += data
+        start = head.removeprefix(codecs.BOM_UTF8).lstrip()
+        if b"\n" in start and not start.startswith(b"["):
+            break
+    return head
+
+
+def _ending(head: bytes) -> str:
+    """What the name of a file that begins so would end with."""
+    head = head.removeprefix(codecs.BOM_UTF8)
+    if head.lstrip()[:1] == b"{":
+        return ".jsonl"
+    if re.match(rb"\s*\[\s*\{", head):
+        return ".json"
+    if head.lstrip()[:1] == b"[" and len(head) < HEAD:
+        with contextlib.suppress(DataError, UnicodeDecodeError):
+            parse(head.decode("utf-8"))
+            return ".json"
+    return ".txt"

@@ -75,7 +75,7 @@ def do(a: argparse.Namespace) -> None:
     read.require_only("reading", "header")
     note_busy(a.threads)
     from maskwright.predict.file import predict_file
-    from maskwright.predict.stdin import stdin_file
+    from maskwright.predict.rows import stdin_file
     from maskwright.predict.write import write_predictions
     from maskwright.report.say import printer
 
