@@ -546,3 +546,21 @@ def test_one_column_holds_the_label_of_such_a_task(kind: str) -> None:
     rows = [{"text": sentence(n), "a": n % 2, "b": n % 3} for n in range(40)]
     with pytest.raises(DataError, match="one column of labels"):
         infer(table_of(*rows), {"label": ["a", "b"], "text": "text"}, kind)
+
+
+@pytest.mark.parametrize(
+    ("task", "roles"),
+    [
+        ("tagging", ("tokens", "tags")),
+        ("question-answering", ("question", "context", "answers")),
+        ("matching", ("anchor", "positive")),
+    ],
+)
+def test_advice_for_a_task_that_is_asked_for_names_its_roles(
+    task: str, roles: tuple[str, ...]
+) -> None:
+    table = table_of(*rows(text=some, topic=lambda n: "ab"[n % 2]))
+    error = refusal(DataError, lambda: infer(table, task=task))
+    assert all(f"--column {role}=NAME" in str(error.do) for role in roles)
+    assert "label" not in str(error.do)
+    assert infer(table).name == "classification"  # the control: without the task it is clear

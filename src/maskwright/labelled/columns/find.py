@@ -292,6 +292,10 @@ def _nothing_fits(
         do += "word's sentence, make a .conll file, or write lists, a sentence in each row"
     elif partly:
         do = _missing(described, *partly[0])
+    elif len(tried) == 1 and not tried[0].has_label_forms:
+        (layout,) = tried
+        do = f"say which columns they are: {' '.join(option(r, 'NAME') for r in layout.roles)}; "
+        do += "or choose another task, or none"
     elif len(texts) > 1 and len(tried) > 1:
         one, other = texts[:2]
         do = f"say what the texts are: {option('text', one)}, or {option('text', one)} "
