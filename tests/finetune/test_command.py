@@ -279,7 +279,7 @@ def test_long_texts(model: Path, tmp_path: Path) -> None:
             assert load(out / "model").frame.long == long, "which the model alone says, too"
     assert min(value for long, value in found.items() if long != "head") > 0.9
     assert found["head"] < 0.75, "the control: there is nothing to be seen in the head"
-    with pytest.raises(UsageError, match="no such way with long texts"):
+    with pytest.raises(UsageError, match="the handling of long texts is unknown"):
         finetune_file(model, data, tmp_path / "odd", long="middle", stream=said)  # type: ignore[arg-type]
 
 
@@ -356,7 +356,7 @@ def test_a_pooling_that_is_none(model: Path, tmp_path: Path) -> None:
     tags = tmp_path / "tags.conll"
     texts = (f"{one}\tN\n{two}\tV\n\n" for one in WORDS for two in WORDS)
     tags.write_text("".join(texts), encoding="utf-8")
-    with pytest.raises(UsageError, match="only of whole texts"):
+    with pytest.raises(UsageError, match="only to tasks of whole texts"):
         finetune_file(model, tags, out, pooling="mean", stream=io.StringIO())
 
 
@@ -813,7 +813,7 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
         finetune_file(model, pairs, tmp_path / "tail", long="tail", stream=io.StringIO())
     other = tmp_path / "other.csv"
     other.write_text("review,stars\nfine,5\n", encoding="utf-8")
-    with pytest.raises(DataError, match="column that the model reads is not there") as caught:
+    with pytest.raises(DataError, match="column that the model reads is missing") as caught:
         predict_file(tuned[0], other, io.StringIO())
     assert "line 2" in str(caught.value.where) and "'text'" in str(caught.value)
     bad = tmp_path / "bad.txt"
@@ -930,11 +930,11 @@ def test_a_curve(model: Path, tmp_path: Path) -> None:
     ask()
     again = json.loads((out / "curve.json").read_text())["figures"]
     assert again[row["way"]][str(row["labels"])][str(row["seed"])] == 0.125
-    with pytest.raises(UsageError, match="no such number of labels"):
+    with pytest.raises(UsageError, match="the number of labels is out of range"):
         finetune_file(model, data, tmp_path / "other", curve=[9999], stream=said)
     with pytest.raises(UsageError, match="several methods make no model"):
         finetune_file(model, data, tmp_path / "other", method="full,lora", stream=said)
-    with pytest.raises(UsageError, match="figures of something else"):
+    with pytest.raises(UsageError, match="figures of another label curve"):
         finetune_file(
             model,
             table(tmp_path / "pairs.csv", "pair-classification"),

@@ -153,16 +153,16 @@ def test_a_result_of_an_earlier_release_is_read(
 CHANGES: dict[str, tuple[str, Any, str]] = {
     "labels swapped": ("labels", ["woof", "meow"], "not those of the model"),
     "a label more": ("labels", ["meow", "woof", "moo"], "not those of the model"),
-    "another task": ("kind", "regression", "another task"),
-    "another head": ("kind", "tagging", "another head"),
+    "another task": ("kind", "regression", "task is not the one"),
+    "another head": ("kind", "tagging", "head is not the one"),
     "no task": ("kind", "cats", "no such task"),
     "no text": ("labels", "meow", "not a list"),
     "length": ("length", -3, "out of range"),
-    "way with long texts": ("long", "middle", "no such way"),
-    "pieces": ("long", "hierarchical", "not the way"),
+    "way with long texts": ("long", "middle", "handling of long texts is unknown"),
+    "pieces": ("long", "hierarchical", "handling of long texts is not the one"),
     "unknown": ("lables", [], "unknown setting"),
-    "settled": ("settled", {"treshold": 0.5}, "not something that is settled"),
-    "settled otherwise": ("settled", {"threshold": "high"}, "not a fitting value"),
+    "settled": ("settled", {"treshold": 0.5}, "the option is unknown"),
+    "settled otherwise": ("settled", {"threshold": "high"}, "the option's value does not fit"),
     "columns": ("columns", {"text": "text"}, "not a list"),
 }
 

@@ -135,9 +135,9 @@ def test_a_role_is_a_name_as_well_and_an_empty_table_has_no_answers() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (Pandas(words=TEXTS), "not there"),
-        ({"words": TEXTS}, "not there"),
-        (Pandas(), "not there"),
+        (Pandas(words=TEXTS), "is missing"),
+        ({"words": TEXTS}, "is missing"),
+        (Pandas(), "is missing"),
         ({"review": TEXTS, "text": TEXTS[:1]}, "different lengths"),
         ({"train": Arrow(review=TEXTS)}, "tables by name"),
         (np.array("a dull film"), "no examples"),

@@ -317,7 +317,7 @@ def of_two(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_object_may_leave_out_a_column_and_a_table_may_not(of_two: Path, tmp_path: Path) -> None:
     source = tmp_path / "new.jsonl"
     source.write_text('{"title": "a cat", "body": "x"}\n{"body": "a dog"}\n{"other": "a dog"}\n')
-    with pytest.raises(DataError, match="not there"):
+    with pytest.raises(DataError, match="is missing"):
         write_predictions(of_two, source, tmp_path / "told.jsonl")
     source.write_text('{"title": "a cat", "body": "x"}\n{"body": "a dog"}\n')
     write_predictions(of_two, source, tmp_path / "told.jsonl")
@@ -331,7 +331,7 @@ def test_an_object_may_leave_out_a_column_and_a_table_may_not(of_two: Path, tmp_
         with pytest.raises(DataError, match="no text"):
             predictor.predict([{"title": odd, "body": "a dog"}])
     table = write_csv(tmp_path / "half.csv", ["body"], [["a dog"]])
-    with pytest.raises(DataError, match="not there"):
+    with pytest.raises(DataError, match="is missing"):
         write_predictions(of_two, table, tmp_path / "half-told.csv")
 
 
@@ -380,11 +380,11 @@ def test_an_object_without_the_text_is_a_row_that_cannot_be_answered(
     rows = [json.loads(line) for line in told.getvalue().splitlines()]
     assert [row["id"] for row in rows] == [1, 2, 3]
     assert [row["prediction"] is None for row in rows] == [True, False, True]
-    with pytest.raises(DataError, match="a column that the model reads is not there"):
+    with pytest.raises(DataError, match="a column that the model reads is missing"):
         predict_file(tuned, path, io.StringIO())
     # Where no row has it, it is the file.
     path.write_text('{"id": 1}\n{"id": 3}\n', encoding="utf-8")
-    with pytest.raises(DataError, match="a column that the model reads is not there"):
+    with pytest.raises(DataError, match="a column that the model reads is missing"):
         predict_file(tuned, path, io.StringIO(), read=SKIP)
 
 

@@ -295,7 +295,7 @@ def _refuse_idle(recipe: Recipe, task_type: TaskType) -> None:
         )
     if recipe.within_words is not None and task_type.head != "span":
         raise UsageError(
-            "such a task cuts no answers from a text",
+            "the task does not extract answers from a text",
             where="--within-words",
             found=task_type.task,
             do="leave it out",
@@ -353,13 +353,15 @@ def _options(
     if pooling is not None:
         if task_type.head != "sequence" and not task_type.alone:
             raise UsageError(
-                "only of whole texts one vector is made", where="--pooling", found=task_type.task
+                "pooling applies only to tasks of whole texts",
+                where="--pooling",
+                found=task_type.task,
             )
         options["pooling"] = pooling
     if measure is not None:
         if measure not in (known := task_type.choosable):
             raise UsageError(
-                "no such metric to select by",
+                "the metric to select by is unknown",
                 where="--measure",
                 found=measure,
                 wanted=near(measure, known),

@@ -156,7 +156,7 @@ def _numbers(counts: Sequence[int], total: int) -> list[int]:
     numbers = sorted({count or total for count in counts})
     if numbers[-1] > total or numbers[0] < 1:
         raise UsageError(
-            "no such number of labels to draw",
+            "the number of labels is out of range",
             where="--curve",
             found=numbers,
             wanted=f"1 to {total:,}, or all",
@@ -209,7 +209,7 @@ def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str,
     )
     if first != about:
         raise UsageError(
-            "figures of something else are there",
+            "the folder holds the figures of another label curve",
             where=path,
             found=json.dumps(first)[:200],
             wanted=json.dumps(about)[:200],
@@ -224,7 +224,7 @@ def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str,
             or (not all(isinstance(value, int | float) for value in found.values()))
         ):
             raise DataError(
-                "not the figures of a training",
+                "a line is not the figures of a training",
                 where=f"{path}, line {number}",
                 found=json.dumps(row)[:200],
                 wanted=f"{', '.join(names)}, value",

@@ -101,7 +101,7 @@ class Learner:
         require_long(long)
         if long != "head" and task_type.head != "sequence":
             raise UsageError(
-                "no such way with long texts for this task",
+                "the handling of long texts does not fit this task",
                 where="--long",
                 found=long,
                 wanted="head: this task reads long texts in windows"

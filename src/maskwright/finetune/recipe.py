@@ -181,7 +181,10 @@ class Recipe:
         """Refuse numbers that are out of range."""
         if self.length is not None and self.length < 4:
             raise UsageError(
-                "no room for a text", where="--length", found=self.length, wanted="4 or more"
+                "the length leaves no room for a text",
+                where="--length",
+                found=self.length,
+                wanted="4 or more",
             )
         if self.rate is not None and not 0.0 < self.rate <= 1e3:
             raise UsageError(

@@ -1,9 +1,9 @@
 """From a model folder and labelled rows to a fine-tuned model, over several seeds.
 
 Each seed draws another head and another order. Epoch and seed are chosen on validation data; the
-test part is asked once, at the end. A stop costs one seed at most (kept.py). What is left in the
-folder says result.py; everything is said beside what needs no pretraining, such as the commonest
-label. What a task asks of the model is a `TaskType` (kind.py, kinds/).
+test part is evaluated once, at the end. A stop costs one seed at most (finished_seeds.py). The
+files of the result are listed in result.py; every figure stands next to baselines that need no
+pretraining, such as the commonest label. A task is a `TaskType` (tasks/).
 """
 
 from __future__ import annotations

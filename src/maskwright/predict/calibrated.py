@@ -57,9 +57,7 @@ def require_known_options(task: TaskRecord, path: Path) -> None:
         fits, wanted = KNOWN.get(name, (None, near(name, KNOWN)))
         if fits is None or not fits(value):
             raise CheckpointError(
-                "not something that is settled by a fine-tuning"
-                if fits is None
-                else "not a fitting value",
+                "the option is unknown" if fits is None else "the option's value does not fit",
                 where=f"{path}: settled.{name}",
                 found=repr(value)[:80],
                 wanted=wanted,

@@ -53,7 +53,7 @@ def examples(
         return _of_mapping(given, names, roles)
     if hasattr(given, "collect") and hasattr(given, "collect_schema"):
         raise DataError(
-            "a table whose rows are not there yet",
+            "the table's rows have not been computed yet",
             where=WHERE,
             found=type(given).__name__,
             wanted="a table with its rows",
@@ -281,7 +281,7 @@ def _require(found: list[Any], names: Collection[str], roles: Mapping[str, Seque
         dict.fromkeys(name for columns_of_role in roles.values() for name in columns_of_role)
     )
     raise DataError(
-        "a column that the model reads is not there",
+        "a column that the model reads is missing",
         where=WHERE,
         found=f"the columns {', '.join(map(str, found)) or '(none)'}",
         wanted=", ".join(map(repr, wanted)),

@@ -111,7 +111,7 @@ class Answering(ABC):
         """
         if on_bad not in get_args(OnBad):
             raise UsageError(
-                "no such way with bad examples",
+                "the handling of bad examples is unknown",
                 where="on_bad",
                 found=repr(on_bad),
                 wanted=near(str(on_bad), get_args(OnBad)),
@@ -333,7 +333,7 @@ def predictor(loaded: Model) -> Predictor:
         problem = named.get(loaded.about.problem_type or "", usual)
         if problem == "number" and not alone:
             raise IncompatibleError(
-                "a model of several numbers",
+                "the model predicts more than one number",
                 where=path,
                 found=", ".join(labels),
                 wanted="one number, or classes",
@@ -401,7 +401,7 @@ def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskT
         ) from error
     if record.long not in LONG:
         raise CheckpointError(
-            "no such way with long texts",
+            "the handling of long texts is unknown",
             where=f"{path}: long",
             found=repr(record.long),
             wanted=near(record.long, LONG),
@@ -411,7 +411,7 @@ def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskT
     head = loaded.config.heads[0] if len(loaded.config.heads) == 1 else None
     if (None if head is None else head.kind) != task_type.head:
         raise CheckpointError(
-            "another head than the task has",
+            "the model's head is not the one of its task",
             where=f"{path}: kind",
             found=record.kind,
             wanted="a task for " + ("no head" if head is None else f"its {head.kind} head"),
@@ -419,7 +419,7 @@ def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskT
         )
     if (head is not None and head.over is not None) is not (record.long == HIERARCHICAL):
         raise CheckpointError(
-            "not the way with long texts that the model was made for",
+            "the handling of long texts is not the one that the model was made for",
             where=f"{path}: long",
             found=record.long,
             do=COPY,
@@ -429,7 +429,7 @@ def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskT
     problem = loaded.about.problem_type
     if task_type.head == "sequence" and problem not in (None, PROBLEM_TYPES[task_type.problem]):
         raise CheckpointError(
-            "another task than the model was made for",
+            "the task is not the one that the model was made for",
             where=f"{path}: kind",
             found=record.kind,
             wanted=problem,

@@ -134,7 +134,7 @@ def _not_there(row: Row, missing: str, model: Predictor | SharedEncoder) -> Data
     role = next((role for role, names in model.columns.items() if missing in names), "ROLE")
     other = f", or --column {alone}=NAME for the answer to one text" if alone else ""
     return DataError(
-        "a column that the model reads is not there",
+        "a column that the model reads is missing",
         where=row.where,
         found=", ".join(row.values),
         wanted=repr(missing),
@@ -236,12 +236,12 @@ def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int
 def stdin_file(
     stream: BinaryIO, read: HowRead = AS_IT_COMES, *, complete: bool = False
 ) -> Iterator[Path]:
-    """What a pipe brings, as a file for as long as it is needed: a table where `read` says
-    something of one, JSON Lines where it begins with a brace, JSON where it begins as an array of
-    objects or is an array, else lines of text.
+    """Standard input as a temporary file: a table where `read` has settings of one, JSON Lines
+    where it begins with a brace, JSON where it begins as an array of objects or is an array, else
+    lines of text.
 
     Args:
-        whole: the file is complete from the start; else it grows while it is read, so that the rows
+        complete: the file is whole from the start; else it grows while it is read, so that the rows
             that have come can be answered before the pipe ends.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -263,7 +263,7 @@ def stdin_file(
 
 
 def _head(pipe: Growing) -> bytes:
-    """What tells the kind: the first line that is not blank; of what may be an array more."""
+    """What tells the format: the first line that is not blank; of what may be an array more."""
     head = b""
     while len(head) < HEAD and (data := pipe.more()):
         head += data

@@ -68,7 +68,7 @@ def write_predictions(
     delimiter = WRITTEN.get(out.suffix.lower(), "")
     if delimiter == "":
         raise UsageError(
-            "no such kind of file is written",
+            "the format of the output file is unknown",
             where=out,
             found=out.suffix or "none",
             wanted=", ".join(WRITTEN),

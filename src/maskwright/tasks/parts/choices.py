@@ -42,7 +42,10 @@ def require_long(long: str) -> None:
     """
     if long not in LONG:
         raise UsageError(
-            "no such way with long texts", where="--long", found=long, wanted=near(long, LONG)
+            "the handling of long texts is unknown",
+            where="--long",
+            found=long,
+            wanted=near(long, LONG),
         )
 
 
