@@ -9,14 +9,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from maskwright import catalogue
 from maskwright.errors import UsageError, near
 from maskwright.labelled.layouts.layout import Layout
-
-if TYPE_CHECKING:
-    pass
 
 ROOM = "tasks"
 # What stands in the column of labels; "" where a layout has no classes or numbers.

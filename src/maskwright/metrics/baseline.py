@@ -52,7 +52,7 @@ def baselines(examples: Examples) -> list[Baseline]:
     """Both baselines on the test part, or on validation where there is no test part.
 
     Raises:
-        UsageError: another kind of task, or no part to predict.
+        UsageError: a task without such labels, or no part to predict.
     """
     parts = examples.parts
     if not isinstance(next((row for rows in parts.values() for row in rows), None), Single | Pair):

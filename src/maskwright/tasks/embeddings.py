@@ -4,8 +4,8 @@
     {"vector": [0.12, …]}      of a text by itself, of length 1
 
 The folder is one that `sentence-transformers` loads, in the layout that its old and new releases
-read: the model, the mean over its tokens (of `settled`, "pooling" may be another, or several with +
-between), and length 1. What such a folder says of how texts are read is in `settled`, too, and goes
+read: the model, the mean over its tokens (of `options`, "pooling" may be another, or several with +
+between), and length 1. What such a folder says of how texts are read is in `options`, too, and goes
 on into the next one:
 
     prompts, default_prompt    what may be put before a text, by name; the name of the one that is
@@ -113,7 +113,7 @@ class Embeddings(TaskType):
 
     def of_data(self, data: labelled.Examples) -> Self:
         """What is given is learned as a cosine: as it stands where it can be one, else with the
-        lowest and the highest of the training part as 0 and 1, the "scale" of `settled`."""
+        lowest and the highest of the training part as 0 and 1, the "scale" of `options`."""
         if self.task != EMBEDDING:
             return self
         known = _truth(data.parts[TRAIN])

@@ -25,7 +25,7 @@ NICE = (1.0, 2.0, 5.0, 10.0)
 
 
 class NumbersInWords(Read):
-    """Answers are numbers, NaN for a text that is none, or one out of range. Of `settled`, "step",
+    """Answers are numbers, NaN for a text that is none, or one out of range. Of `options`, "step",
     "low" and "high" are the training part's, and "usual" stands for a number that cannot be
     read."""
 

@@ -34,7 +34,7 @@ CODE = 2
 
 
 class SequenceToSequence(Writing):
-    """Texts that a model writes. Of `settled`, "key" is what they are called."""
+    """Texts that a model writes. Of `options`, "key" is what they are called."""
 
     judged = JUDGED
 

@@ -68,7 +68,7 @@ class Tagging(TaskType):
         return tags.entities(as_entities(tagged, self.labels))
 
     def _scored(self, told: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> TagScore:
-        """Entities told right, and by kind."""
+        """Entities predicted right, in all and by type."""
         mine, golds = ([as_entities(some, self.labels) for some in each] for each in (told, true))
         return tags.score(mine, golds)
 

@@ -1,4 +1,4 @@
-"""A pretrained model's config with the head of a kind of task in place of its own."""
+"""A pretrained model's config with the head of a task type in place of its own."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from maskwright.tasks.parts.task_type import TaskType
 
 
 def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str | None]:
-    """The config of the loaded model with the head of `kind` in place of its own, and the family
-    that has a name for it.
+    """The config of the loaded model with the head of `task_type` in place of its own, and the
+    family that has a name for it.
 
     Raises:
         IncompatibleError: answers are written, and the model writes no text.

@@ -1,4 +1,4 @@
-"""Which kind serves a task, of those that lie in `tasks/`."""
+"""Which task type of `tasks/` serves a task."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from maskwright.tasks.parts.task_type import TaskType
 def task_for(
     task: str, labels: Sequence[str] = (), options: Mapping[str, Any] | None = None
 ) -> TaskType:
-    """The kind that serves `task`; where a head can answer it as well as written words, a "prompt"
-    in `settled` asks for words.
+    """The type that serves `task`; where a head can answer it as well as written text, a "prompt"
+    in `options` asks for text.
 
     Raises:
         UsageError: none does, or several do.
@@ -42,7 +42,7 @@ def task_for(
 def task_for_head(
     head: str, labels: Sequence[str], problem: Problem, options: Mapping[str, Any]
 ) -> TaskType:
-    """The kind of a model of which only the head is known, and what its folder says besides.
+    """The task type of a model of which only the head is known, and what its folder says besides.
 
     Raises:
         UsageError: there is none.
@@ -54,7 +54,7 @@ def task_for_head(
                 made: TaskType = module.TYPE(task, tuple(labels), options)
                 if made.problem == problem:
                     return made
-    raise UsageError("no kind of task has this head", found=f"{head}, {problem}")
+    raise UsageError("no task type has this head", found=f"{head}, {problem}")
 
 
 def task_for_vectors(options: Mapping[str, Any]) -> TaskType:

@@ -101,7 +101,7 @@ class SentenceFolder:
         return self.prompts.get(self.default_prompt, "") if self.default_prompt else ""
 
     def options(self, tokenizer: Tokenizer) -> dict[str, Any]:
-        """The same for a kind of task that makes vectors.
+        """The same for a task type that makes vectors.
 
         Raises:
             IncompatibleError: the prompt leaves no room for a text.
@@ -320,12 +320,12 @@ def _about(folder: Path) -> dict[str, Any]:
     if not (folder / ABOUT).is_file():
         return {}
     config = safe_read.read_json(folder, ABOUT)
-    kind = config.get("model_type", "SentenceTransformer")
-    if kind != "SentenceTransformer":
+    model_type = config.get("model_type", "SentenceTransformer")
+    if model_type != "SentenceTransformer":
         raise _not_applied(
-            "a kind of model that is not applied here",
+            "models of this type are not applied here",
             f"{folder / ABOUT}: model_type",
-            kind,
+            model_type,
             "SentenceTransformer",
         )
     prompts = config.get("prompts") or {}

@@ -1,4 +1,4 @@
-"""What a kind of task asks of a model, and how its scores become answers.
+"""What a task type asks of a model, and how its scores become answers.
 
     rows of labelled/  --encode-->  Examples  --a model-->  scores  --answers-->  figures, answers
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from maskwright.nn.transformer import Transformer
     from maskwright.objectives.parts.objective import Objective, Vocabulary
 
-# Of `settled`, where a folder has a head and says no task: there may be one text or two; and its
+# Of `options`, where a folder has a head and says no task: there may be one text or two; and its
 # one score is a logit, not a number.
 UNTOLD, LOGIT = "untold", "logit"
 ONE_SIDED = "one-sided-answers"
@@ -58,7 +58,7 @@ class Encoded:
         rows: as `tasks` gives them; prediction leaves their labels empty.
         findings: what did not fit, or the tokenizer does not know; empty where all
             was well.
-        way_back: whatever the kind needs to turn scores into answers.
+        way_back: whatever the task type needs to turn scores into answers.
     """
 
     rows: Sequence[Any]
@@ -81,12 +81,12 @@ class Mistake:
 
 @dataclass(frozen=True)
 class TaskType(ABC):
-    """One kind.
+    """One task, as a model learns and answers it.
 
     Attributes:
         task: the name of a shape.
         labels: names of the classes in order, where there are classes.
-        settled: what was chosen on validation data, JSON values by name.
+        options: what the user or the validation data chose, JSON values by name.
     """
 
     head: ClassVar[Literal["sequence", "token", "span", "choice"] | None]
@@ -157,7 +157,7 @@ class TaskType(ABC):
 
     @property
     def measure(self) -> str:
-        """The figure that chooses the epoch and the seed: "measure" of `settled`, or the usual."""
+        """The metric that chooses the epoch and the seed: "measure" of `options`, or the usual."""
         return str(self.options.get("measure", self.measures[0]))
 
     def objective(

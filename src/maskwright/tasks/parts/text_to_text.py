@@ -1,4 +1,4 @@
-"""What kinds of which the answers are written share: a prompt around what is read, a text that is
+"""What task types whose answers are written share: a prompt around what is read, a text that is
 wanted, and a model that writes, token by token.
 
 A model of two stacks reads the source with its encoder; a decoder alone reads source, end token and
@@ -55,7 +55,7 @@ class Way:
 
 
 class Writing(TaskType):
-    """A kind of which the answers are written. Of `settled`, "prompt" is a template over the
+    """A task type whose answers are written. Of `options`, "prompt" is a template over the
     `roles`, such as "summarize: {source}"; "beams" and "longest" are what answers are written
     with."""
 
