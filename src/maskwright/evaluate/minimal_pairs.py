@@ -109,7 +109,7 @@ def as_table(result: Result, baselines: dict[str, Result], title: str) -> tables
         [
             "mean over paradigms",
             percent(result.mean),
-            _said(result.bootstrap),
+            _interval_text(result.bootstrap),
             f"{sum(map(result.ties, names)):,}",
             *(percent(r.mean) for r in baselines.values()),
         ],
@@ -117,7 +117,7 @@ def as_table(result: Result, baselines: dict[str, Result], title: str) -> tables
             [
                 name.replace("_", " "),
                 percent(result.accuracies[name]),
-                _said(result.interval(name)),
+                _interval_text(result.interval(name)),
                 f"{result.ties(name):,}",
                 *(percent(r.accuracies[name]) for r in baselines.values()),
             ]
@@ -206,5 +206,5 @@ def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None
         ) from error
 
 
-def _said(interval: tuple[float, float] | None) -> str:
+def _interval_text(interval: tuple[float, float] | None) -> str:
     return "–" if interval is None else f"{interval[0] * 100:.1f} to {interval[1] * 100:.1f}"

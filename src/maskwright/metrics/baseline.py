@@ -98,8 +98,8 @@ def _constant(examples: Examples, part: str) -> Baseline:
         usual = (truth.mean(0) > 0.5).astype(np.int64)
         usual[truth.sum(0).argmax()] = 1
         assert examples.labels is not None
-        said = ", ".join(repr(examples.labels.names[n]) for n in np.flatnonzero(usual))
-        return Baseline("majority", part, np.tile(usual, (count, 1)), f"{said} for all")
+        labels_text = ", ".join(repr(examples.labels.names[n]) for n in np.flatnonzero(usual))
+        return Baseline("majority", part, np.tile(usual, (count, 1)), f"{labels_text} for all")
     if examples.labels is None:
         return Baseline("mean", part, np.full(count, truth.mean()), f"{truth.mean():.3f} for all")
     counts = Counter(truth.tolist())

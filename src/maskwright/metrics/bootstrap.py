@@ -80,12 +80,12 @@ def of_counts(
     looks at every row each time, which takes seconds.
     """
     right = np.diagonal(counts, axis1=1, axis2=2).astype(np.float64)  # (R, C)
-    true, told = counts.sum(axis=2), counts.sum(axis=1)
+    true, predictions = counts.sum(axis=2), counts.sum(axis=1)
     total = true.sum(axis=1).astype(np.float64)
-    here = ((true + told) > 0) & known
-    f1 = 2 * right / np.maximum(1, true + told)
-    spread = (total**2 - (true**2).sum(axis=1)) * (total**2 - (told**2).sum(axis=1))
-    agreed = right.sum(axis=1) * total - (true * told).sum(axis=1)
+    here = ((true + predictions) > 0) & known
+    f1 = 2 * right / np.maximum(1, true + predictions)
+    spread = (total**2 - (true**2).sum(axis=1)) * (total**2 - (predictions**2).sum(axis=1))
+    agreed = right.sum(axis=1) * total - (true * predictions).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation = np.where(spread > 0, agreed / np.sqrt(spread), np.nan)
     return {
@@ -118,24 +118,24 @@ def _of_numbers(
     chosen: Sequence[Metric], truth: Values, predicted: Values, places: NDArray[np.int64]
 ) -> dict[Metric, NDArray[np.float64]]:
     """Of one number for each row."""
-    true, told = truth[places], predicted[places]  # (R, N)
+    true, predictions = truth[places], predicted[places]  # (R, N)
     found: dict[Metric, NDArray[np.float64]] = {}
     for metric in chosen:
         if metric is squared_error:
-            found[metric] = np.square(true - told).mean(1)
+            found[metric] = np.square(true - predictions).mean(1)
         elif metric is spearman:
-            ranks = (scipy.stats.rankdata(side, axis=1) for side in (true, told))
+            ranks = (scipy.stats.rankdata(side, axis=1) for side in (true, predictions))
             found[metric] = _correlations(*ranks)
         else:
-            found[metric] = _correlations(true, told)
+            found[metric] = _correlations(true, predictions)
     return found
 
 
-def _correlations(true: Values, told: Values) -> NDArray[np.float64]:
+def _correlations(true: Values, predictions: Values) -> NDArray[np.float64]:
     """(R,) Pearson's correlation of the rows of two tables; none where one is constant."""
-    constant = (true == true[:, :1]).all(1) | (told == told[:, :1]).all(1)
+    constant = (true == true[:, :1]).all(1) | (predictions == predictions[:, :1]).all(1)
     sides = []
-    for side in (true, told):
+    for side in (true, predictions):
         apart = side - side.mean(1, keepdims=True)
         sides.append(apart / np.maximum(TINY, np.abs(apart).max(1, keepdims=True)))
     lengths = np.sqrt(np.square(sides[0]).sum(1) * np.square(sides[1]).sum(1))

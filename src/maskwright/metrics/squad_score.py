@@ -68,8 +68,8 @@ def words_f1(prediction: Sequence[str], gold: Sequence[str]) -> float:
 
 def best(prediction: str, golds: Sequence[str]) -> tuple[float, float]:
     """(exact match, F1), each for the gold that suits it best."""
-    asked = real(golds)
-    return max(exact(prediction, g) for g in asked), max(f1(prediction, g) for g in asked)
+    answers = real(golds)
+    return max(exact(prediction, g) for g in answers), max(f1(prediction, g) for g in answers)
 
 
 def real(golds: Sequence[str]) -> list[str]:
@@ -92,11 +92,11 @@ def score(predictions: Mapping[str, str], golds: Mapping[str, Sequence[str]]) ->
         IncompatibleError: the two are not of the same questions.  DataError: there is none.
     """
     if predictions.keys() != golds.keys():
-        odd = sorted(predictions.keys() ^ golds.keys())
+        unpaired = sorted(predictions.keys() ^ golds.keys())
         raise IncompatibleError(
             "predictions and golds are not of the same questions",
-            where=f"question {odd[0]}",
-            found=f"{len(odd)} in only one of them",
+            where=f"question {unpaired[0]}",
+            found=f"{len(unpaired)} in only one of them",
             do="predict for every question",
         )
     if not golds:
@@ -141,11 +141,11 @@ def best_threshold(
         )
     order = np.argsort(differences, kind="stable")
     rising = np.asarray(differences, np.float64)[order]
-    said, silent = (np.asarray(each, np.float64)[order] for each in (answered, none))
+    answered_score, silent = (np.asarray(each, np.float64)[order] for each in (answered, none))
 
     def means(among: NDArray[np.bool_]) -> NDArray[np.float64]:
         """(Q + 1,) the mean score of the questions `among` all where the first k are answered."""
-        gains = np.where(among, said - silent, 0.0)
+        gains = np.where(among, answered_score - silent, 0.0)
         sums = silent[among].sum() + np.concatenate([[0.0], np.cumsum(gains)])
         return np.asarray(sums / max(1, among.sum()))
 

@@ -140,12 +140,12 @@ def _headed(
     member: Family,
     config: TransformerConfig,
     names: Mapping[str, tuple[int, ...]],
-    said: Mapping[str, Any],
+    peft_config: Mapping[str, Any],
 ) -> TransformerConfig | None:
     """The base's config with the head that the adapter brings; None where it brings none."""
     known = {rule_name for rule in carriers(member.weights(config)) for rule_name in rule.names()}
     heads = {name for name in names if ".lora_" not in name and ".ia3_" not in name}
-    task = said.get("task_type")
+    task = peft_config.get("task_type")
     wanted = next((kind for kind, called in peft_form.TASKS.items() if called == task), None)
     if not heads - known and (wanted is None or any(h.kind == wanted for h in config.heads)):
         return None

@@ -39,8 +39,8 @@ def has_checkpoint(out: Path) -> bool:
 
 def learned_beside(folder: Path) -> bool:
     """Whether what was learned for a task lies in an adapter, beside the model of `folder`."""
-    told = read_task(folder)
-    return told is not None and told.attached
+    record = read_task(folder)
+    return record is not None and record.attached
 
 
 def model_folder(folder: Path) -> Path:
@@ -70,8 +70,8 @@ def model_folder(folder: Path) -> Path:
                 do=f"ask it with maskwright predict, or name {folder / MODEL} to go without",
             )
         return folder / MODEL
-    begun = has_checkpoint(folder) or (folder / pretrained.CONFIG).exists()
-    if is_run(folder) and not begun:
+    has_weights = has_checkpoint(folder) or (folder / pretrained.CONFIG).exists()
+    if is_run(folder) and not has_weights:
         raise CheckpointError(
             "the run has no checkpoint yet",
             where=folder,

@@ -50,7 +50,7 @@ def _found(base: Base, folder: Path) -> Path:
     same = (place for place in there if fingerprint(place) == base.sha256)
     if (found := next(same, None)) is not None:
         return found
-    laid, told, _ = base.places
+    laid, recorded_path, _ = base.places
     remedy = f"put it there again, or link it: ln -s FOLDER {shlex.quote(str(laid))}"
     if there:
         raise IncompatibleError(
@@ -62,7 +62,7 @@ def _found(base: Base, folder: Path) -> Path:
         )
     raise CheckpointError(
         "the model under this head is not there",
-        where=told,
+        where=recorded_path,
         found="no such folder",
         wanted=f"the model that {folder.parent} was fine-tuned from, sha256 {base.sha256}",
         do=remedy,

@@ -57,7 +57,7 @@ class Panel:
         self.live: Live | None = None
         self._terminal = is_terminal(self.stream)
         self._every = seconds if seconds is not None else (0.5 if self._terminal else 10.0)
-        self._begun = self._before = self._due = 0.0
+        self._started = self._before = self._due = 0.0
         self._last: Record = {}
         self._loss = math.nan
         self._history = History(cells=36)
@@ -73,8 +73,8 @@ class Panel:
     def start(self, seconds: float = 0.0) -> None:
         """Say what is about to be trained, and begin to measure time; `seconds` of training came
         before."""
-        self._begun, self._before = time.monotonic(), seconds
-        self._due = self._begun + self._every
+        self._started, self._before = time.monotonic(), seconds
+        self._due = self._started + self._every
         if self._terminal:
             from rich.console import Console
             from rich.live import Live
@@ -199,7 +199,7 @@ class Panel:
         """How much of the run is over, 0 to 1; 0 where it has no known end."""
         if (lasts := budget(self.run)) is None:
             return 0.0
-        seconds = self._before + (time.monotonic() if now is None else now) - self._begun
+        seconds = self._before + (time.monotonic() if now is None else now) - self._started
         steps, tokens = number(self._last, "step"), number(self._last, "tokens")
         return lasts.share(steps=steps, tokens=tokens, seconds=seconds)
 

@@ -83,8 +83,8 @@ class Pace:
         """Seconds until the share of the run that is over is 1; NaN until that can be said."""
         if self._first is None or share <= self._first[1]:
             return math.nan
-        begun, first_share = self._first
-        return (1 - share) * (self._now - begun) / (share - first_share)
+        started, first_share = self._first
+        return (1 - share) * (self._now - started) / (share - first_share)
 
 
 def budget(run: Record) -> Budget | None:

@@ -106,7 +106,7 @@ def refusal(error: OSError, where: Path | str, *, needed: int | None = None) -> 
         needed: its bytes, where they are known.
     """
     place = f"{where} ({error.filename})" if error.filename else str(where)
-    said = f"{error.strerror or error} [{errno.errorcode.get(error.errno or 0, error.errno)}]"
+    reason = f"{error.strerror or error} [{errno.errorcode.get(error.errno or 0, error.errno)}]"
     if error.errno in FULL:
         wanted = None if needed is None else f"{needed:,} bytes"
         free = f"; {_free_bytes(where)}" if isinstance(where, Path) else ""
@@ -114,34 +114,34 @@ def refusal(error: OSError, where: Path | str, *, needed: int | None = None) -> 
             "the disk or the quota is full",
             where=place,
             wanted=wanted,
-            found=f"{said}{free}",
+            found=f"{reason}{free}",
             do="free some space and start the same command again",
         )
     if error.errno in FORBIDDEN:
         return OutputError(
             "this place cannot be written",
             where=place,
-            found=said,
+            found=reason,
             do="choose another folder, or fix its permissions",
         )
     if error.errno == errno.ENOMEM:
         return ResourceError(
             "out of memory",
             where=place,
-            found=said,
+            found=reason,
             do="end other programs, or use a machine with more memory",
         )
     if error.errno in TOO_MANY:
         return ResourceError(
             "too many files are open",
             where=place,
-            found=said,
+            found=reason,
             do="raise the limit, for example: ulimit -n 4096",
         )
     return StorageError(
         "reading or writing failed",
         where=place,
-        found=said,
+        found=reason,
         do="check the disk; what was complete before is still there",
     )
 
@@ -269,17 +269,17 @@ def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
         raise
 
 
-def require_own(folder: Path, *begun: str, beside: Collection[str] = ()) -> None:
+def require_own(folder: Path, *started_by: str, beside: Collection[str] = ()) -> None:
     """Refuse a folder that holds something, and nothing of what a work of ours begins with.
 
     Args:
-        begun: names of which one at least is there where the work goes on.
+        started_by: names of which one at least is there where the work goes on.
         beside: names that may be there before it has begun.
 
     Raises:
         OutputError: naming some of what is there.
     """
-    if not folder.is_dir() or any((folder / name).exists() for name in begun):
+    if not folder.is_dir() or any((folder / name).exists() for name in started_by):
         return
     names = sorted(
         name

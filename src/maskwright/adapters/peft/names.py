@@ -86,11 +86,11 @@ def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> Non
             continue
         names = set(names_in(config, key))
         found = {m for m in modules if any(m == n or m.endswith(f".{n}") for n in names)}
-        if odd := sorted(set(modules) - found if wanted else found):
+        if mismatched := sorted(set(modules) - found if wanted else found):
             raise CheckpointError(
                 "matrices beside modules that are no targets",
                 where=f"{CONFIG}: {key}",
-                found=odd[:5],
+                found=mismatched[:5],
                 wanted="the modules of the matrices",
                 do="take an intact copy of the folder",
             )

@@ -94,8 +94,8 @@ def draw(chart: Chart) -> Markup:
     height = float(chart.height)
     if (alone := _alone(chart)) is not None and not chart.references:
         height = 64.0 + LEGEND_ROW * _entries(chart)[-1][3]
-        told = f"one point only; {chart.across}: {count(alone)}"
-        parts = [_title(chart), text(0, height - 12, told, size=11)]
+        caption = f"one point only; {chart.across}: {count(alone)}"
+        parts = [_title(chart), text(0, height - 12, caption, size=11)]
     else:
         frame = _frame(chart)
         parts = [_title(chart), _grid(chart, frame), _references(chart, frame)]
