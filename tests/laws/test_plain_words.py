@@ -1,4 +1,4 @@
-"""In the lower rooms a name is a noun of the field: the house's old words name nothing there."""
+"""A name is a noun of the field: the house's old words name nothing in these rooms."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import maskwright
 
 SOURCE = Path(maskwright.__file__).parent
 ROOMS = (
-    *("checkpoint", "cli", "corpus", "data", "families", "finetune", "labelled"),
-    *("objectives", "predict", "pretrain", "quickstart", "recipes", "train"),
+    *("adapters", "checkpoint", "cli", "corpus", "data", "evaluate", "families", "finetune"),
+    *("labelled", "metrics", "models", "nn", "objectives", "predict", "pretrain", "quickstart"),
+    *("recipes", "report", "storage", "tasks", "train"),
 )
 WORDS = {
     *("asked", "begun", "entrant", "gone", "kit", "odd", "said", "several", "sitting"),

@@ -27,7 +27,7 @@ class AnswersInWords(InWords):
         return " / ".join(dict.fromkeys(gold for gold, _ in row.answers)) or "(no answer)"
 
     def wrong(self, row: Any, answer: Any) -> float:
-        return 1.0 - self.asked.measured([row], [answer])[self.measures[0]]
+        return 1.0 - self.head_type.measured([row], [answer])[self.measures[0]]
 
 
 TYPE = AnswersInWords

@@ -45,10 +45,10 @@ class ClassesInWords(Read):
             yield {"label": name, "generated_text": str(text)}
 
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
-        return self.asked.by_class(rows, answers)
+        return self.head_type.by_class(rows, answers)
 
     def confusion(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64] | None:
-        return self.asked.confusion(rows, answers)
+        return self.head_type.confusion(rows, answers)
 
     def right(self, row: Any) -> str:
         return self.labels[row.label]

@@ -155,10 +155,10 @@ class Classification(TaskType):
         """Every piece of a text has its label, or all together have it."""
         pieces, owners = divide([row.text for row in rows], frame.tokenizer, frame.length)
         counts = np.bincount(owners, minlength=len(rows))
-        several = int((counts > 1).sum())
+        divided = int((counts > 1).sum())
         found: tuple[Finding, ...] = ()
-        if several:
-            what = f"{several:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
+        if divided:
+            what = f"{divided:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
             found = (Finding("read-in-pieces", what),)
         labels, framed = self._targets(rows), (frame.tokenizer, frame.segments)
         how = frame.long.removeprefix("pieces-")
@@ -207,7 +207,7 @@ class Classification(TaskType):
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         return estimates(self.measures, self._truth(rows), np.asarray(answers))
 
-    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
         return [(each.name, each.predicted) for each in baseline.baselines(data)]
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
@@ -275,8 +275,8 @@ class Classification(TaskType):
 
     def _number(self, outputs: Scores) -> NDArray[Any]:
         """(N,) what a regression says."""
-        said: NDArray[Any] = outputs[:, 0]
-        return _logistic(said) if self.options.get(LOGIT) else said
+        scores: NDArray[Any] = outputs[:, 0]
+        return _logistic(scores) if self.options.get(LOGIT) else scores
 
     def _names(self, chosen: NDArray[np.int64]) -> str:
         return ", ".join(self.labels[i] for i in np.flatnonzero(chosen)) or "none"

@@ -60,7 +60,7 @@ AT_ONCE = 1024  # anchors that are compared with all candidates
 DIGITS = 6  # of a number that is told
 MODULES = ("Transformer", "Pooling", "Normalize")
 # What 1_Pooling/config.json calls each of `VECTOR_POOLINGS`, in releases before 6 as after.
-MODES = {way: f"pooling_mode_{way}_tokens" for way in VECTOR_POOLINGS} | {
+MODES = {pooling: f"pooling_mode_{pooling}_tokens" for pooling in VECTOR_POOLINGS} | {
     "cls": "pooling_mode_cls_token",
     "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
     "lasttoken": "pooling_mode_lasttoken",
@@ -199,10 +199,10 @@ class Embeddings(TaskType):
             return {m: estimate(metrics.METRICS[m], truth, given) for m in self.measures}
         return estimates_of_means(self.measures, _of_ranks(given))
 
-    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
         """The cosine of the words, weighted by TF-IDF in the training part."""
         weigh = baseline.fitted([each for row in data.parts[TRAIN] for each in _texts(row)])
-        rows = data.parts[asked]
+        rows = data.parts[part]
         first = weigh.transform([_texts(row)[0] for row in rows])
         if self.task == EMBEDDING:
             second = weigh.transform([row.second for row in rows])
@@ -218,7 +218,7 @@ class Embeddings(TaskType):
         yield from ({"score": round(float(v), DIGITS)} for v in (first * others[0]).sum(1))
 
     def files(self, frame: Frame, width: int) -> dict[str, str]:
-        modes: dict[str, Any] = {mode: way in self.poolings for way, mode in MODES.items()}
+        modes: dict[str, Any] = {mode: pooling in self.poolings for pooling, mode in MODES.items()}
         if SKIPPED in self.options:
             modes["include_prompt"] = False
         modules = [
@@ -300,12 +300,12 @@ def _ranks(near: Callable[[slice], NDArray[Any]], rows: Sequence[Any]) -> NDArra
     found = np.ones(len(rows))
     for begin in range(0, len(rows), AT_ONCE):
         here = np.arange(begin, min(begin + AT_ONCE, len(rows)))
-        told = near(slice(begin, begin + len(here)))[:, first]
-        own = told[np.arange(len(here)), code[here]]
+        similarities = near(slice(begin, begin + len(here)))[:, first]
+        own = similarities[np.arange(len(here)), code[here]]
         for place, row in enumerate(here):
             alike = code[order[ends[anchors[row]] : ends[anchors[row] + 1]]]
-            told[place, alike] = -np.inf  # the row's own, too: it is no rival of itself
-        ahead, level = (told > own[:, None]).sum(1), (told == own[:, None]).sum(1)
+            similarities[place, alike] = -np.inf  # the row's own, too: it is no rival of itself
+        ahead, level = (similarities > own[:, None]).sum(1), (similarities == own[:, None]).sum(1)
         found[here] += ahead + level / 2
     return found
 

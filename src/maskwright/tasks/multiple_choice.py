@@ -103,9 +103,9 @@ class MultipleChoice(TaskType):
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
         return alike(_truth(rows), answers, lambda place: f"choice {place + 1}")
 
-    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
         """The place that is right most often, and the choice with most of the question's words."""
-        rows = data.parts[asked]
+        rows = data.parts[part]
         usual = int(np.bincount(_truth(data.parts[TRAIN])).argmax())
         weigh = baseline.fitted(
             [part for row in data.parts[TRAIN] for part in (row.question, *row.choices)]

@@ -59,8 +59,8 @@ class NumbersInWords(Read):
         return super()._encoded(rows, frame)
 
     def answers(self, encoded: Encoded, outputs: Outputs) -> NDArray[np.float64]:
-        told = [_bare(str(each)) for each in outputs]
-        return read_numbers(told, self.options["low"], self.options["high"])
+        texts = [_bare(str(each)) for each in outputs]
+        return read_numbers(texts, self.options["low"], self.options["high"])
 
     def missing(self, answers: Answers) -> NDArray[np.bool_]:
         return np.isnan(np.asarray(answers, np.float64))

@@ -111,8 +111,8 @@ class QuestionAnswering(TaskType):
             known = [row for row in data.parts[TRAIN] if row.answers]
             if sum(map(_cuts_a_word, known)) > OFTEN * len(known):
                 return self.with_options({WITHIN: True}).of_data(data)
-        told = {bool(row.answers) for row in data.parts[VALIDATION]}
-        if "measure" in self.options or len(told) < 2:
+        answerable = {bool(row.answers) for row in data.parts[VALIDATION]}
+        if "measure" in self.options or len(answerable) < 2:
             return self
         return self.with_options({"measure": BALANCED_F1})
 
@@ -136,10 +136,10 @@ class QuestionAnswering(TaskType):
         for part in _portions(windows):
             texts += [ids[real].tolist() for ids, real in zip(part.tokens, part.real, strict=True)]
             segments.append(part.segments[part.real])
-            asked = _asked(part)
-            places += [np.flatnonzero(row) for row in asked]
-            rank = asked.cumsum(1) - 1  # the number of each place among those of its window
-            column = np.arange(len(asked))
+            askable = _answer_places(part)
+            places += [np.flatnonzero(row) for row in askable]
+            rank = askable.cumsum(1) - 1  # the number of each place among those of its window
+            column = np.arange(len(askable))
             both = [
                 np.where(end < 0, -1, rank[column, np.maximum(end, 0)])
                 for end in (part.start, part.stop)
@@ -155,12 +155,12 @@ class QuestionAnswering(TaskType):
             ),
         )
         counts = windows.counts
-        odd = counts.questions_cut or counts.tokenless or counts.lost
+        incomplete = counts.questions_cut or counts.tokenless or counts.lost
         known = any(row.answers for row in questions)
         worth = (
             counts.questions_cut
             or counts.blank
-            or (known and (odd or len(windows) > len(questions)))
+            or (known and (incomplete or len(windows) > len(questions)))
         )
         found = [Finding("windows-of-answers", counts.render())] if worth else []
         if self.within_words and (within := sum(map(_cuts_a_word, rows))):
@@ -220,38 +220,38 @@ class QuestionAnswering(TaskType):
         found = made._found(encoded, outputs())
         # With exact match in the place of F1 where that is what is chosen by.
         column = int(self.measure == "exact")
-        said = _each(encoded.rows, [prediction.answer() for prediction in found])[:, column]
+        answers = _each(encoded.rows, [prediction.answer() for prediction in found])[:, column]
         none = _each(encoded.rows, [""] * len(found))[:, column]
         differences = np.array([prediction.difference for prediction in found])
         has = _has_answer(encoded.rows) if self.measure == BALANCED_F1 else None
-        threshold, _ = squad_score.best_threshold(differences, said, none, has)
+        threshold, _ = squad_score.best_threshold(differences, answers, none, has)
         return made.with_options({"threshold": _finite(threshold, differences)})
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
-        has, said = _has_answer(rows), np.array([bool(answer) for answer in answers])
+        has, answered = _has_answer(rows), np.array([bool(answer) for answer in answers])
         if not len(has):
             return None
-        if not said.any() and has.any():
+        if not answered.any() and has.any():
             return Finding(
                 ONE_SIDED,
-                f'"no answer" is said to all {counted(len(has), "question")} (with an answer: '
-                f"{has.sum():,}): the model is of no use as it is",
+                f'"no answer" is predicted for all {counted(len(has), "question")} (with an '
+                f"answer: {has.sum():,}): the model is of no use as it is",
                 remedy="give it more questions with an answer, or more epochs",
                 severity="warning",
             )
-        if said.all() and not has.all():
+        if answered.all() and not has.all():
             return Finding(
                 ONE_SIDED,
-                f'"no answer" is said to none of {counted(len(has), "question")} (without '
-                f"an answer: {(~has).sum():,}): what the model says of those is wrong",
+                f'"no answer" is predicted for none of {counted(len(has), "question")} (without '
+                f"an answer: {(~has).sum():,}): its predictions for those are wrong",
                 severity="warning",
             )
         return None
 
-    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
         """The sentence of the context that has most of the question's words; and where some
         question has no answer, never to answer."""
-        rows = data.parts[asked]
+        rows = data.parts[part]
         found: list[tuple[str, Answers]] = [("nearest sentence", [_nearest(row) for row in rows])]
         if any(not row.answers for part in data.parts.values() for row in part):
             found.append(("never answers", [""] * len(rows)))
@@ -323,7 +323,7 @@ class QuestionAnswering(TaskType):
         def scored() -> Iterator[answer_search.Scored]:
             at = 0
             for rows in _portions(encoded.way_back):
-                here = _asked(rows)
+                here = _answer_places(rows)
                 both = np.full((2, *here.shape), -np.inf, np.float64)
                 count = int(here.sum())
                 both[:, here] = outputs[at : at + count].T
@@ -340,11 +340,11 @@ def _portions(windows: AnswerWindows) -> Iterator[AnswerRows]:
         yield windows.rows(np.arange(begin, min(begin + PORTION, len(windows))))
 
 
-def _asked(rows: AnswerRows) -> NDArray[np.bool_]:
+def _answer_places(rows: AnswerRows) -> NDArray[np.bool_]:
     """Where an answer may begin or end, the place for "none" among them."""
-    asked = rows.allowed.copy()
-    asked[:, NULL] = True
-    return asked
+    places = rows.allowed.copy()
+    places[:, NULL] = True
+    return places
 
 
 def _cuts_a_word(row: Any) -> bool:

@@ -79,12 +79,12 @@ class SequenceToSequence(Writing):
     def decoded(self, encoded: Encoded, read: Callable[[Self], Outputs]) -> Self:
         """With several beams, unless one is better: then what is likely as a whole is not yet what
         is right."""
-        several, one = (self.with_options({"beams": beams}) for beams in (BEAMS, 1))
+        beam_search, one = (self.with_options({"beams": beams}) for beams in (BEAMS, 1))
         figures = [
-            way.measured(encoded.rows, way.answers(encoded, read(way)))[self.measure]
-            for way in (several, one)
+            decoding.measured(encoded.rows, decoding.answers(encoded, read(decoding)))[self.measure]
+            for decoding in (beam_search, one)
         ]
-        return one if figures[1] > figures[0] else several
+        return one if figures[1] > figures[0] else beam_search
 
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, str]]:
         key = str(self.options.get("key", "generated_text"))
@@ -101,10 +101,10 @@ class SequenceToSequence(Writing):
             found.append(Mistake(row.where, row.source, row.target, mine, right))
         return sorted((m for m in found if m.weight < 1.0), key=lambda mistake: mistake.weight)
 
-    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
         """What was read, its first sentence, and what was written for the training text that is
         most like it (by TF-IDF)."""
-        sources = [row.source for row in data.parts[asked]]
+        sources = [row.source for row in data.parts[part]]
         known = data.parts[TRAIN]
         weigh = baseline.fitted([row.source for row in known])
         table = weigh.transform([row.source for row in known])

@@ -67,9 +67,13 @@ class Tagging(TaskType):
         """The entities of a sentence, however its tags are spelled."""
         return tags.entities(as_entities(tagged, self.labels))
 
-    def _scored(self, told: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> TagScore:
+    def _scored(
+        self, predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]
+    ) -> TagScore:
         """Entities predicted right, in all and by type."""
-        mine, golds = ([as_entities(some, self.labels) for some in each] for each in (told, true))
+        mine, golds = (
+            [as_entities(some, self.labels) for some in each] for each in (predicted, true)
+        )
         return tags.score(mine, golds)
 
     @property
@@ -160,11 +164,11 @@ class Tagging(TaskType):
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         true = [[self.labels[n] for n in row.tags] for row in rows]
-        told: list[list[str]] = list(answers)
+        predicted: list[list[str]] = list(answers)
         if not self.marks_entities:
-            return {"accuracy": tags.accuracy(told, true)}
-        found = self._scored(told, true)
-        return {"entity_f1": found.overall.f1, "accuracy": tags.accuracy(told, true)}
+            return {"accuracy": tags.accuracy(predicted, true)}
+        found = self._scored(predicted, true)
+        return {"entity_f1": found.overall.f1, "accuracy": tags.accuracy(predicted, true)}
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         counts = self._counts(rows, answers)
@@ -186,7 +190,7 @@ class Tagging(TaskType):
                 found[number, 2:] = len(golds), len(ours), len(golds & ours)
         return found
 
-    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
         """The commonest tag, and the commonest tag of each word in the training part."""
         each: dict[str, Counter[int]] = {}
         every: Counter[int] = Counter()
@@ -196,7 +200,7 @@ class Tagging(TaskType):
                 each.setdefault(word, Counter())[tag] += 1
         usual = _commonest(every)
         best = {word: _commonest(counts) for word, counts in each.items()}
-        rows = data.parts[asked]
+        rows = data.parts[part]
         return [
             ("majority", [[self.labels[usual]] * len(row.tokens) for row in rows]),
             (
@@ -210,9 +214,9 @@ class Tagging(TaskType):
         return "words wrong"
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
-        told = np.array([tag for answer in answers for tag in answer])
+        predicted = np.array([tag for answer in answers for tag in answer])
         true = np.array([self.labels[n] for row in rows for n in row.tags])
-        return alike(true, told, str, "word")
+        return alike(true, predicted, str, "word")
 
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
         true = [[self.labels[n] for n in row.tags] for row in rows]
@@ -242,10 +246,12 @@ class Tagging(TaskType):
         for row, mine in zip(encoded.rows, self.answers(encoded, outputs), strict=True):
             true = [self.labels[n] for n in row.tags]
             wrong = [n for n, (a, b) in enumerate(zip(true, mine, strict=True)) if a != b]
-            wanted, said = (
+            wanted, predicted_words = (
                 ", ".join(f"{row.tokens[n]} {some[n]}" for n in wrong) for some in (true, mine)
             )
-            found.append(Mistake(row.where, " ".join(row.tokens), wanted, said, len(wrong)))
+            found.append(
+                Mistake(row.where, " ".join(row.tokens), wanted, predicted_words, len(wrong))
+            )
         return sorted((m for m in found if m.weight), key=lambda mistake: -mistake.weight)
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[list[dict[str, Any]]]:

@@ -22,16 +22,21 @@ def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str
     """
     path = loaded.path
     member = pretrained.described(path).family
-    kits = {} if member is None else member.architectures
+    architectures = {} if member is None else member.architectures
     # A vector of a text is that of an encoder where there is one; others read such a folder so.
     alone = task_type.head is None and not task_type.writes
-    for name, kit in sorted(kits.items(), key=lambda item: alone and item[1].decoder is True):
+    for name, architecture in sorted(
+        architectures.items(), key=lambda item: alone and item[1].decoder is True
+    ):
         wanted = [] if task_type.head is None else [task_type.head]
-        if [head for _, head in kit.heads] != wanted:
+        if [head for _, head in architecture.heads] != wanted:
             continue
-        if kit.vocabulary != task_type.writes or kit.generates != task_type.writes:
+        if (
+            architecture.vocabulary != task_type.writes
+            or architecture.generates != task_type.writes
+        ):
             continue
-        if kit.labels is not None and task_type.head in ("sequence", "token"):
+        if architecture.labels is not None and task_type.head in ("sequence", "token"):
             continue  # of pairs of sentences, or of replaced tokens
         config = pretrained.described(path, name).config
         heads = tuple(replace(head, labels=task_type.num_outputs) for head in config.heads)
@@ -57,11 +62,13 @@ def reading_texts(config: TransformerConfig, task_type: TaskType, long: Long) ->
     if task_type.head != "sequence":
         return config
     over = layers_over(config) if long == HIERARCHICAL else None
-    said = task_type.options.get(
+    pooling = task_type.options.get(
         "pooling"
     )  # else the head's own, which a ModernBERT's config may say
     heads = tuple(
-        replace(head, over=over, pooling=head.pooling if said is None else POOLINGS[str(said)])
+        replace(
+            head, over=over, pooling=head.pooling if pooling is None else POOLINGS[str(pooling)]
+        )
         for head in config.heads
     )
     return replace(config, heads=heads)

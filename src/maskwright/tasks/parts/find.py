@@ -25,8 +25,8 @@ def task_for(
     shape_of(task)  # refuses what no module declares
     modules = [catalogue.load(ROOM, name) for name in catalogue.names(ROOM)]
     serving = [module for module in modules if task in _served(module)]
-    told = "prompt" in (options or {})
-    fitting = [module for module in serving if module.TYPE.writes == told] or serving
+    as_text = "prompt" in (options or {})
+    fitting = [module for module in serving if module.TYPE.writes == as_text] or serving
     if len(fitting) > 1:
         raise UsageError(
             "two modules for one task",

@@ -32,7 +32,7 @@ class InWords(Writing):
     """One of such tasks, without a figure for what cannot be read."""
 
     @cached_property
-    def asked(self) -> TaskType:
+    def head_type(self) -> TaskType:
         """The same task of a head."""
         return task_for(self.task, self.labels)
 
@@ -42,15 +42,15 @@ class InWords(Writing):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        return self.asked.roles
+        return self.head_type.roles
 
     @property
     def measures(self) -> tuple[str, ...]:
-        return self.asked.measures
+        return self.head_type.measures
 
     @property
     def choosable(self) -> tuple[str, ...]:
-        return self.asked.choosable
+        return self.head_type.choosable
 
     @property
     def template(self) -> Template:
@@ -60,16 +60,16 @@ class InWords(Writing):
         return {role: getattr(row, role) for role in self.roles}
 
     def example(self, values: Sequence[Any], where: str) -> Any:
-        return self.asked.example(values, where)
+        return self.head_type.example(values, where)
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        return self.asked.measured(rows, answers)
+        return self.head_type.measured(rows, answers)
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        return self.asked.estimated(rows, answers)
+        return self.head_type.estimated(rows, answers)
 
-    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
-        return self.asked.baselines(data, asked)
+    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
+        return self.head_type.baselines(data, part)
 
     @property
     def wrongness(self) -> str:
@@ -80,8 +80,8 @@ class InWords(Writing):
         answers = self.answers(encoded, outputs)
         for row, text, answer in zip(encoded.rows, outputs, answers, strict=True):
             if weight := self.wrong(row, answer):
-                told = row.whole_text
-                found.append(Mistake(row.where, told, self.right(row), str(text), weight))
+                read = row.whole_text
+                found.append(Mistake(row.where, read, self.right(row), str(text), weight))
         return sorted(found, key=lambda mistake: -mistake.weight)
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Read(InWords):
 
     @property
     def measures(self) -> tuple[str, ...]:
-        return (*self.asked.measures, UNREAD)
+        return (*self.head_type.measures, UNREAD)
 
     @abstractmethod
     def missing(self, answers: Answers) -> NDArray[np.bool_]:

@@ -230,7 +230,7 @@ def read(path: Path) -> SentenceFolder | None:
             "Transformer, Pooling, then others",
         )
     poolings, include_prompt = _poolings(folder, modules[1])
-    said = SentenceFolder(
+    described = SentenceFolder(
         folder,
         poolings,
         include_prompt=include_prompt,
@@ -238,7 +238,7 @@ def read(path: Path) -> SentenceFolder | None:
         **_reading(folder / modules[0].path, path),
         **_about(folder),
     )
-    if said.prompt and not include_prompt and "cls" in poolings:
+    if described.prompt and not include_prompt and "cls" in poolings:
         # Releases before 6 take [CLS], later ones the first token behind the prompt.
         raise _not_applied(
             "the first token is read and the prompt left out, which releases of "
@@ -247,7 +247,7 @@ def read(path: Path) -> SentenceFolder | None:
             "pooling cls with include_prompt false",
             "another pooling, or include_prompt true",
         )
-    return said
+    return described
 
 
 def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
@@ -303,8 +303,8 @@ def _reading(folder: Path, path: Path) -> dict[str, Any]:
     length = config.get("max_seq_length")
     if length is None and (path / "tokenizer_config.json").is_file():
         # Where it is not said, the tokenizer's own bound holds; a huge one means none.
-        said = safe_read.read_json(path, "tokenizer_config.json").get("model_max_length")
-        length = said if type(said) is int and said < 1 << 20 else None
+        longest = safe_read.read_json(path, "tokenizer_config.json").get("model_max_length")
+        length = longest if type(longest) is int and longest < 1 << 20 else None
     if length is not None and (type(length) is not int or length < 3):
         raise CheckpointError(
             "not a number of tokens",
@@ -507,10 +507,12 @@ class AsMade(Embeddings):
         yield from ({"score": round(float(v), DIGITS)} for v in found)
 
 
-def as_made(said: SentenceFolder, tokenizer: Tokenizer, width: int) -> AsMade:
+def as_made(described: SentenceFolder, tokenizer: Tokenizer, width: int) -> AsMade:
     """What answers with the vectors of the folder, for a model of this width.
 
     Raises:
         CheckpointError, IncompatibleError: a module behind the pooling cannot be read or built.
     """
-    return AsMade("embedding", (), said.options(tokenizer), said.similarity, said.top(width))
+    return AsMade(
+        "embedding", (), described.options(tokenizer), described.similarity, described.top(width)
+    )

@@ -318,8 +318,8 @@ class TaskType(ABC):
         makes of validation data if it is asked so."""
         return self
 
-    def baselines(self, data: labelled.Examples, asked: str) -> list[tuple[str, Answers]]:
-        """(name, answers) of what needs no pretraining, for the part `asked`."""
+    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
+        """(name, answers) of what needs no pretraining, for the `part`."""
         return []
 
     def with_options(self, values: Mapping[str, Any]) -> Self:

@@ -42,7 +42,7 @@ ROOM = 1.5
 
 
 @dataclass(frozen=True)
-class Way:
+class WritingPlan:
     """How to write answers: ids that the encoder reads, if there is one, ids that the decoder goes
     on from, the end token, the longest answer that is known of, the most there is room for."""
 
@@ -104,24 +104,24 @@ class Writing(TaskType):
             found.append(lost)
         if frame.continues:
             examples = _continued(sources, targets)
-            way = Way(None, sources, end, longest, room, frame)
+            plan = WritingPlan(None, sources, end, longest, room, frame)
         else:
             none = np.zeros(len(rows), np.int64)
             examples = Examples(framed(sources), none, targets=framed(targets))
-            way = Way(sources, None, end, longest, room, frame)
-        return Encoded(rows, examples, tuple(found), way)
+            plan = WritingPlan(sources, None, end, longest, room, frame)
+        return Encoded(rows, examples, tuple(found), plan)
 
     def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
         from maskwright.inference.batches import by_length
         from maskwright.inference.beam import beam_search
         from maskwright.inference.prepared import prepared
 
-        way: Way = encoded.way_back
-        beams, tokenizer = int(self.options.get("beams", 1)), way.frame.tokenizer
-        prompts = way.prompts or [[collation.decoder_start or 0]] * len(encoded.rows)
+        plan: WritingPlan = encoded.way_back
+        beams, tokenizer = int(self.options.get("beams", 1)), plan.frame.tokenizer
+        prompts = plan.prompts or [[collation.decoder_start or 0]] * len(encoded.rows)
         # What is asked at the end must not tell how long its answers are.
-        longest = min(way.room, int(self.options.get("longest", way.longest)))
-        lengths = np.array([len(s) for s in way.sources or prompts], np.int64) + longest
+        longest = min(plan.room, int(self.options.get("longest", plan.longest)))
+        lengths = np.array([len(s) for s in plan.sources or prompts], np.int64) + longest
         found = np.full(len(encoded.rows), "", object)
         writer = prepared(objective.product)
         for numbers in by_length(lengths * beams):
@@ -130,16 +130,16 @@ class Writing(TaskType):
                 [prompts[n] for n in numbers],
                 longest,
                 beams,
-                sources=None if way.sources is None else [way.sources[n] for n in numbers],
-                end=way.end,
+                sources=None if plan.sources is None else [plan.sources[n] for n in numbers],
+                end=plan.end,
                 known=tokenizer.vocabulary_size,
             )
             found[numbers] = [tokenizer.decode(ids).strip() for ids in made]
         return found
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
-        way: Way = encoded.way_back
-        return self.with_options({"longest": int(ROOM * way.longest) + 1})
+        plan: WritingPlan = encoded.way_back
+        return self.with_options({"longest": int(ROOM * plan.longest) + 1})
 
 
 def _framed(
