@@ -144,7 +144,7 @@ def test_a_head_that_knows_the_tree_is_found(
     assert set(found) == {"all", "nsubj", "obj"}
     for each in found.values():
         assert (each.layer, each.head, each.right) == (2, 2, 1.0)
-        assert each.way == "looks at its governor" and each.fixed == pytest.approx(
+        assert each.direction == "looks at its governor" and each.fixed == pytest.approx(
             0.25 if each.name == "all" else 0.5, abs=0.01
         )
 

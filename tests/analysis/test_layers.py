@@ -62,7 +62,7 @@ def test_where_a_label_can_be_read_off(model: Path, tmp_path: Path, before: bool
 def test_no_more_is_looked_at_than_was_asked_for(model: Path, tmp_path: Path) -> None:
     data = prepare(tagged(tmp_path / "data.jsonl", False), division=DIVISION)
     found = probe_layers(ProbedModel.of(model), data, items=50)
-    assert found.learned == found.asked == 50
+    assert found.learned == found.evaluated == 50
     long = tmp_path / "long.csv"
     rows = [f"{' '.join(WORDS)} {' '.join(WORDS)} {n},{'ab'[n % 2]}" for n in range(60)]
     long.write_text("\n".join(["text,label", *rows]) + "\n")

@@ -13,9 +13,9 @@ import maskwright
 
 SOURCE = Path(maskwright.__file__).parent
 ROOMS = (
-    *("adapters", "checkpoint", "cli", "corpus", "data", "evaluate", "families", "finetune"),
-    *("labelled", "metrics", "models", "nn", "objectives", "predict", "pretrain", "quickstart"),
-    *("recipes", "report", "storage", "tasks", "train"),
+    *("adapters", "analysis", "checkpoint", "cli", "corpus", "data", "evaluate", "families"),
+    *("finetune", "inference", "labelled", "metrics", "models", "nn", "objectives", "predict"),
+    *("pretrain", "quickstart", "recipes", "report", "storage", "tasks", "tokenizer", "train"),
 )
 WORDS = {
     *("asked", "begun", "entrant", "gone", "kit", "odd", "said", "several", "sitting"),

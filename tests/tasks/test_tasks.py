@@ -342,7 +342,7 @@ def test_places_of_a_batch(ends: bool) -> None:
     flat = np.concatenate(places)
     labels = np.stack([np.zeros(40, int), counts - 1], 1) if ends else np.arange(len(flat))
     given = Examples(framed(texts), labels, places=Sequences(flat, counts))
-    assert len(given) == 40 and given.asked == len(flat)
+    assert len(given) == 40 and given.num_scores == len(flat)
     numbers = np.array([3, 17, 0, 39, 8, 21, 22])
     batch, which = given.batch(numbers, Collation(pad=0, last=False))
     assert batch.index is not None and batch.targets is not None

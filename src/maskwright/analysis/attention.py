@@ -201,7 +201,7 @@ def _tree_table(relations: Sequence[dependencies.Relation]) -> Table:
                 r.name,
                 f"{r.words:,}",
                 f"layer {r.layer}, head {r.head}",
-                r.way,
+                r.direction,
                 f"{r.right:.3f}",
                 f"{r.distance:+d}",
                 f"{r.fixed:.3f}",

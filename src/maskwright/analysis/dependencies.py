@@ -48,7 +48,7 @@ class Relation:
     words: int
     layer: int
     head: int
-    way: str
+    direction: str
     right: float
     distance: int
     fixed: float
@@ -130,7 +130,7 @@ def compare_with_trees(
             rare.append(name)
             continue
         shares = hits[choose].mean(0)  # ways, layers, heads
-        way, layer, head = np.unravel_index(shares.argmax(), shares.shape)
+        direction, layer, head = np.unravel_index(shares.argmax(), shares.shape)
         distance = int(fixed[choose].mean(0).argmax())
         found.append(
             Relation(
@@ -138,8 +138,8 @@ def compare_with_trees(
                 int(score.sum()),
                 int(layer) + 1,
                 int(head) + 1,
-                ("looks at its governor", "is looked at by its governor")[int(way)],
-                float(hits[score][:, way, layer, head].mean()),
+                ("looks at its governor", "is looked at by its governor")[int(direction)],
+                float(hits[score][:, direction, layer, head].mean()),
                 DISTANCES[distance],
                 float(fixed[score][:, distance].mean()),
             )

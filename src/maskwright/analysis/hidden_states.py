@@ -95,7 +95,7 @@ def layer_states(
 ) -> NDArray[np.float32]:
     """(L + 1, N, D): of the embeddings and each layer, what `pooling` keeps, in order."""
     found: NDArray[np.float32] | None = None
-    count = examples.asked * (examples.choices if examples.places is None else 1)
+    count = examples.num_scores * (examples.choices if examples.places is None else 1)
     for numbers in by_length(examples.lengths * examples.choices, "states"):
         batch, which = examples.batch(numbers, collation)
         if examples.places is None and examples.choices > 1:

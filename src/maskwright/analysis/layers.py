@@ -71,7 +71,7 @@ class Layered:
     part: str
     layers: list[str]
     learned: int
-    asked: int
+    evaluated: int
     accuracy: list[Estimate]
     control: list[Estimate]
     untrained: list[Estimate]
@@ -107,7 +107,7 @@ class Layered:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Labelled:
     """Places of a part: their states by layer, their classes, and the word each hangs on."""
 
     states: NDArray[np.float32]
@@ -142,35 +142,35 @@ def probe_layers(
         )
     last = TEST if TEST in data.parts else VALIDATION
     models = subject.model, subject.untrained()
-    known, asked = (
+    known, evaluated = (
         _of_part(subject, models, task_type, data.parts[part], items, seed)
         for part in (TRAIN, last)
     )
     random = _control(known.words, len(names), known.labels, seed)
-    other = _control(asked.words, len(names), known.labels, seed)
+    other = _control(evaluated.words, len(names), known.labels, seed)
     of_texts = task_type.head == "sequence"
     no_control = _says_nothing(known.words, random, of_texts=of_texts)
     accuracy, control, untrained = [], [], []
     for layer in range(len(known.states)):
-        here = known.states[layer], asked.states[layer]
-        accuracy.append(_probed(*here, known.labels, asked.labels))
+        here = known.states[layer], evaluated.states[layer]
+        accuracy.append(_probed(*here, known.labels, evaluated.labels))
         control.append(NOTHING if no_control else _probed(*here, random, other))
-        there = known.untrained[layer], asked.untrained[layer]
-        untrained.append(_probed(*there, known.labels, asked.labels))
-    weights, mixed = _mix(known, asked, len(names), seed)
+        there = known.untrained[layer], evaluated.untrained[layer]
+        untrained.append(_probed(*there, known.labels, evaluated.labels))
+    weights, mixed = _mix(known, evaluated, len(names), seed)
     return Layered(
         task_type.task,
         last,
         subject.layers,
         len(known.labels),
-        len(asked.labels),
+        len(evaluated.labels),
         accuracy,
         control,
         untrained,
         weights,
         mixed,
-        _baselines(known, asked, of_texts=of_texts),
-        (*known.findings, *asked.findings),
+        _baselines(known, evaluated, of_texts=of_texts),
+        (*known.findings, *evaluated.findings),
         no_control,
         of_texts=of_texts,
     )
@@ -183,7 +183,7 @@ def _of_part(
     rows: Sequence[Any],
     items: int,
     seed: int,
-) -> _Asked:
+) -> _Labelled:
     of_texts = task_type.head == "sequence"
     order = permute(key("draw", seed), len(rows), np.arange(len(rows)))
     counts = np.array([1 if of_texts else len(rows[i].tokens) for i in order])
@@ -203,7 +203,7 @@ def _of_part(
             words = [words[n] for n in chosen]
     pooling: Pooling = _mean if of_texts else at_places
     states, others = (layer_states(model, examples, subject.collation, pooling) for model in models)
-    return _Asked(states, others, np.asarray(examples.labels, np.int64), words, encoded.findings)
+    return _Labelled(states, others, np.asarray(examples.labels, np.int64), words, encoded.findings)
 
 
 def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:
@@ -244,7 +244,7 @@ def _says_nothing(words: Sequence[str], control: NDArray[np.int64], *, of_texts:
 
 def _probed(
     known: NDArray[np.float32],
-    asked: NDArray[np.float32],
+    evaluated: NDArray[np.float32],
     labels: NDArray[np.int64],
     truth: NDArray[np.int64],
 ) -> Estimate:
@@ -255,7 +255,7 @@ def _probed(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             probe.fit((known - mean) / deviation, labels)
-        predicted = probe.predict((asked - mean) / deviation)
+        predicted = probe.predict((evaluated - mean) / deviation)
     return estimate(metrics.accuracy, truth, predicted)
 
 
@@ -275,10 +275,14 @@ class _Mix(nn.Module):
         return scores
 
 
-def _mix(known: _Asked, asked: _Asked, classes: int, seed: int) -> tuple[list[float], Estimate]:
+def _mix(
+    known: _Labelled, evaluated: _Labelled, classes: int, seed: int
+) -> tuple[list[float], Estimate]:
     mean = known.states.mean(1, keepdims=True)
     deviation = known.states.std(1, keepdims=True) + 1e-6
-    states, others = (torch.from_numpy((part.states - mean) / deviation) for part in (known, asked))
+    states, others = (
+        torch.from_numpy((part.states - mean) / deviation) for part in (known, evaluated)
+    )
     labels = torch.from_numpy(known.labels)
     mix = _Mix(len(states), states.shape[2], classes)
     optimizer = torch.optim.Adam(mix.parameters(), lr=MIX_RATE)
@@ -291,10 +295,10 @@ def _mix(known: _Asked, asked: _Asked, classes: int, seed: int) -> tuple[list[fl
     with torch.inference_mode():
         predicted = mix(others).argmax(1).numpy()
         weights = mix.weights.softmax(0).tolist()
-    return weights, estimate(metrics.accuracy, asked.labels, predicted)
+    return weights, estimate(metrics.accuracy, evaluated.labels, predicted)
 
 
-def _baselines(known: _Asked, asked: _Asked, *, of_texts: bool) -> dict[str, float]:
+def _baselines(known: _Labelled, evaluated: _Labelled, *, of_texts: bool) -> dict[str, float]:
     """The commonest class, and the commonest class of each word; of `of_texts` texts, of their
     first."""
     usual = int(np.bincount(known.labels).argmax())
@@ -302,9 +306,9 @@ def _baselines(known: _Asked, asked: _Asked, *, of_texts: bool) -> dict[str, flo
     for word, label in zip(known.words, known.labels.tolist(), strict=True):
         seen.setdefault(word, []).append(label)
     best = {word: int(np.bincount(labels).argmax()) for word, labels in seen.items()}
-    predicted = np.array([best.get(word, usual) for word in asked.words])
+    predicted = np.array([best.get(word, usual) for word in evaluated.words])
     hung_on = "commonest by first word" if of_texts else "commonest by word"
     return {
-        "commonest class": float((asked.labels == usual).mean()),
-        hung_on: float((asked.labels == predicted).mean()),
+        "commonest class": float((evaluated.labels == usual).mean()),
+        hung_on: float((evaluated.labels == predicted).mean()),
     }

@@ -153,7 +153,7 @@ def _layer_table(found: layers.Layered) -> Table:
         + [["learned mix", found.mixed.render(), "", "", "", ""]]
         + [[name, f"{value:.4f}", "", "", "", ""] for name, value in found.baselines.items()],
         "note": f"Logistic regression on frozen states, learned from {found.learned:,} and asked "
-        f"{found.asked:,}; 95 % intervals. Control: a class drawn for each "
+        f"{found.evaluated:,}; 95 % intervals. Control: a class drawn for each "
         f"{'first word of a text' if found.of_texts else 'word'}"
         + (f"; it says nothing here, as {found.no_control}" if found.no_control else "")
         + ". Selectivity: accuracy minus control. Untrained: a model of this shape with weights "

@@ -101,10 +101,10 @@ def compare_pooling(
     encoded = task_type.encode(rows, subject.frame)
     truth = np.array([row.label for row in rows], np.float64)
     found = {
-        name: _told(subject.model, subject, encoded.examples, way, truth)
-        for name, way in WAYS.items()
+        name: _scored(subject.model, subject, encoded.examples, method, truth)
+        for name, method in WAYS.items()
     }
-    untrained = _told(subject.untrained(), subject, encoded.examples, _mean, truth)
+    untrained = _scored(subject.untrained(), subject, encoded.examples, _mean, truth)
     known = data if TRAIN in data.parts else replace(data, parts={**data.parts, TRAIN: every})
     answers = dict(task_type.baselines(known, last))
     words = np.asarray(next(iter(answers.values())))[order]
@@ -114,14 +114,14 @@ def compare_pooling(
     )
 
 
-def _told(
+def _scored(
     model: Prepared,
     subject: ProbedModel,
     examples: Examples,
-    way: Pooling,
+    method: Pooling,
     truth: NDArray[np.float64],
 ) -> list[Estimate]:
-    states = layer_states(model, examples, subject.collation, way).astype(np.float64)
+    states = layer_states(model, examples, subject.collation, method).astype(np.float64)
     states /= np.linalg.norm(states, axis=2, keepdims=True) + 1e-12
     near = (states[:, 0::2] * states[:, 1::2]).sum(2)  # a pair's texts follow each other
     near = np.round(near, SAME_DIGITS)  # cosines alike but for rounding share their rank

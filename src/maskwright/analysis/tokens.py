@@ -76,9 +76,9 @@ class TokenView:
         for each in self.tokens:
             described = "special"
             if each.text is not None and each.place is not None:
-                begun, ended = each.place
-                part = harmless(self.texts[each.text][begun:ended])
-                described = f"{part!r} {begun}–{ended}" + (" unknown" if each.unknown else "")
+                start, ended = each.place
+                part = harmless(self.texts[each.text][start:ended])
+                described = f"{part!r} {start}–{ended}" + (" unknown" if each.unknown else "")
             token = harmless(each.token)
             lines.append(
                 f"{each.position:>8} {each.id:>7} {each.segment:>7}  {token:<{width}}  {described}"
@@ -147,7 +147,7 @@ def see(tokenizer: Tokenizer, text: str, pair: str | None = None) -> TokenView:
 
     special(margins[0])
     for number, (own, spans) in enumerate(found):
-        for token, (begun, ended) in zip(own.tolist(), spans.tolist(), strict=True):
+        for token, (start, ended) in zip(own.tolist(), spans.tolist(), strict=True):
             place = len(tokens)
             tokens.append(
                 Seen(
@@ -156,7 +156,7 @@ def see(tokenizer: Tokenizer, text: str, pair: str | None = None) -> TokenView:
                     tokenizer.vocabulary[token],
                     segments[place],
                     number,
-                    (begun, ended),
+                    (start, ended),
                     token == tokenizer.emitted,
                 )
             )

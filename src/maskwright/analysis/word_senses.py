@@ -137,9 +137,12 @@ def read_senses(
         DataError: bad rows, or a row without such columns.  UsageError: no such file or role.
     """
     named = {"text": ["text"], "label": ["label"], **as_names(columns)}
-    if odd := set(named) - {"text", "label"}:
+    if unknown_roles := set(named) - {"text", "label"}:
         raise UsageError(
-            "no such role of a column", where="--column", found=", ".join(odd), wanted="text, label"
+            "no such role of a column",
+            where="--column",
+            found=", ".join(unknown_roles),
+            wanted="text, label",
         )
     texts, meanings = [], []
     for row in read_rows(separate_class_names(find(path)[0])[0]):
@@ -202,8 +205,8 @@ def _examples(subject: ProbedModel, word: str, texts: Sequence[str], shorten: bo
             )
         ids.append(framed_ids)
         places.append([before + place for place in inside])
-    asked: Sequences = framed(places)
-    return Examples(framed(ids), np.zeros(len(asked.tokens), np.int64), places=asked)
+    word_places: Sequences = framed(places)
+    return Examples(framed(ids), np.zeros(len(word_places.tokens), np.int64), places=word_places)
 
 
 def _vectors(model: Prepared, subject: ProbedModel, examples: Examples) -> NDArray[np.float64]:

@@ -109,9 +109,9 @@ def beam_search(
             def ends(place: int, new: list[int], first: int = part.start) -> bool:
                 return stopped is not None and stopped(first + place, new)
 
-            asked = [_Search(beams, penalty) for _ in prompts[part]]
+            beam_states = [_Search(beams, penalty) for _ in prompts[part]]
             allowed = Choices(end, ends, known, sorted(forbidden))
-            found += _search(reader, asked, prompts[part], count, allowed)
+            found += _search(reader, beam_states, prompts[part], count, allowed)
     return found
 
 

@@ -55,7 +55,8 @@ class Examples:
         choices: how many texts in a row answer one question.
         pieces: (len(labels),) how many texts in a row are pieces of one, or answer one question;
             None: each is whole.
-        places: where in each text something is asked, rising, M in all; None where whole texts are.
+        places: where in each text something is predicted, rising, M in all; None where whole
+            texts are.
         targets: what a decoder beside the encoder is to write for each text.
     """
 
@@ -92,7 +93,7 @@ class Examples:
         return len(self.texts.lengths) // self.choices
 
     @property
-    def asked(self) -> int:
+    def num_scores(self) -> int:
         """How many scores, or rows of scores, there are to them: one for each label or place."""
         return len(self) if self.places is None else len(self.places.tokens)
 
@@ -153,10 +154,10 @@ class Examples:
         if self.places is None:
             which = numbers[order]
             read = begins + (self.texts.lengths[texts] - 1 if collation.last else 0)
-            asked = {"labels": self.labels[which], "pooled": read}
+            fields = {"labels": self.labels[which], "pooled": read}
         else:
-            which, asked = self._asked(texts, begins, self.places)
-        return self._packed(texts, rows, width, collation, asked), which
+            which, fields = self._at_places(texts, begins, self.places)
+        return self._packed(texts, rows, width, collation, fields), which
 
     @property
     def plain(self) -> bool:
@@ -173,10 +174,10 @@ class Examples:
         if self.places is None:
             which = numbers
             read = begins + (lengths - 1 if collation.last else 0)
-            asked = {"labels": self.labels[which], "pooled": read}
+            fields = {"labels": self.labels[which], "pooled": read}
         else:
-            which, asked = self._asked(numbers, begins, self.places)
-        return self._packed(numbers, rows, width, collation, asked), which
+            which, fields = self._at_places(numbers, begins, self.places)
+        return self._packed(numbers, rows, width, collation, fields), which
 
     def of_answers(
         self, numbers: NDArray[np.int64]
@@ -197,12 +198,12 @@ class Examples:
         chosen, at = self._take(texts)
         ends = np.cumsum(chosen.lengths)[:-1]
         segments = None if self.segments is None else np.split(self.segments[at], ends)
-        asked = Batch(
+        batch = Batch(
             tokens=torch.empty(0, dtype=torch.int64),
             labels=torch.from_numpy(self.labels[numbers]),
             targets=targets,
         )
-        return np.split(chosen.tokens, ends), segments, asked
+        return np.split(chosen.tokens, ends), segments, batch
 
     def _in_pieces(
         self, numbers: NDArray[np.int64], pieces: NDArray[np.int64], collation: Collation
@@ -219,12 +220,12 @@ class Examples:
         order = np.argsort(rows, kind="stable")
         begins = np.empty_like(rows)
         begins[order] = _begins(rows[order], lengths[order], width)
-        asked = {
+        fields = {
             "labels": self.labels[numbers],
             "pooled": begins + (lengths - 1 if collation.last else 0),
             "targets": np.repeat(np.arange(len(numbers)), counts),
         }
-        return self._packed(texts[order], rows[order], width, collation, asked), numbers
+        return self._packed(texts[order], rows[order], width, collation, fields), numbers
 
     def _packed(
         self,
@@ -232,7 +233,7 @@ class Examples:
         rows: NDArray[np.int64],
         width: int,
         collation: Collation,
-        asked: dict[str, NDArray[Any]],
+        fields: dict[str, NDArray[Any]],
     ) -> Batch:
         """These texts in these rows, rising, and what is `asked` of them."""
         import torch
@@ -251,7 +252,7 @@ class Examples:
         batch = Batch(
             **packed,  # type: ignore[arg-type]
             segments=segments,
-            **{name: torch.from_numpy(value) for name, value in asked.items()},
+            **{name: torch.from_numpy(value) for name, value in fields.items()},
         )
         if collation.decoder_start is None:
             return batch
@@ -269,10 +270,10 @@ class Examples:
             names["targets"] = torch.from_numpy(written.tokens)
         return Batch(**{**vars(batch), **names})
 
-    def _asked(
+    def _at_places(
         self, texts: NDArray[np.int64], begins: NDArray[np.int64], places: Sequences
     ) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
-        """Which places are asked, and their part of a batch in which `texts` begin at `begins`."""
+        """Which places are predicted, and their part of a batch; `texts` begin at `begins`."""
         counts = places.lengths[texts]
         which = _members(places, texts)
         index = np.repeat(begins, counts) + places.tokens[which]

@@ -154,7 +154,7 @@ def evaluate(
     objective = objective if live else with_prepared(objective)
     loss, hits, targets, text = 0.0, [0.0] * len(TOP), 0, 0
     apart: dict[str, list[float]] = {}
-    asked, count = list[tuple[np.ndarray, np.ndarray]](), 0
+    outputs, count = list[tuple[np.ndarray, np.ndarray]](), 0
     device = objective.product.device
     framing = torch.tensor(objective.framing, dtype=torch.int64, device=device)
     try:
@@ -178,7 +178,7 @@ def evaluate(
                     hits[i] += float(some.sum())
             targets += len(states)
             if count < ENOUGH and (found := objective.decisions(batch)) is not None:
-                asked.append((found[0].float().cpu().numpy(), found[1].cpu().numpy()))
+                outputs.append((found[0].float().cpu().numpy(), found[1].cpu().numpy()))
                 count += len(found[0])
     finally:
         trained.train(was_training)
@@ -191,25 +191,25 @@ def evaluate(
     perplexity = math.exp(min(mean, 700.0))
     decided = None
     if objective.decides is not None and count:
-        answers, true = (np.concatenate(part) for part in zip(*asked, strict=True))
+        answers, true = (np.concatenate(part) for part in zip(*outputs, strict=True))
         decided = BinaryMetrics.of(objective.decides, answers, true)
-    told = {name: total / number for name, (total, number) in apart.items() if number}
+    separations = {name: total / number for name, (total, number) in apart.items() if number}
     return Figures(
-        mean, perplexity, bits, hits[0] / targets, hits[1] / targets, targets, decided, told
+        mean, perplexity, bits, hits[0] / targets, hits[1] / targets, targets, decided, separations
     )
 
 
 def with_prepared(objective: Objective) -> Objective:
     """The objective, asked of prepared networks in place of its own."""
-    asked = copy.copy(objective)
-    asked._modules = dict(objective._modules)
+    prepared_objective = copy.copy(objective)
+    prepared_objective._modules = dict(objective._modules)
     for name, module in objective._modules.items():
         if isinstance(module, Transformer):
-            del asked._modules[name]
-            setattr(asked, name, prepared(module))
+            del prepared_objective._modules[name]
+            setattr(prepared_objective, name, prepared(module))
         elif isinstance(module, Objective):
-            asked._modules[name] = with_prepared(module)
-    return asked
+            prepared_objective._modules[name] = with_prepared(module)
+    return prepared_objective
 
 
 def top_hits(scores: Tensor, wanted: Tensor, best: Sequence[int]) -> list[Tensor]:
@@ -238,14 +238,15 @@ def reference_lines(
     of what frames them, and of classes, in as many rows of `train`."""
     targets = _targets(objective, source, rows, batch_rows)
     if objective.classes is not None:
-        asked = _targets(objective, train, rows, batch_rows)
-        counts = np.bincount(asked, minlength=objective.classes).astype(np.float64)
+        learned = _targets(objective, train, rows, batch_rows)
+        counts = np.bincount(learned, minlength=objective.classes).astype(np.float64)
     else:
         counts = tokens.astype(np.float64)
         if not counts[targets].all():  # the rare, or what stands in no text
-            asked = np.bincount(_targets(objective, train, rows, batch_rows), minlength=len(counts))
+            learned = _targets(objective, train, rows, batch_rows)
+            framed = np.bincount(learned, minlength=len(counts))
             text = counts > 0
-            counts[~text] = asked[~text] * (counts.sum() / max(1, asked[text].sum()))
+            counts[~text] = framed[~text] * (counts.sum() / max(1, framed[text].sum()))
     size = len(counts)
     share = (counts + 1) / (counts.sum() + size)
     order = np.argsort(-counts, kind="stable")
@@ -261,8 +262,8 @@ def reference_lines(
 
 
 def _targets(objective: Objective, source: RowSource, rows: int, batch_rows: int) -> np.ndarray:
-    asked = evaluation_batches(objective, source, rows, batch_rows)
-    return np.concatenate([objective.targets(batch).numpy() for batch in asked])
+    batches = evaluation_batches(objective, source, rows, batch_rows)
+    return np.concatenate([objective.targets(batch).numpy() for batch in batches])
 
 
 def token_counts(stores: Sequence[TokenStore], weights: Sequence[float] = ()) -> np.ndarray:

@@ -46,12 +46,12 @@ def top1(model: Transformer, source: RowSource, reads: Reads, mask: int) -> floa
     """
     tokens = max(1, len(source) * source.length)
     rounds = min(MOST_ROUNDS, math.ceil(ENOUGH / (RATE * tokens)))
-    hits = asked = 0.0
+    hits = predictions = 0.0
     for number in range(rounds):
         found = likelihood.evaluate(_Hidden(model, reads, mask, number), source, rows=len(source))
         hits += found.top1 * found.targets
-        asked += found.targets
-    return hits / asked
+        predictions += found.targets
+    return hits / predictions
 
 
 class _Hidden(Objective):

@@ -167,17 +167,17 @@ def judge(paradigms: Sequence[Paradigm], score: Score) -> Result:
         DataError: a score is not a finite number.
     """
     sentences = [s for p in paradigms for s in (*p.good, *p.bad)]
-    told = score(sentences)
-    if not np.isfinite(told).all():
-        first = int(np.flatnonzero(~np.isfinite(told))[0])
+    sentence_scores = score(sentences)
+    if not np.isfinite(sentence_scores).all():
+        first = int(np.flatnonzero(~np.isfinite(sentence_scores))[0])
         raise DataError(
             "the score of a sentence is not a finite number",
             where=sentences[first][:60],
-            found=told[first],
+            found=sentence_scores[first],
         )
     found, start = {}, 0
     for p in paradigms:
-        good, bad = told[start:][: 2 * len(p.good)].reshape(2, -1)
+        good, bad = sentence_scores[start:][: 2 * len(p.good)].reshape(2, -1)
         found[p.name] = outcomes(good, bad)
         start += 2 * len(p.good)
     return Result(found)

@@ -132,8 +132,10 @@ def _left_to_right(
     totals = np.zeros(len(texts))
     for rows in alike(len(texts), inputs.shape[1]):
         hidden = read(_tensor(network, inputs[rows]))[:, -texts.shape[1] :]
-        told = _log_probabilities(network, hidden.flatten(0, 1), texts[rows].reshape(-1))
-        totals[rows] = told.reshape(-1, texts.shape[1]).sum(axis=1)
+        log_probabilities = _log_probabilities(
+            network, hidden.flatten(0, 1), texts[rows].reshape(-1)
+        )
+        totals[rows] = log_probabilities.reshape(-1, texts.shape[1]).sum(axis=1)
     return totals
 
 
@@ -147,8 +149,8 @@ def _masked(*, next_token: bool, within_word: bool) -> Method:
         framed = _framed(frame, texts)
         fresh = np.zeros(texts.shape, dtype=bool)
         fresh[:, 0] = True
-        begun = begins_word(texts, fresh, tokenizer.starts_word, tokenizer.ends_word)
-        words, each = begun.cumsum(axis=1), np.arange(length)
+        word_begins = begins_word(texts, fresh, tokenizer.starts_word, tokenizer.ends_word)
+        words, each = word_begins.cumsum(axis=1), np.arange(length)
         totals = np.zeros(count)
         for copies in alike(count * length, framed.shape[1]):
             row, place = np.divmod(np.arange(count * length)[copies], length)
@@ -159,8 +161,8 @@ def _masked(*, next_token: bool, within_word: bool) -> Method:
             inputs = framed[row]
             inputs[:, first : first + length][hidden_ones] = tokenizer.mask
             tokens = _tensor(network, inputs)  # copies, T
-            asked = np.arange(len(row)) * tokens.shape[1] + first + place - next_token
-            states = network.encode(tokens, at=torch.from_numpy(asked).to(tokens.device))
+            score_places = np.arange(len(row)) * tokens.shape[1] + first + place - next_token
+            states = network.encode(tokens, at=torch.from_numpy(score_places).to(tokens.device))
             np.add.at(totals, row, _log_probabilities(network, states, texts[row, place]))
         return totals
 
@@ -244,8 +246,10 @@ def _log_probabilities(
 ) -> NDArray[np.float64]:
     """(N,) log-probability of the token `wanted` (N,) by each hidden state (N, D)."""
     size = max(1, _SCORES_AT_ONCE // network.config.tokens.vocabulary)
-    target, told = _tensor(network, wanted), []
+    target, log_probabilities = _tensor(network, wanted), []
     for part in range(0, len(states), size):
         logits = network.logits(states[part : part + size])
-        told.append(-functional.cross_entropy(logits, target[part : part + size], reduction="none"))
-    return torch.cat(told).double().cpu().numpy()
+        log_probabilities.append(
+            -functional.cross_entropy(logits, target[part : part + size], reduction="none")
+        )
+    return torch.cat(log_probabilities).double().cpu().numpy()

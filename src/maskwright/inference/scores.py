@@ -33,14 +33,14 @@ Answered = Iterator[tuple[NDArray[np.int64], Tensor]]
 
 def scores(objective: Scored, examples: Examples, collation: Collation) -> NDArray[np.float32]:
     """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
-    return _in_order(_scored([objective], examples, collation), examples.asked)
+    return _in_order(_scored([objective], examples, collation), examples.num_scores)
 
 
 def scores_together(
     objectives: Sequence[Supervised], examples: Examples, collation: Collation
 ) -> list[NDArray[np.float32]]:
     """`scores` of each of several heads of one body, which reads each text once."""
-    found = _in_order(_scored(objectives, examples, collation), examples.asked)
+    found = _in_order(_scored(objectives, examples, collation), examples.num_scores)
     widths = [each.head.labels for each in objectives]
     return np.split(found, np.cumsum(widths)[:-1], axis=1)
 
@@ -98,9 +98,9 @@ def _of_several(
 ) -> Answered:
     """Texts of which several make one answer, each read at one place: choices, or pieces."""
     for numbers in by_length(examples.lengths * examples.choices):
-        rows, segments, asked = examples.of_answers(numbers)
+        rows, segments, batch = examples.of_answers(numbers)
         states = at_place(network, rows, place, segments)
-        yield numbers, of(states, asked.to(network.device))
+        yield numbers, of(states, batch.to(network.device))
 
 
 @torch.no_grad()

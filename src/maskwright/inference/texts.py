@@ -71,8 +71,8 @@ def fill_masks(
                 return [_fill_gaps(model, network, given, top) for given in gaps if given]
     start = model.decoder_start if tokenizer.mask is not None else None
     shift = model.conventions.prediction_offset
-    asked = model.network if prepared is None else prepared
-    found = fill(asked, tokenizer, texts, top=top, shift=shift, start=start, alone=start is None)
+    reader = model.network if prepared is None else prepared
+    found = fill(reader, tokenizer, texts, top=top, shift=shift, start=start, alone=start is None)
     return [
         _with_unknown(model, text, holes, note) for text, holes in zip(texts, found, strict=True)
     ]
@@ -170,13 +170,13 @@ def write(
         UsageError: an empty prompt where the model has no token to begin with, one that is longer
             than the model reads, or a setting that is out of range.
     """
-    asked = _asked(model, prompts)
+    prompt_batch = _prompt_batch(model, prompts)
     if num_beams != 1:
         _require_no_sampling(temperature, top_k, top_p)
-        return _searched(model, asked, tokens, num_beams, stop, writer)
+        return _searched(model, prompt_batch, tokens, num_beams, stop, writer)
     sampling = _sampling(temperature, top_k, top_p, seed)
-    texts = list(asked.before)
-    for piece in _pieces(model, asked, tokens, sampling, stop, writer):
+    texts = list(prompt_batch.before)
+    for piece in _pieces(model, prompt_batch, tokens, sampling, stop, writer):
         texts[piece.row] += piece.text
     return texts
 
@@ -196,7 +196,7 @@ def write_stream(
     """What `write` adds to the prompt, piece by piece, as soon as it is known; what is shown is
     never taken back. See `write`."""
     sampling = _sampling(temperature, top_k, top_p, seed)
-    return _pieces(model, _asked(model, [prompt]), tokens, sampling, stop, writer)
+    return _pieces(model, _prompt_batch(model, [prompt]), tokens, sampling, stop, writer)
 
 
 def _sampling(temperature: float | None, top_k: int, top_p: float, seed: int) -> Sampling:
@@ -215,7 +215,7 @@ def _require_no_sampling(temperature: float | None, top_k: int, top_p: float) ->
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _PromptBatch:
     """Prompts as ids.
 
     Attributes:
@@ -233,7 +233,7 @@ class _Asked:
     with_gaps: list[bool]
 
 
-def _asked(model: Model, prompts: Sequence[str]) -> _Asked:
+def _prompt_batch(model: Model, prompts: Sequence[str]) -> _PromptBatch:
     tokenizer, conventions = model.tokenizer, model.conventions
     require_writer(model.config, one_way=conventions.writes)
     reads = model.num_stacks == 2
@@ -246,31 +246,31 @@ def _asked(model: Model, prompts: Sequence[str]) -> _Asked:
             do="use fill-mask",
         )
     gaps = [gapped(tokenizer, prompt) if reads else None for prompt in prompts]
-    begun = [
+    openings = [
         tokenizer.encode(prompt) if gap is None else gap.ids
         for prompt, gap in zip(prompts, gaps, strict=True)
     ]
     sources = None
     if reads:
         assert first is not None
-        sources = [tokenizer.frame(ids)[0] for ids in begun]
+        sources = [tokenizer.frame(ids)[0] for ids in openings]
         target = [first, *(opening(tokenizer) if conventions.framed_target else [])]
-        opened, begun = [target for _ in begun], [[] for _ in begun]
+        opened, openings = [target for _ in openings], [[] for _ in openings]
     else:
         framed = conventions.framed_prompt
-        opened = [[*opening(tokenizer), *ids] if framed else ids for ids in begun]
+        opened = [[*opening(tokenizer), *ids] if framed else ids for ids in openings]
         for number, ids in enumerate(opened):
             if not ids:
-                opened[number] = begun[number] = [_beginning(tokenizer.begin)]
+                opened[number] = openings[number] = [_beginning(tokenizer.begin)]
     for prompt, ids in zip(prompts, opened if sources is None else sources, strict=True):
         _require_room(model, ids, prompt, "shorten the prompt: its end is what is continued")
-    before = [tokenizer.decode(ids) for ids in begun]
-    return _Asked(opened, sources, begun, before, [gap is not None for gap in gaps])
+    before = [tokenizer.decode(ids) for ids in openings]
+    return _PromptBatch(opened, sources, openings, before, [gap is not None for gap in gaps])
 
 
 def _pieces(
     model: Model,
-    asked: _Asked,
+    prompt_batch: _PromptBatch,
     tokens: int,
     sampling: Sampling,
     stop: Sequence[str],
@@ -278,17 +278,19 @@ def _pieces(
 ) -> Iterator[Piece]:
     tokenizer = model.tokenizer
     end = special_tokens.vocabulary(tokenizer).end
-    for some, forbidden, decode in _alike(model, asked):
+    for some, forbidden, decode in _alike(model, prompt_batch):
         for piece in stream(
             model.network if writer is None else writer,
-            [asked.opened[n] for n in some],
+            [prompt_batch.opened[n] for n in some],
             tokens,
             replace(sampling, forbidden=forbidden),
             decode=decode,
-            given=[asked.given[n] for n in some],
+            given=[prompt_batch.given[n] for n in some],
             stop=stop,
             is_byte=partial(_is_byte, tokenizer),
-            sources=None if asked.sources is None else [asked.sources[n] for n in some],
+            sources=None
+            if prompt_batch.sources is None
+            else [prompt_batch.sources[n] for n in some],
             end=end,
             whole=model.conventions.bidirectional_prefix,
             one_way=model.conventions.writes,
@@ -296,13 +298,15 @@ def _pieces(
             yield replace(piece, row=some[piece.row])
 
 
-def _alike(model: Model, asked: _Asked) -> Iterator[tuple[list[int], tuple[int, ...], Decode]]:
+def _alike(
+    model: Model, prompt_batch: _PromptBatch
+) -> Iterator[tuple[list[int], tuple[int, ...], Decode]]:
     """Numbers of prompts, what is never written after them, and how ids are spelled: sentinels are
     written only where the prompt has some."""
     tokenizer = model.tokenizer
     end = special_tokens.vocabulary(tokenizer).end
     for with_gaps in (False, True):
-        some = [n for n, gaps in enumerate(asked.with_gaps) if gaps is with_gaps]
+        some = [n for n, gaps in enumerate(prompt_batch.with_gaps) if gaps is with_gaps]
         allowed = {end, *(tokenizer.sentinels if with_gaps else ())}
         if some:
             decode = partial(spelled, tokenizer) if with_gaps else tokenizer.decode
@@ -311,29 +315,31 @@ def _alike(model: Model, asked: _Asked) -> Iterator[tuple[list[int], tuple[int, 
 
 def _searched(
     model: Model,
-    asked: _Asked,
+    prompt_batch: _PromptBatch,
     tokens: int,
     beams: int,
     stop: Sequence[str],
     writer: Prepared | None,
 ) -> list[str]:
     """As `write`, by beam search."""
-    tokenizer, texts = model.tokenizer, list(asked.before)
+    tokenizer, texts = model.tokenizer, list(prompt_batch.before)
     require_stop(stop)
-    for some, forbidden, decode in _alike(model, asked):
+    for some, forbidden, decode in _alike(model, prompt_batch):
 
         def grown(place: int, ids: Sequence[int]) -> tuple[str, bool]:
-            given = asked.given[some[place]]  # noqa: B023
+            given = prompt_batch.given[some[place]]  # noqa: B023
             text = GrowingText(decode, given, stop, partial(_is_byte, tokenizer))  # noqa: B023
             pieces = [text.add(token) for token in ids if not text.stopped]
             return "".join([*pieces, text.end()]), text.stopped
 
         found = beam_search(
             model.network if writer is None else writer,
-            [asked.opened[n] for n in some],
+            [prompt_batch.opened[n] for n in some],
             tokens,
             beams,
-            sources=None if asked.sources is None else [asked.sources[n] for n in some],
+            sources=None
+            if prompt_batch.sources is None
+            else [prompt_batch.sources[n] for n in some],
             end=special_tokens.vocabulary(tokenizer).end,
             forbidden=forbidden,
             stopped=(lambda place, ids: grown(place, ids)[1]) if stop else None,

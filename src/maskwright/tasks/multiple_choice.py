@@ -108,7 +108,7 @@ class MultipleChoice(TaskType):
         rows = data.parts[part]
         usual = int(np.bincount(_truth(data.parts[TRAIN])).argmax())
         weigh = baseline.fitted(
-            [part for row in data.parts[TRAIN] for part in (row.question, *row.choices)]
+            [text for row in data.parts[TRAIN] for text in (row.question, *row.choices)]
         )
         near = [
             (weigh.transform(row.choices) @ weigh.transform([row.question]).T).toarray()[:, 0]

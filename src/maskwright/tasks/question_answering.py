@@ -253,7 +253,7 @@ class QuestionAnswering(TaskType):
         question has no answer, never to answer."""
         rows = data.parts[part]
         found: list[tuple[str, Answers]] = [("nearest sentence", [_nearest(row) for row in rows])]
-        if any(not row.answers for part in data.parts.values() for row in part):
+        if any(not row.answers for other in data.parts.values() for row in other):
             found.append(("never answers", [""] * len(rows)))
         return found
 

@@ -69,7 +69,7 @@ def _ratio(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
 
 
-def _said(value: float, form: str) -> str:
+def _figure(value: float, form: str) -> str:
     """A figure in its form; a dash where there was nothing to measure."""
     return "–" if math.isnan(value) else format(value, form)
 
@@ -113,9 +113,9 @@ class TokenizerReport:
         for name, figures in [*rows[:MOST_ROWS], ("all", self.all)]:
             name = name if len(name) <= 32 else f"…{name[-31:]}"
             lines.append(
-                f"{name:<32} {amount(figures.bytes):>10} {_said(figures.fertility, '.3f'):>9}"
-                f" {_said(figures.unknown_rate, '.3%'):>8}"
-                f" {_said(figures.bytes_per_token, '.2f'):>11}"
+                f"{name:<32} {amount(figures.bytes):>10} {_figure(figures.fertility, '.3f'):>9}"
+                f" {_figure(figures.unknown_rate, '.3%'):>8}"
+                f" {_figure(figures.bytes_per_token, '.2f'):>11}"
             )
         if len(rows) > MOST_ROWS:
             lines.insert(-1, f"… and {len(rows) - MOST_ROWS:,} more sources")
@@ -135,8 +135,8 @@ def beside(reports: Mapping[str, TokenizerReport]) -> str:
         used = each.used_ids / each.vocabulary_size
         lines.append(
             f"{name:<{width}} {each.kind:>9} {each.vocabulary_size:>8,} {used:>5.0%}"
-            f" {_said(each.fertility, '.3f'):>9} {_said(each.unknown_rate, '.3%'):>8}"
-            f" {_said(each.bytes_per_token, '.2f'):>11}"
+            f" {_figure(each.fertility, '.3f'):>9} {_figure(each.unknown_rate, '.3%'):>8}"
+            f" {_figure(each.bytes_per_token, '.2f'):>11}"
         )
     lines += [each.finding.of(name).line() for name, each in reports.items() if each.finding]
     return "\n".join(lines)

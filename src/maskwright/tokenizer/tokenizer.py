@@ -191,9 +191,9 @@ class Tokenizer:
         found: list[tuple[Ids, Ids]] = []
         rest = iter(marks)
         for part in backend.answers(self._backend, texts, True):
-            several = backend.ids_of(part)
-            self._count(texts[len(found) : len(found) + len(part)], several)
-            for ids, answer in zip(several, part, strict=True):
+            batch_ids = backend.ids_of(part)
+            self._count(texts[len(found) : len(found) + len(part)], batch_ids)
+            for ids, answer in zip(batch_ids, part, strict=True):
                 found.append((ids, backend.first_tokens(answer, next(rest))))
         return found
 
@@ -239,12 +239,12 @@ class Tokenizer:
     def _count(self, texts: Sequence[str], ids: Sequence[Ids]) -> None:
         if self._counts is None:
             return
-        strange = [self._emitted is not None and bool((i == self._emitted).any()) for i in ids]
-        both = list(zip(texts, strange, strict=True))
-        self._counts.add_known([text for text, odd in both if not odd])
-        odd = [text for text, odd in both if odd and self._counts.wants(text)]
-        answers = itertools.chain.from_iterable(backend.answers(self._backend, odd, True))
-        for text, answer in zip(odd, answers, strict=True):
+        has_unknown = [self._emitted is not None and bool((i == self._emitted).any()) for i in ids]
+        pairs = list(zip(texts, has_unknown, strict=True))
+        self._counts.add_known([text for text, unknown in pairs if not unknown])
+        strange = [text for text, unknown in pairs if unknown and self._counts.wants(text)]
+        answers = itertools.chain.from_iterable(backend.answers(self._backend, strange, True))
+        for text, answer in zip(strange, answers, strict=True):
             spans = zip(answer.ids, answer.offsets, strict=True)
             self._counts.add(text, [span for i, span in spans if i == self._emitted])
 

@@ -119,9 +119,9 @@ def begins_word(
 ) -> NDArray[np.bool_]:
     """Where words begin in `tokens` (..., T): at a token that `starts` one, after a token that
     `ends` one, and wherever the text is `fresh`, cut off from what stands before it."""
-    begun = starts[tokens] | fresh
-    begun[..., 1:] |= ends[tokens[..., :-1]]
-    return np.asarray(begun)
+    word_begins = starts[tokens] | fresh
+    word_begins[..., 1:] |= ends[tokens[..., :-1]]
+    return np.asarray(word_begins)
 
 
 def _edges(token: str, marks: Marks) -> tuple[bool, bool]:

@@ -179,16 +179,16 @@ def _with_bert_options(plain: Plain, settings: Mapping[str, Any], name: str) -> 
 
 def _require_case(plain: Plain, settings: Mapping[str, Any], name: str) -> None:
     """Refuse a `do_lower_case` that the file's own steps contradict."""
-    asked = settings.get("do_lower_case")
+    setting = settings.get("do_lower_case")
     folds = any(
         step["type"] == "Lowercase" or (step["type"] == "BertNormalizer" and step.get("lowercase"))
         for step in _flat(plain.get("normalizer"))
     )
     # A table of SentencePiece may fold as well; it is not opened for that.
     hidden = any(step["type"] == "Precompiled" for step in _flat(plain.get("normalizer")))
-    if isinstance(asked, bool) and asked != folds and not (asked and hidden):
+    if isinstance(setting, bool) and setting != folds and not (setting and hidden):
         does = "folds capitals" if folds else "keeps capitals"
-        raise _refuse("do_lower_case", asked, name, f"tokenizer.json {does}")
+        raise _refuse("do_lower_case", setting, name, f"tokenizer.json {does}")
 
 
 def _flat(step: Any) -> list[Plain]:
@@ -206,21 +206,21 @@ def _with_blank(
 ) -> Plain:
     """`add_prefix_space`: of GPT-2 and RoBERTa it counts, with false where it is missing; of others
     it must not contradict the file."""
-    asked = settings.get("add_prefix_space")
+    setting = settings.get("add_prefix_space")
     ruled = member is not None and member.blank
-    if not isinstance(asked, bool):
-        if asked is not None or not ruled:
+    if not isinstance(setting, bool):
+        if setting is not None or not ruled:
             return plain
-        asked = False
+        setting = False
     step = plain.get("pre_tokenizer")
     if ruled and isinstance(step, dict) and step.get("type") == "ByteLevel":
-        return {**plain, "pre_tokenizer": {**step, "add_prefix_space": asked}}
+        return {**plain, "pre_tokenizer": {**step, "add_prefix_space": setting}}
     puts = [_puts_blank(each) for each in _flat(step)]
     does = next((put for put in puts if put is not None), None)
-    said = "add_prefix_space" in settings
-    if said and does is not None and does != asked:
+    stated = "add_prefix_space" in settings
+    if stated and does is not None and does != setting:
         how = "puts a blank" if does else "puts no blank"
-        raise _refuse("add_prefix_space", asked, name, f"tokenizer.json {how} before a text")
+        raise _refuse("add_prefix_space", setting, name, f"tokenizer.json {how} before a text")
     return plain
 
 

@@ -313,7 +313,7 @@ def _added(folder: Path, settings: Mapping[str, Any], read_json: ReadJson) -> di
 
 
 def _numbered(
-    plain: Plain, wanted: Sequence[str], told: Mapping[str, int], member: Class
+    plain: Plain, wanted: Sequence[str], ids_by_token: Mapping[str, int], member: Class
 ) -> list[Plain]:
     """Rows of `added_tokens`: those of the vocabulary under their ids, the others behind it.
 
@@ -325,18 +325,18 @@ def _numbered(
     known = {token: number for number, token in enumerate(names)}
     if isinstance(vocabulary, dict):
         known = dict(vocabulary)
-    plain_ones = set(told) - set(member.roles.values())
+    plain_ones = set(ids_by_token) - set(member.roles.values())
     rows = []
     tokens = [*wanted]
     if member is T5:
         tokens += [token for token in known if token.startswith("<extra_id_")]
     for token in dict.fromkeys(tokens):
         number = known.setdefault(token, len(known))
-        if told.get(token, number) != number:
+        if ids_by_token.get(token, number) != number:
             raise TokenizerError(
                 "an added token with another id than its place gives it",
                 where="added_tokens.json",
-                found=f"{token!r} with id {told[token]}",
+                found=f"{token!r} with id {ids_by_token[token]}",
                 wanted=f"id {number}",
                 do=_way(),
             )

@@ -108,13 +108,13 @@ class Sample:
         for number, document in enumerate(documents):
             text = text_of(document)
             self._documents += 1
-            begun = 0
+            first = 0
             for piece in pieces(text, self._longest):
                 try:
                     self._add(piece.encode())
                 except UnicodeEncodeError as error:
-                    raise not_unicode(error, f"document {number}", begun) from error
-                begun += len(piece)
+                    raise not_unicode(error, f"document {number}", first) from error
+                first += len(piece)
         if self._kept > self._budget:
             self._cut_last()
 
@@ -202,12 +202,12 @@ def pieces(text: str, longest: int) -> Iterator[str]:
         yield text[start:] if start else text
 
 
-def not_unicode(error: UnicodeEncodeError, where: str, begun: int = 0) -> DataError:
-    """The refusal of a text that has half of a surrogate pair in it; `begun` characters of it came
+def not_unicode(error: UnicodeEncodeError, where: str, first: int = 0) -> DataError:
+    """The refusal of a text that has half of a surrogate pair in it; `first` characters of it came
     before those of the error."""
     return DataError(
         "the text is not valid Unicode: half of a surrogate pair",
-        where=f"{where}, character {begun + error.start}",
+        where=f"{where}, character {first + error.start}",
         found=repr(error.object[error.start]),
         wanted="text that can be written as UTF-8",
         do="read the file with its right encoding, or drop the character",
