@@ -111,7 +111,12 @@ def test_refusals(model: Path, results: dict[str, Path], models: dict[str, Path]
     opened = maskwright.load(model)
     with pytest.raises(UsageError, match="no adapter of that name"):
         opened.set_adapter("sounds")
+    with pytest.raises(IncompatibleError) as plain:
+        opened.predict(TEXTS)
+    assert "set_adapter" not in str(plain.value), "the control: there is none to set"
     opened.load_adapter(results["topics"], "a")
+    with pytest.raises(IncompatibleError, match=r"set_adapter\('a'\); this model can be asked"):
+        opened.predict(TEXTS)
     with pytest.raises(UsageError, match="loaded already"):
         opened.load_adapter(results["topics"], "a")
     with pytest.raises(UsageError, match="no adapter of that name"):

@@ -426,6 +426,8 @@ class LanguageModel:
         except IncompatibleError as error:
             can = [name for name in self.abilities if name != what]
             remedy = f"this model can be asked: {', '.join(can)}" if can else ""
+            if what == "predict" and self._active is None and self.adapters:
+                remedy = f"let a loaded adapter answer: set_adapter({self.adapters[0]!r}); {remedy}"
             raise IncompatibleError(
                 error.what,
                 where=error.where or self._now.model.folder,
