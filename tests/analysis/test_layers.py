@@ -75,15 +75,15 @@ def test_the_mix_finds_the_layer_that_knows() -> None:
     labels = draw.integers(0, 3, 900)
     states = draw.standard_normal((4, 900, 8)).astype(np.float32)
     states[2, :, :3] += 4 * np.eye(3, dtype=np.float32)[labels]
-    part = room._Asked(states, states, labels, [""] * 900)
+    part = room._Labelled(states, states, labels, [""] * 900)
     weights, mixed = room._mix(part, part, 3, 0)
     assert int(np.argmax(weights)) == 2 and weights[2] > 0.5 and mixed.value > 0.9
     # Of few places, too, it is trained until it has found it.
-    some = room._Asked(states[:, :90], states[:, :90], labels[:90], [""] * 90)
+    some = room._Labelled(states[:, :90], states[:, :90], labels[:90], [""] * 90)
     weights, mixed = room._mix(some, some, 3, 0)
     assert weights[2] > 0.5 and mixed.value > 0.9
     # Negative control: where no layer knows, none stands out so far.
-    blind = room._Asked(states, states, draw.permutation(labels), [""] * 900)
+    blind = room._Labelled(states, states, draw.permutation(labels), [""] * 900)
     assert max(room._mix(blind, blind, 3, 0)[0]) < 0.5
 
 
@@ -184,8 +184,8 @@ def test_the_pairs_that_are_asked_are_drawn(
     (tmp_path / "train.csv").write_text("\n".join(rows) + "\n")
     (tmp_path / "test.csv").write_text("\n".join(rows).replace("sat", "on") + "\n")
     data, asked = prepare(tmp_path, task="embedding", division=DIVISION), []
-    told = pooling._told
-    monkeypatch.setattr(pooling, "_told", lambda *given: asked.append(given[-1]) or told(*given))
+    told = pooling._scored
+    monkeypatch.setattr(pooling, "_scored", lambda *given: asked.append(given[-1]) or told(*given))
     found = compare_pooling(ProbedModel.of(model), data, items=30)
     assert (found.pairs, found.there) == (30, 100)
     assert len(set(asked[0])) == 30 and asked[0].max() > 70 and asked[0].min() < 30
