@@ -397,7 +397,9 @@ def test_answers_that_are_all_the_same_are_told() -> None:
     """Of every kind; each beside its control, and a constant that is right is none."""
     kind = task_for("question-answering")
     asked = [Answered("q", "a hat", (("hat", 2),), ""), *[Answered("q", "a hat", (), "")] * 3]
-    assert "predicted for all 4 questions (with an answer: 1)" in str(kind.one_sided(asked, [""] * 4))
+    assert "predicted for all 4 questions (with an answer: 1)" in str(
+        kind.one_sided(asked, [""] * 4)
+    )
     none = str(kind.one_sided(asked, ["hat"] * 4))
     assert "predicted for none of 4 questions (without an answer: 3)" in none
     assert kind.one_sided(asked, ["hat", "", "", "hat"]) is None
