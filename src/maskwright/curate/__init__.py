@@ -1,0 +1,8 @@
+"""From a folder of raw text to a corpus: cleaning, filters, duplicates, balance. No torch.
+
+    files --read--> shards --steps, in the recipe's order--> text/, removed/, card, page
+
+`steps/` has a file per step. Read `parts/batch.py` (the documents that a step sees),
+`parts/step.py` (what a step is), `parts/outcome.py` (what it answers); then `engine/`, which runs
+steps over shards.
+"""

@@ -1,0 +1,1 @@
+"""What steps share: the batch, the outcome, the contract, the recipe."""

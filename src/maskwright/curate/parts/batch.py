@@ -1,0 +1,98 @@
+"""A batch: the documents that a step sees at once, with views of their words that are made once.
+
+On disk and between processes a batch is an Arrow table with the columns `row`, `id`, `text` and a
+column for each note (`source`, `url`, `language`, ...), all strings but the first.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.curate.parts.words import Words, words_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW, ID, TEXT = "row", "id", "text"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Documents in the order in which they were read.
+
+    Attributes:
+        rows: (B,) int64, the number of each document in its shard; it never changes.
+        ids: where each stands: `path:line`.
+        texts: never blank, and always text that UTF-8 can write.
+        notes: further columns by name, each of B strings or None.
+    """
+
+    rows: NDArray[np.int64]
+    ids: Sequence[str]
+    texts: Sequence[str]
+    notes: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @functools.cached_property
+    def words(self) -> Words:
+        """The words of all texts, without regard to case."""
+        return words_of(self.texts)
+
+    @functools.cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """(B,) characters of each text."""
+        return np.fromiter(map(len, self.texts), np.int64, len(self.texts))
+
+    def note(self, name: str) -> Sequence[str | None]:
+        """A column, or B times None where there is none."""
+        return self.notes.get(name) or [None] * len(self)
+
+    def with_texts(self, texts: Sequence[str]) -> Batch:
+        return replace(self, texts=texts)
+
+    def with_notes(self, notes: Mapping[str, Sequence[str | None]]) -> Batch:
+        """The same documents with further or other notes; the texts' views are kept."""
+        changed = replace(self, notes={**self.notes, **notes})
+        for view in ("words", "lengths"):
+            if view in self.__dict__:
+                changed.__dict__[view] = self.__dict__[view]
+        return changed
+
+    def take(self, chosen: NDArray[np.bool_]) -> Batch:
+        """The documents where `chosen`, (B,), is true."""
+        if chosen.all():
+            return self
+        places = np.flatnonzero(chosen).tolist()
+        return Batch(
+            rows=self.rows[chosen],
+            ids=[self.ids[i] for i in places],
+            texts=[self.texts[i] for i in places],
+            notes={name: [column[i] for i in places] for name, column in self.notes.items()},
+        )
+
+    def to_arrow(self) -> pa.Table:
+        import pyarrow as pa
+
+        return pa.table(
+            {
+                ROW: pa.array(self.rows, pa.int64()),
+                ID: pa.array(self.ids, pa.large_string()),
+                TEXT: pa.array(self.texts, pa.large_string()),
+                **{n: pa.array(c, pa.large_string()) for n, c in sorted(self.notes.items())},
+            }
+        )
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table | pa.RecordBatch) -> Batch:
+        columns = {name: table.column(name) for name in table.schema.names}
+        rows = columns.pop(ROW).to_numpy()
+        ids, texts = columns.pop(ID).to_pylist(), columns.pop(TEXT).to_pylist()
+        return cls(rows, ids, texts, {name: c.to_pylist() for name, c in columns.items()})

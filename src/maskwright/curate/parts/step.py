@@ -1,0 +1,121 @@
+"""What a step is: a frozen dataclass of settings with one pure function over batches.
+
+A module of `curate/steps/` has
+
+    SUMMARY   one line for lists and the card
+    Settings  the step: a subclass of `Step` or `CorpusStep`; its fields, all with defaults, are the
+              table of the recipe that has the step's name; a string under each says what it does
+
+`Step` judges a document by itself. `CorpusStep` must have seen all documents first: its `gather`
+may send a function over the whole corpus as often as it needs, and answers what `apply` is to know
+of single documents. Neither depends on how the corpus is cut into shards and batches, or on the
+order of the documents: survivors are chosen by `Order`, never by arrival.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.outcome import Outcome
+from maskwright.findings import Finding
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# A document's number in tables about the whole corpus: its shard's tag << 32 | its row there.
+DOCUMENT = "document"
+# The columns by which a survivor is chosen; see `curate/parts/order.py`.
+ORDER = ("priority", "quality", "length", "content")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(ABC):
+    """A step that looks at each document by itself."""
+
+    CHANGES_TEXT: ClassVar[bool] = False
+    """Whether documents may leave with another text."""
+
+    def check(self) -> None:
+        """Look at the settings before anything is read.
+
+        Raises:
+            ConfigError: naming the field, without the step's name before it.
+        """
+        return None
+
+    def files(self) -> Sequence[Path]:
+        """The files that the step reads besides the corpus; their content is part of the result."""
+        return ()
+
+    def open(self) -> Any:
+        """What `apply` needs and is costly to make (word lists, a model); made once per process."""
+        return None
+
+    @abstractmethod
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        """Judge the documents of a batch. A pure function.
+
+        Args:
+            opened: what `open` gave.
+            known: of a `CorpusStep`: what `gather` found about this batch.
+        """
+
+
+Pass = Callable[[Batch, Any], "pa.Table"]
+
+
+class Corpus(Protocol):
+    """The whole corpus, as a `CorpusStep` may ask it. An implementation runs the passes over the
+    shards, here or on a cluster, and keeps what they gave on disk, so that a stopped curation goes
+    on behind the last pass."""
+
+    def map(self, name: str, function: Pass, known: pa.Table | None = None) -> Tables:
+        """Send `function(batch, known about this batch)` over all documents.
+
+        Args:
+            name: of the pass; unique in the step.
+            function: a module-level function or a method of the step: it travels to processes. Its
+                table has a column `row`, the documents' numbers in the shard, which arrives as
+                `document`, their numbers in the corpus. It may have any number of rows.
+            known: a table with the column `document`; each batch gets the rows that are about it,
+                with `row` instead. With it, only shards that it mentions are read.
+        """
+        ...
+
+    def say(self, found: Finding) -> None:
+        """Tell the user, and the card."""
+        ...
+
+
+class Tables(Protocol):
+    """What a pass gave: tables on disk, to be read whole, by column, or by equal keys."""
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows, in the order of `document`."""
+        ...
+
+    def repeated(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
+        """The rows whose `keys` together occur at least twice: keys and `columns`, sorted by both.
+        Computed by the engine, in parts where it would not fit into memory."""
+        ...
+
+    def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:
+        """For every value of `keys` the sum of each column of `sums`, sorted by the keys; only
+        those whose first sum is at least `least`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusStep(Step):
+    """A step that must have seen the whole corpus before it judges a document."""
+
+    @abstractmethod
+    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+        """What `apply` is to know: a table with the column `document` (each batch then gets the
+        rows about its documents, with `row` instead), or one without it, which every batch gets
+        whole."""

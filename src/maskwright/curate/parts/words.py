@@ -1,0 +1,161 @@
+"""The words of many texts at once, as arrays: no Python per word.
+
+A word is a run of letters, digits and combining marks, with an apostrophe between two of them; in
+scripts without spaces (Han, Kana, Thai, Lao, Khmer, Burmese) every letter is one, with its marks.
+Case does not count. A word is known by a 64-bit hash of its characters (a polynomial over the odd
+number `BASE` modulo 2**64, mixed by the finaliser of SplitMix64), so that equal words are equal
+everywhere and two different ones collide with probability 2**-64.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+BASE = np.uint64(0x9E3779B97F4A7C15)
+OTHER, SPACE, LETTER, SINGLE, MARK, APOSTROPHE = range(6)
+# Scripts that write no spaces between words: Thai, Lao, Burmese, Khmer, Kana, Bopomofo, Han.
+UNSPACED = (
+    *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3040, 0x312F), (0x31A0, 0x31FF)),
+    *((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),
+)
+
+
+@dataclass(frozen=True)
+class Words:
+    """W words of B texts.
+
+    Attributes:
+        hashes: (W,) uint64, equal for equal words.
+        begins, ends: (W,) int64, characters from the beginning of the word's own text.
+        starts: (B + 1,) int64; the words of text b are `starts[b]:starts[b + 1]`.
+    """
+
+    hashes: NDArray[np.uint64]
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """(B,) words of each text."""
+        return np.diff(self.starts)
+
+    @functools.cached_property
+    def texts(self) -> NDArray[np.int64]:
+        """(W,) the text of each word."""
+        return np.repeat(np.arange(len(self.starts) - 1), self.counts)
+
+    def shingles(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Hashes of every `size` consecutive words of a text, and where the texts' begin.
+
+        Returns:
+            (S,) uint64, and (B + 1,) int64 as `starts`; a text of n words has max(0, n - size + 1).
+        """
+        counts = np.maximum(self.counts - size + 1, 0)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        # From a shingle's number to its first word: texts before it have size - 1 words more each.
+        first = np.arange(starts[-1]) + np.repeat(self.starts[:-1] - starts[:-1], counts)
+        combined = np.zeros(len(first), np.uint64)
+        with np.errstate(over="ignore"):
+            for place in range(size):
+                combined = combined * BASE + self.hashes[first + place]
+        return mix(combined), starts
+
+
+def words_of(texts: Sequence[str]) -> Words:
+    """The words of `texts`."""
+    # One blank between texts keeps their words apart.
+    joined = " ".join(texts) + " "
+    points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+    classes, folded = _tables()
+    kinds = classes[points]
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    offsets = np.concatenate([[0], np.cumsum(lengths + 1)])
+
+    inside = (kinds == LETTER) | (kinds == SINGLE) | (kinds == MARK)
+    apostrophes = np.flatnonzero(kinds == APOSTROPHE)
+    if apostrophes.size:
+        apostrophes = apostrophes[(apostrophes > 0) & (apostrophes < len(kinds) - 1)]
+        plain = (kinds == LETTER) | (kinds == MARK)
+        inside[apostrophes[plain[apostrophes - 1] & plain[apostrophes + 1]]] = True
+    before = np.concatenate([[False], inside[:-1]])
+    opening = inside & ~before
+    if (kinds == SINGLE).any():
+        # What follows such a letter and its marks is a new word.
+        bases = np.maximum.accumulate(np.where(kinds == MARK, 0, np.arange(len(kinds))))
+        after = np.concatenate([[False], kinds[bases[:-1]] == SINGLE])
+        opening |= inside & (kinds != MARK) & ((kinds == SINGLE) | after)
+    closing = inside & np.concatenate([~inside[1:] | opening[1:], [True]])
+    begins, ends = np.flatnonzero(opening), np.flatnonzero(closing) + 1
+    values = _polynomials(folded[points[inside]], ends - begins)
+    starts = np.searchsorted(begins, offsets)
+    owners = offsets[np.repeat(np.arange(len(texts)), np.diff(starts))]
+    return Words(mix(values), begins - owners, ends - owners, starts)
+
+
+def mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64, variant 13: every bit of the input moves every bit out."""
+    with np.errstate(over="ignore"):
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+# ------------------------------------------------------------------------------ tables
+@functools.cache
+def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
+    """Of every code point: its class, and a number that is the same for both cases."""
+    size = sys.maxunicode + 1
+    classes, folded = np.zeros(size, np.uint8), np.arange(1, size + 1, dtype=np.uint64)
+    for point in range(size):
+        if 0x323B0 <= point < 0xE0100:  # unassigned and private: no letters
+            continue
+        character = chr(point)
+        category = unicodedata.category(character)
+        if category[0] in "LN":
+            classes[point] = LETTER
+            lower = character.lower()
+            if len(lower) == 1 and lower != character:
+                folded[point] = ord(lower) + 1
+        elif category[0] == "M":
+            classes[point] = MARK
+        elif character.isspace():
+            classes[point] = SPACE
+    for point in (0x27, 0x2019):
+        classes[point] = APOSTROPHE
+        folded[point] = 0x28
+    for first, last in UNSPACED:
+        block = classes[first : last + 1]
+        block[block == LETTER] = SINGLE
+    return classes, folded
+
+
+def _polynomials(numbers: NDArray[np.uint64], lengths: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """(W,) the sum over a word's places p = 0, 1, ... of its number there times `BASE` ** p.
+
+    Args:
+        numbers: of the characters of all words, one word behind the other.
+        lengths: (W,) characters of each word.
+    """
+    if not lengths.size:
+        return np.zeros(0, np.uint64)
+    begins = np.cumsum(lengths) - lengths
+    places = np.arange(len(numbers)) - np.repeat(begins, lengths)
+    weights = _powers(1 << max(10, int(lengths.max()).bit_length()))
+    with np.errstate(over="ignore"):
+        return np.add.reduceat(numbers * weights[places], begins)
+
+
+@functools.cache
+def _powers(count: int) -> NDArray[np.uint64]:
+    factors = np.full(count, BASE, np.uint64)
+    factors[0] = 1
+    with np.errstate(over="ignore"):
+        return np.multiply.accumulate(factors)

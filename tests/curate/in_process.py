@@ -1,0 +1,123 @@
+"""The whole corpus of a step in one process and in memory: what steps are tested with.
+
+    corpus = InProcess(batches)                         Batch, with its rows numbered in its shard
+    found = step.gather(corpus, step.open())
+    outcomes = [step.apply(b, opened, corpus.about(found, n)) for n, b in enumerate(batches)]
+
+or all of that as `run(step, batches)`, and `survivors(step, batches)` for the ids that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.outcome import Outcome
+from maskwright.curate.parts.step import DOCUMENT, CorpusStep, Pass, Step
+from maskwright.findings import Finding
+
+
+def batch_of(texts: Sequence[str], **notes: Sequence[str | None]) -> Batch:
+    """A batch of `texts` with the ids `d0`, `d1`, ..."""
+    names = [f"d{n}" for n in range(len(texts))]
+    return Batch(np.arange(len(texts)), names, list(texts), notes)
+
+
+class InProcess:
+    """A `Corpus` of some batches, one for each shard."""
+
+    def __init__(self, batches: Sequence[Batch], opened: Any = None) -> None:
+        self.batches, self.opened = batches, opened
+        self.findings: list[Finding] = []
+
+    def map(self, name: str, function: Pass, known: pa.Table | None = None) -> InMemory:
+        tables = []
+        for shard, batch in enumerate(self.batches):
+            about = None
+            if known is not None:
+                about = self.about(known, shard)
+                if about.num_rows == 0:
+                    continue
+            elif not len(batch):
+                continue
+            table = function(batch, about)
+            numbers = table.column("row").to_numpy() + (shard << 32)
+            tables.append(table.drop_columns(["row"]).append_column(DOCUMENT, pa.array(numbers)))
+        return InMemory(
+            pa.concat_tables(tables) if tables else pa.table({DOCUMENT: pa.array([], pa.int64())})
+        )
+
+    def say(self, found: Finding) -> None:
+        self.findings.append(found)
+
+    def about(self, known: pa.Table, shard: int) -> pa.Table:
+        """The rows of `known` about the documents of a shard."""
+        if DOCUMENT not in known.schema.names:
+            return known
+        numbers = known.column(DOCUMENT).to_numpy()
+        here = known.filter(pa.array(numbers >> 32 == shard))
+        rows = here.column(DOCUMENT).to_numpy() & 0xFFFFFFFF
+        return here.drop_columns([DOCUMENT]).append_column("row", pa.array(rows))
+
+
+class InMemory:
+    """The `Tables` of a pass."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        ordered = self.table.sort_by([(DOCUMENT, "ascending")])
+        return ordered if columns is None else ordered.select(list(columns))
+
+    def repeated(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
+        counted = self.table.group_by(list(keys)).aggregate([([], "count_all")])
+        often = counted.filter(pc.greater(counted.column("count_all"), 1)).drop_columns(
+            ["count_all"]
+        )
+        wanted = [*keys, *columns]
+        found = self.table.select(wanted).join(often, list(keys), join_type="inner")
+        return found.select(wanted).sort_by([(name, "ascending") for name in wanted])
+
+    def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:
+        found = self.table.group_by(list(keys)).aggregate([(name, "sum") for name in sums])
+        found = found.select([*keys, *(f"{name}_sum" for name in sums)]).rename_columns(
+            [*keys, *sums]
+        )
+        found = found.filter(pc.greater_equal(found.column(sums[0]), least))
+        return found.sort_by([(name, "ascending") for name in keys])
+
+
+def run(step: Step, batches: Sequence[Batch]) -> list[Outcome]:
+    """What the step answers for each batch, one a shard."""
+    step.check()
+    opened = step.open()
+    corpus = InProcess(batches, opened)
+    known = step.gather(corpus, opened) if isinstance(step, CorpusStep) else None
+    return [
+        step.apply(batch, opened, None if known is None else corpus.about(known, shard))
+        for shard, batch in enumerate(batches)
+    ]
+
+
+def removed(step: Step, batches: Sequence[Batch]) -> dict[str, str]:
+    """The rule by which each removed document went, by its id."""
+    found: dict[str, str] = {}
+    for batch, outcome in zip(batches, run(step, batches), strict=True):
+        for measure in outcome.measures:
+            for place in np.flatnonzero(measure.outside):
+                found.setdefault(batch.ids[place], measure.rule)
+        for removal in outcome.removals:
+            found.setdefault(batch.ids[removal.place], removal.rule)
+    return found
+
+
+def survivors(step: Step, batches: Sequence[Batch]) -> list[str]:
+    """The ids of the documents that are left, in their order."""
+    gone = removed(step, batches)
+    return [name for batch in batches for name in batch.ids if name not in gone]
