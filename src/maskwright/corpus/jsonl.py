@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from maskwright.corpus import notes
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import Source
 from maskwright.corpus.ledger import OR_SKIP, Ledger, at
@@ -37,7 +38,7 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
         DataError: a bad row, when the policy is strict; a `.json` file that is one value.
     """
     file, counts = source.shown, ledger.counts
-    column = ledger.reading.column
+    column, kept = ledger.reading.column, ledger.reading.notes
     for block in blocks:
         if source.suffix == ".json" and block.line == 1:
             _refuse_one_value(block.text, file)
@@ -52,13 +53,14 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
                     raise _no_text(row, column)
                 if "\\" in line:
                     text = _without_traps(text, ledger)
+                found = _notes(row, line, ledger) if kept else {}
             except DataError as error:
                 ledger.reject(_of_line(error, line, at(file, number)), file=file, line=number)
                 continue
             if not text or text.isspace():
                 counts.blank += 1
             else:
-                yield Document(text, file, f"{file}:{number}")
+                yield Document(text, file, f"{file}:{number}", found)
 
 
 def objects(
@@ -89,6 +91,26 @@ def objects(
                 ledger.reject(_of_line(error, line, at(file, number)), file=file, line=number)
                 continue
             yield row, number
+
+
+def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
+    """The notes of a row.
+
+    Raises:
+        DataError: half of a surrogate pair, or a NUL, as the policy says.
+    """
+    reading, found = ledger.reading, {}
+    ledger.unmet.meet(row)
+    for name in notes.chosen(reading.notes, row, reading.column):
+        value = notes.as_text(row[name])
+        if value is not None:
+            if "\\" in line:
+                try:
+                    name, value = _without_traps(name, ledger), _without_traps(value, ledger)
+                except DataError as error:
+                    raise completed(error, f"field {name!r}") from None
+            found[name] = value
+    return found
 
 
 def with_escapes(text: str) -> str:

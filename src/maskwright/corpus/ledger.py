@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
+from maskwright.corpus.notes import Unmet
 from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
 from maskwright.errors import DataError, OutputError, StorageError, shorten
@@ -134,6 +135,7 @@ class Ledger:
     def __init__(self, reading: Reading, counts: Counts, rejects: Path | None) -> None:
         self.reading = reading
         self.counts = counts
+        self.unmet = Unmet(reading.notes)
         self.path = rejects if reading.on_bad == "skip" else None
         self._rejects: TextIO | None = None
         self._open = contextlib.ExitStack()
@@ -223,6 +225,14 @@ class Ledger:
                 wanted=f"at least one {unit}",
                 do="give files that hold text, or look at the rejected rows",
             )
+
+    def require_notes(self) -> None:
+        """Refuse a column of notes that no row had.
+
+        Raises:
+            DataError: with near names.
+        """
+        self.unmet.refuse(_listed(list(self.counts.hashes)) or None)
 
     def _judge(self) -> None:
         counts, limit = self.counts, self.reading.max_bad_fraction

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from maskwright.corpus import arrow
+from maskwright.corpus import arrow, notes
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import STEP, RegularFile, Source
 from maskwright.corpus.ledger import OR_SKIP, Ledger
 from maskwright.corpus.lines import NOT_STRIPPED, strip_controls
 from maskwright.errors import DataError, UsageError, near
+from maskwright.findings import Finding
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 256
@@ -33,15 +34,25 @@ def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[D
     row = 0
     column = ledger.reading.column
     with _open(pyarrow, source, lambda: row) as table:
-        _check_column(table.schema_arrow, source.shown, column)
-        for batch in table.iter_batches(BATCH_ROWS, columns=[column]):
-            values = _as_bytes(batch.column(0), pyarrow)
+        schema = table.schema_arrow
+        _check_column(schema, source.shown, column)
+        kept = _kept(schema, source.shown, ledger) if ledger.reading.notes else []
+        for batch in table.iter_batches(BATCH_ROWS, columns=[column, *kept]):
+            places = {name: place for place, name in enumerate(batch.schema.names)}
+            values = _as_bytes(batch.column(places[column]), pyarrow)
+            cells = {name: _cells(batch.column(places[name]), pyarrow) for name in kept}
             ledger.counts.rows += len(values)
-            for value in values:
+            for place, value in enumerate(values):
                 row += 1
                 text = _text(value, source.shown, row, ledger)
-                if text is not None:
-                    yield Document(text, source.shown, f"{source.shown}#{row}")
+                if text is None:
+                    continue
+                found = {}
+                if kept:
+                    noted = {name: column[place] for name, column in cells.items()}
+                    found = _notes(noted, source.shown, row, ledger)
+                if found is not None:
+                    yield Document(text, source.shown, f"{source.shown}#{row}", found)
 
 
 def rows(
@@ -241,6 +252,63 @@ def _check_column(schema: Any, file: str, column: str) -> None:
         )
 
 
+def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
+    """The columns that are kept as notes; that others hold no text is noted.
+
+    Raises:
+        DataError: a column that was named is missing, stands there twice, or holds bytes.
+    """
+    named, names = {*ledger.reading.notes} - {notes.EVERY}, list(schema.names)
+    ledger.unmet.meet(names)
+    if lacking := sorted(named - {*names}):
+        raise notes.missing(lacking[0], names, file)
+    kept = notes.chosen(ledger.reading.notes, names, ledger.reading.column)
+    twice = next((name for name in kept if kept.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(
+            "two columns have the same name",
+            where=file,
+            found=repr(twice),
+            wanted="every name once",
+            do="rename one of the columns",
+        )
+    raw = [name for name in kept if "binary" in str(schema.field(name).type)]
+    if wrong := named.intersection(raw):
+        name = sorted(wrong)[0]
+        raise DataError(
+            "the column holds bytes",
+            where=f"{file}, column {name!r}",
+            found=str(schema.field(name).type),
+            wanted="texts, numbers, or lists of them",
+            do="leave it out of the columns that are kept",
+        )
+    if raw:
+        what = f"columns of bytes, not kept: {', '.join(raw)}"
+        ledger.counts.notes.append(Finding("columns-of-bytes", what, file))
+    return [name for name in kept if name not in raw]
+
+
+def _cells(column: Any, pyarrow: Any) -> list[Any]:
+    """The cells of a column: those of texts as bytes."""
+    is_text = str(column.type).startswith(TEXT_TYPES)
+    return _as_bytes(column, pyarrow) if is_text else _values(column)
+
+
+def _notes(cells: dict[str, Any], file: str, row: int, ledger: Ledger) -> dict[str, str] | None:
+    """The notes of a row; None if it is rejected."""
+    found: dict[str, str] = {}
+    for name, cell in cells.items():
+        if isinstance(cell, bytes):
+            try:
+                cell = _decoded(cell, f"{file}, row {row}, column {name!r}", ledger)
+            except DataError as error:
+                ledger.reject(error, file=file, line=row)
+                return None
+        if (value := notes.as_text(cell)) is not None:
+            found[name] = value
+    return found
+
+
 def _as_bytes(column: Any, pyarrow: Any) -> list[bytes | None]:
     if pyarrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -254,50 +322,56 @@ def _text(value: bytes | None, file: str, row: int, ledger: Ledger) -> str | Non
     """The text of a cell, or None when it is blank or rejected."""
     reading, counts = ledger.reading, ledger.counts
     where = f"{file}, row {row}"
-    error = None
-    if value is None:
-        error = DataError("the field is not a text", where=where, found="null", wanted="a text")
-    elif len(value) > reading.max_document_characters:
-        error = DataError(
-            "the document is too long",
-            where=where,
-            found=f"{len(value):,} bytes",
-            wanted=f"at most {reading.max_document_characters:,} (max_document_characters)",
-            do=f"shorten it, raise the limit, {OR_SKIP}",
-        )
-    elif b"\0" in value and reading.on_nul == "error":
-        error = DataError(
+    try:
+        if value is None:
+            raise DataError("the field is not a text", where=where, found="null", wanted="a text")
+        if len(value) > reading.max_document_characters:
+            raise DataError(
+                "the document is too long",
+                where=where,
+                found=f"{len(value):,} bytes",
+                wanted=f"at most {reading.max_document_characters:,} (max_document_characters)",
+                do=f"shorten it, raise the limit, {OR_SKIP}",
+            )
+        text = _decoded(value, where, ledger)
+    except DataError as error:
+        ledger.reject(error, file=file, line=row)
+        return None
+    counts.bytes += len(value)
+    if not text or text.isspace():
+        counts.blank += 1
+        return None
+    return text
+
+
+def _decoded(value: bytes, where: str, ledger: Ledger) -> str:
+    """The text of a cell, without control characters.
+
+    Raises:
+        DataError: NUL, or no UTF-8, as the policy says.
+    """
+    reading, counts = ledger.reading, ledger.counts
+    if b"\0" in value and reading.on_nul == "error":
+        raise DataError(
             "the text has a NUL character",
             where=f"{where}, byte {value.index(0)}",
             found=f"{value.count(0):,} NUL",
             wanted="text without NUL",
             do=f"take it out, read with on_nul='strip', {OR_SKIP}",
         )
-    else:
-        try:
-            text = value.decode()
-        except UnicodeDecodeError as failure:
-            if reading.on_undecodable == "replace":
-                text = value.decode("utf-8", "replace")
-                counts.replaced += text.count("\ufffd") - value.count("\ufffd".encode())
-            else:
-                error = DataError(
-                    "not utf-8",
-                    where=f"{where}, byte {failure.start}",
-                    found=f"the bytes {value[failure.start : failure.end].hex(' ')}",
-                    wanted="text in utf-8",
-                    do=f"correct the cell, read with on_undecodable='replace', {OR_SKIP}",
-                )
-    if error is not None:
-        ledger.reject(error, file=file, line=row)
-        return None
-    assert value is not None
-    counts.bytes += len(value)
+    try:
+        text = value.decode()
+    except UnicodeDecodeError as failure:
+        if reading.on_undecodable != "replace":
+            raise DataError(
+                "not utf-8",
+                where=f"{where}, byte {failure.start}",
+                found=f"the bytes {value[failure.start : failure.end].hex(' ')}",
+                wanted="text in utf-8",
+                do=f"correct the cell, read with on_undecodable='replace', {OR_SKIP}",
+            ) from None
+        text = value.decode("utf-8", "replace")
+        counts.replaced += text.count("\ufffd") - value.count("\ufffd".encode())
     if value.translate(None, NOT_STRIPPED):
         text = strip_controls(text, counts)
-    if "\r" in text:
-        text = text.replace("\r\n", "\n")
-    if not text or text.isspace():
-        counts.blank += 1
-        return None
-    return text
+    return text.replace("\r\n", "\n") if "\r" in text else text

@@ -67,7 +67,7 @@ class Reader:
         """The documents.
 
         Raises:
-            DataError: bad data, or no documents at all.
+            DataError: bad data, no documents at all, or a column of notes that no row has.
             OutputError, StorageError, UsageError: a file cannot be opened, read or written.
         """
         counts = self.counts = Counts(ignored_files=list(self._ignored))
@@ -86,6 +86,8 @@ class Reader:
                 if self.cut:
                     break
             ledger.finish()
+            if not self.cut:
+                ledger.require_notes()
 
 
 def read(paths: Paths, reading: Reading = DEFAULT) -> Iterator[Document]:

@@ -65,6 +65,8 @@ class Reading:
     line_ends: Literal["auto", "lf", "any"] = "auto"
     """What ends a line besides LF and CRLF: a CR in files that have no LF where they begin
     (`auto`), nothing (`lf`), every CR (`any`)."""
+    notes: tuple[str, ...] = ()
+    """The columns whose values stay with the text (`Document.notes`); `*` means every one."""
 
     def __post_init__(self) -> None:
         choices: dict[str, tuple[str, ...]] = {
@@ -123,6 +125,17 @@ class Reading:
                 found=repr(self.escapechar),
                 wanted="one character, such as a backslash",
             )
+        for number, name in enumerate(self.notes):
+            if name == self.column or name in self.notes[:number]:
+                raise ConfigError(
+                    "the column of the text is no note"
+                    if name == self.column
+                    else "a column is named twice",
+                    where="notes",
+                    found=repr(name),
+                    wanted="further columns, each once",
+                    do="leave it out",
+                )
         self.codec  # noqa: B018  an unknown encoding is refused here, not at the first file
 
     @property

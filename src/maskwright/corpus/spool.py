@@ -1,11 +1,12 @@
 """Documents kept on the disk for another reading: raw files are read and checked once.
 
-A record is three sizes in bytes, then source, id and text as UTF-8. What is small stays in memory;
+A record is four sizes in bytes, then source, id, text and notes (JSON) as UTF-8. What is small stays in memory;
 more lies in a temporary file without a name, of which a killed process leaves nothing.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 import tempfile
 import weakref
@@ -18,11 +19,11 @@ from maskwright.storage.files import existing_parent, in_our_words
 IN_MEMORY = 1 << 20
 BUFFER = 1 << 20
 CODING = ("utf-8", "surrogatepass")  # names of files may hold bytes that are no text
-_SIZES = struct.Struct("<3Q")
+_SIZES = struct.Struct("<4Q")
 
 
 class Spool:
-    """Documents in the order in which they were added, as often as asked for; without their notes.
+    """Documents in the order in which they were added, as often as asked for.
 
     Args:
         folder: on whose disk they are kept; it need not be there.
@@ -47,7 +48,9 @@ class Spool:
         Raises:
             StoppedError, StorageError: the disk is full, or fails.
         """
-        parts = [_bytes(field) for field in (document.source, document.id, document.text)]
+        notes = json.dumps(document.notes) if document.notes else ""
+        fields = (document.source, document.id, document.text, notes)
+        parts = [_bytes(field) for field in fields]
         record = b"".join([_SIZES.pack(*map(len, parts)), *parts])
         if self._most is not None and self._end + len(record) > self._most:
             self.complete = False
@@ -63,9 +66,11 @@ class Spool:
             with in_our_words(self._folder):
                 self._go_to(place)
                 sizes = _SIZES.unpack(self._file.read(_SIZES.size))
-                source, name, text = (self._file.read(size).decode(*CODING) for size in sizes)
+                source, name, text, notes = (
+                    self._file.read(size).decode(*CODING) for size in sizes
+                )
             self._at = place = place + _SIZES.size + sum(sizes)
-            yield Document(text=text, source=source, id=name)
+            yield Document(text, source, name, json.loads(notes) if notes else {})
 
     def _go_to(self, place: int) -> None:
         """Two iterations may take turns; one alone reads on."""

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from maskwright.corpus import row_faults
+from maskwright.corpus import notes, row_faults
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import Source
 from maskwright.corpus.ledger import OR_SKIP, Ledger, at
@@ -44,12 +44,14 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
     if not header:
         return
     column = _place(header, line, file, separator_of(source, ledger), ledger)
+    kept = _kept(header, line, file, ledger) if ledger.reading.notes else []
     for row, line in found:
         text = row[column]
         if not text or text.isspace():
             counts.blank += 1
         else:
-            yield Document(text, file, f"{file}:{line}")
+            noted = {name: row[place] for name, place in kept if row[place]}
+            yield Document(text, file, f"{file}:{line}", noted)
 
 
 def rows(
@@ -275,6 +277,17 @@ def _named(header: list[str]) -> list[str]:
     if header.count("") < 2:
         return header
     return [name or f"column {place}" for place, name in enumerate(header, 1)]
+
+
+def _kept(header: list[str], line: int, file: str, ledger: Ledger) -> list[tuple[str, int]]:
+    """Names and positions of the columns that are kept as notes. A single column without a name is
+    called by its position."""
+    reading = ledger.reading
+    names = [name or f"column {place}" for place, name in enumerate(header, 1)]
+    ledger.unmet.meet(names)
+    if lacking := sorted({*reading.notes} - {notes.EVERY, *names}):
+        raise notes.missing(lacking[0], names, at(file, line))
+    return [(n, names.index(n)) for n in notes.chosen(reading.notes, names, reading.column)]
 
 
 def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledger) -> int:

@@ -42,7 +42,7 @@ def conventions_of(
     spec, kind = objective.spec, rows.get("kind", "auto")
     kind = spec.rows if kind == "auto" else kind
     continues = spec.writes or spec.bidirectional_prefix or spec.rows == "stream"
-    known = {each.name for each in fields(Reading)}
+    known = {each.name for each in fields(Reading)} - {"notes"}  # which no model is asked with
     return Conventions(
         prediction_offset=spec.prediction_offset,
         bidirectional_prefix=spec.bidirectional_prefix,

@@ -60,6 +60,14 @@ class Corpus(Reading):
             super().__post_init__()
         except ConfigError as error:
             raise error.under("corpus.") from None
+        if self.notes:
+            raise ConfigError(
+                "a model learns from texts alone, so notes have no effect",
+                where="corpus.notes",
+                found=", ".join(self.notes),
+                wanted="no notes",
+                do="leave corpus.notes out",
+            )
         if self.limit_bytes is not None:
             config.require("corpus.limit_bytes", self.limit_bytes, 1)
         if self.weights:

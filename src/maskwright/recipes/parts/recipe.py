@@ -295,4 +295,6 @@ def frozen_part(recipe: Recipe) -> dict[str, Any]:
             plain.pop(table)
     if plain["training"]["budget"]["flops"] is None:  # releases that did not know it made the same
         plain["training"]["budget"].pop("flops")
+    if not plain["corpus"]["notes"]:
+        plain["corpus"].pop("notes")
     return plain
