@@ -1,8 +1,8 @@
 """Notes: the values of further columns that stay with a text, as texts.
 
-A text is kept as it is; numbers and booleans as JSON writes them; lists and objects as compact JSON.
-Null is no note, nor is an empty field of CSV, which has no other way to write that there is no
-value. Plain text has no columns, so its documents have no notes.
+A text is kept as it is; numbers and booleans as JSON writes them; lists and objects as compact
+JSON. Null is no note, nor is an empty field of CSV, which has no other way to write that there is
+no value. Plain text has no columns, so its documents have no notes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class Unmet:
             DataError: with near names.
         """
         if self.names:
-            raise missing(sorted(self.names)[0], list(self._columns), where, "no row has the column")
+            raise missing(
+                sorted(self.names)[0], list(self._columns), where, "no row has the column"
+            )
 
 
 def missing(

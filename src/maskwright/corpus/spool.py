@@ -1,7 +1,8 @@
 """Documents kept on the disk for another reading: raw files are read and checked once.
 
-A record is four sizes in bytes, then source, id, text and notes (JSON) as UTF-8. What is small stays in memory;
-more lies in a temporary file without a name, of which a killed process leaves nothing.
+A record is four sizes in bytes, then source, id, text and notes (JSON) as UTF-8. What is small
+stays in memory; more lies in a temporary file without a name, of which a killed process leaves
+nothing.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def how_read(settings: str | Sequence[str], usual: HowRead = AS_IT_COMES) -> How
         UsageError: not NAME=VALUE, or no such name.  ConfigError: a value that is none of it.
     """
     own = [each.name for each in fields(Reading) if each.name != "notes"]  # all columns are read
-    known = own + ["header", "no_label", *FLAGS]
+    known = [*own, "header", "no_label", *FLAGS]
     values: dict[str, Any] = {}
     for setting in [settings] if isinstance(settings, str) else settings:
         name, sign, text = setting.partition("=")
