@@ -47,10 +47,8 @@ def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[D
                 text = _text(value, source.shown, row, ledger)
                 if text is None:
                     continue
-                found = {}
-                if kept:
-                    noted = {name: column[place] for name, column in cells.items()}
-                    found = _notes(noted, source.shown, row, ledger)
+                noted = {name: column[place] for name, column in cells.items()}
+                found = _notes(noted, source.shown, row, ledger) if noted else {}
                 if found is not None:
                     yield Document(text, source.shown, f"{source.shown}#{row}", found)
 
