@@ -32,6 +32,7 @@ from maskwright.terminal import harmless_lines
 
 VERBS = (
     "quickstart",
+    "curate",
     "tokenizer",
     "tokens",
     "pretrain",
@@ -57,7 +58,9 @@ RECORDED = ("pretrain", "adapt", "resume", "compare")
 LABELLED = ("finetune", "predict", "probe")
 TYPED = {
     **dict.fromkeys(("pretrain", "adapt", "compare"), "--set corpus."),
-    **dict.fromkeys(("tokenizer", "tokens", "evaluate", "finetune", "predict", "probe"), "--read "),
+    **dict.fromkeys(
+        ("curate", "tokenizer", "tokens", "evaluate", "finetune", "predict", "probe"), "--read "
+    ),
 }
 # What makes a verb need less memory.
 TRAINS = "a divisor of the batch as --set training.microbatches=N, or a smaller model"

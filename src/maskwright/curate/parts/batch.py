@@ -1,7 +1,7 @@
 """A batch: the documents that a step sees at once, with views of their words that are made once.
 
 On disk and between processes a batch is an Arrow table with the columns `row`, `id`, `text` and a
-column for each note (`source`, `url`, `language`, ...), all strings but the first.
+column `note.NAME` for each note (`source`, `url`, `language`, ...), all strings but the first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from maskwright.curate.parts.words import Words, words_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROW, ID, TEXT = "row", "id", "text"
+ROW, ID, TEXT, NOTE = "row", "id", "text", "note."
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,10 @@ class Batch:
                 ROW: pa.array(self.rows, pa.int64()),
                 ID: pa.array(self.ids, pa.large_string()),
                 TEXT: pa.array(self.texts, pa.large_string()),
-                **{n: pa.array(c, pa.large_string()) for n, c in sorted(self.notes.items())},
+                **{
+                    NOTE + name: pa.array(column, pa.large_string())
+                    for name, column in sorted(self.notes.items())
+                },
             }
         )
 
@@ -95,4 +98,5 @@ class Batch:
         columns = {name: table.column(name) for name in table.schema.names}
         rows = columns.pop(ROW).to_numpy()
         ids, texts = columns.pop(ID).to_pylist(), columns.pop(TEXT).to_pylist()
-        return cls(rows, ids, texts, {name: c.to_pylist() for name, c in columns.items()})
+        notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns.items()}
+        return cls(rows, ids, texts, notes)

@@ -15,7 +15,7 @@ order of the documents: survivors are chosen by `Order`, never by arrival.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -45,6 +45,14 @@ class Step(ABC):
 
         Raises:
             ConfigError: naming the field, without the step's name before it.
+        """
+        return None
+
+    def check_beside(self, name: str, steps: Mapping[str, Step]) -> None:
+        """Look at the other steps of the recipe, in their order; `name` is this one's.
+
+        Raises:
+            ConfigError: two of them contradict each other.
         """
         return None
 

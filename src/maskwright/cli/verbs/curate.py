@@ -1,0 +1,90 @@
+"""From raw text to a curated corpus."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.cli.verbs.arguments import add_read, add_settings, existing_texts, note
+from maskwright.errors import UsageError
+
+SUMMARY = "clean, filter and deduplicate raw text to a corpus for pretraining"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "text",
+        nargs="+",
+        metavar="TEXT",
+        help="files or folders: txt, md, jsonl, csv, tsv (also .gz and .zst), parquet",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=None, metavar="DIR", help="the folder to make, as clean/"
+    )
+    parser.add_argument(
+        "--recipe", type=Path, default=None, metavar="FILE", help="a curation recipe (TOML)"
+    )
+    parser.add_argument(
+        "--steps",
+        default=None,
+        metavar="A,B",
+        help="these steps in this order in place of a recipe, as normalise,exact-duplicates",
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="STEP",
+        help="leave a step of the recipe out; may be repeated",
+    )
+    add_settings(
+        parser, "change a setting of a step, as near-duplicates.threshold=0.8; may be repeated"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="where the work is done: on this machine, or on a Ray cluster (default: local)",
+    )
+    parser.add_argument(
+        "--address", default=None, help="of the Ray cluster (default: one on this machine)"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=None, metavar="N", help="processes (default: one per core)"
+    )
+    parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        default=None,
+        metavar="FOLDER",
+        help="count the tokens of this tokenizer, model or run for the card",
+    )
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="take new files or other settings into the result that is there",
+    )
+    add_read(parser)
+
+
+def do(a: argparse.Namespace) -> None:
+    existing_texts(a.text)
+    if a.out is None:
+        raise UsageError("no place for the result", where="--out", wanted="a folder, as clean/")
+    from maskwright.curate.command import curate_command
+
+    curate_command(
+        a.text,
+        a.out,
+        recipe=a.recipe,
+        steps=a.steps,
+        without=a.without,
+        settings=a.settings,
+        runner=a.engine,
+        address=a.address,
+        workers=a.workers,
+        tokenizer=a.tokenizer,
+        update=a.update,
+        read=a.read,
+        note=note,
+    )

@@ -1,0 +1,118 @@
+"""The card of a corpus as plain values: what came in, what every step did, what is left.
+
+Cards of the same recipe can be added up: all numbers are counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maskwright import __version__
+from maskwright.curate.engine.run import Pieces
+from maskwright.curate.engine.segment import (
+    FACTS_FILE,
+    MOST_SOURCES,
+    SAMPLE,
+    least_examples,
+    nearest_examples,
+)
+from maskwright.curate.engine.shards import read_facts
+from maskwright.curate.parts.recipe import Recipe, summary_of
+
+FORMAT = 1
+LICENCES = ("licence", "license")
+
+
+def card_of(pieces: Pieces, recipe: Recipe, tokenizer: str = "") -> dict[str, Any]:
+    """Everything about the corpus, examples included, as JSON holds it."""
+    facts = pieces.facts
+    values = {
+        name: _counted(f["values"].get(name, {}) for f in facts)
+        for name in ("source", "language", *LICENCES)
+    }
+    licences = {n: c for name in LICENCES for n, c in values[name].items()}
+    steps = [
+        _step(name, [read_facts(folder / FACTS_FILE)["steps"][name] for folder in folders])
+        | {"settings": recipe.plain()[name], "summary": summary_of(name)}
+        | {"findings": [found.to_json() for found in pieces.found.get(name, [])]}
+        for names, folders in pieces.segments
+        for name in names
+    ]
+    return {
+        "format": FORMAT,
+        "made_by": f"maskwright {__version__}",
+        "read": {
+            "files": [file for reading in pieces.reading for file in reading["files"]],
+            **{
+                name: sum(reading[name] for reading in pieces.reading)
+                for name in ("rows", "documents", "blank", "rejected")
+            },
+            "bytes": steps[0]["bytes_in"],
+            "findings": _findings(pieces.reading),
+        },
+        "steps": steps,
+        "left": {
+            **{n: sum(f[n] for f in facts) for n in ("documents", "bytes", "words")},
+            **({"tokens": sum(f["tokens"] for f in facts)} if tokenizer else {}),
+            "sources": values["source"],
+            "languages": values["language"],
+            "licences": licences,
+        },
+        "tokenizer": tokenizer or None,
+    }
+
+
+def _step(name: str, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a step did to all shards."""
+    step: dict[str, Any] = {"step": name}
+    for count in ("documents_in", "bytes_in", "documents_out", "bytes_out"):
+        step[count] = sum(part[count] for part in parts)
+    step["changes"] = _counted(part["changes"] for part in parts)
+    step["kept"] = least_examples([example for part in parts for example in part["kept"]])
+    rules: dict[str, dict[str, Any]] = {}
+    measures: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        for rule, facts in part["rules"].items():
+            found = rules.setdefault(
+                rule, {"documents": 0, "bytes": 0, "sources": {}, "examples": []}
+            )
+            found["documents"] += facts["documents"]
+            found["bytes"] += facts["bytes"]
+            found["sources"] = _counted([found["sources"], facts["sources"]])
+            found["examples"] = least_examples(found["examples"] + facts["examples"])
+        for rule, facts in part["measures"].items():
+            found = measures.setdefault(rule, {**facts, "sample": [], "border": []})
+            found["sample"] = sorted(found["sample"] + facts["sample"])[: 10 * SAMPLE]
+            found["border"] = nearest_examples(found["border"] + facts["border"])
+    return {**step, "rules": dict(sorted(rules.items())), "measures": measures}
+
+
+def _counted(parts: Any) -> dict[str, int]:
+    """Counts added up, the largest first."""
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part)
+    return dict(sorted(total.items(), key=lambda item: (-item[1], item[0]))[:MOST_SOURCES])
+
+
+def _findings(readings: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """What reading met, each sentence once."""
+    found = {json.dumps(f, sort_keys=True): f for r in readings for f in r["findings"]}
+    ignored = [name for r in readings for name in r.get("ignored", [])]
+    if ignored:
+        what = f"files of another kind, not read: {', '.join(map(str, ignored[:5]))}"
+        found["ignored"] = {"name": "ignored-files", "what": what}
+    return list(found.values())
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The card of a curated corpus.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    return read_facts(folder / "card.json")

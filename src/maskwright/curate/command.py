@@ -1,0 +1,147 @@
+"""The command `maskwright curate`: recipe, first look, curation, and what it tells meanwhile."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from maskwright.curate.curation import Options, curate, require_place, work_folder
+from maskwright.curate.engine.daft_engine import DaftEngine
+from maskwright.curate.parts import recipe as recipes
+from maskwright.curate.parts.default import default_recipe
+from maskwright.curate.parts.recipe import Recipe
+from maskwright.errors import ConfigError, near
+from maskwright.findings import Note
+from maskwright.labelled.formats.options import how_read
+from maskwright.report.wording import duration, percent, size
+from maskwright.terminal import harmless_lines
+
+
+def curate_command(
+    paths: Sequence[str],
+    out: Path,
+    *,
+    recipe: Path | None = None,
+    steps: str | None = None,
+    without: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    runner: Literal["local", "ray"] = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    tokenizer: Path | None = None,
+    update: bool = False,
+    read: Sequence[str] = (),
+    note: Note,
+) -> None:
+    """Curate as the command line asks for it, with progress on standard error.
+
+    Raises:
+        As `curation.curate`.
+    """
+    chosen = choose(recipe, steps, without, settings)
+    require_place(out, update=update)
+    options = Options(
+        engine=DaftEngine(runner, address, workers),
+        reading=how_read(read, Options.usual_reading()).reading,
+        tokenizer="" if tokenizer is None else str(tokenizer_folder(tokenizer)),
+        update=update,
+        note=note,
+        progress=ProgressLine(),
+    )
+    print(f"steps: {', '.join(chosen.steps)}")
+    card = curate(paths, out, chosen, options)
+    print(harmless_lines("\n".join(summary(card))))
+    work = work_folder(out)
+    held = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
+    print(harmless_lines(f"corpus: {out}"))
+    print(harmless_lines(f"pieces for the next run with --update: {work} ({held})"))
+
+
+def choose(
+    recipe: Path | None, steps: str | None, without: Sequence[str], settings: Sequence[str]
+) -> Recipe:
+    """The recipe that the command line names.
+
+    Raises:
+        ConfigError: unknown steps or settings, or nothing is left.
+    """
+    if recipe is not None and steps is not None:
+        raise ConfigError(
+            "a recipe and a list of steps", where="--steps", do="give one of --recipe and --steps"
+        )
+    if recipe is not None:
+        chosen = recipes.read(recipe)
+    elif steps is not None:
+        chosen = recipes.make([name.strip() for name in steps.split(",") if name.strip()])
+    else:
+        chosen = default_recipe()
+    for name in without:
+        if name not in chosen.steps:
+            raise ConfigError(
+                "the recipe has no such step",
+                where="--without",
+                found=repr(name),
+                wanted=near(name, chosen.steps),
+            )
+    left = {name: step for name, step in chosen.steps.items() if name not in without}
+    if not left:
+        raise ConfigError("the recipe has no steps", where="--without", wanted="at least one step")
+    return recipes.override(Recipe(left), settings)
+
+
+def tokenizer_folder(path: Path) -> Path:
+    """The folder of a tokenizer that a folder is or has."""
+    for folder in (path / "tokenizer", path):
+        if (folder / "tokenizer.json").is_file() or (folder / "tokenizer_config.json").is_file():
+            return folder
+    return path
+
+
+class ProgressLine:
+    """What is done and how long the rest takes: a line that is written over, or one for each part
+    of the work where standard error is no terminal."""
+
+    def __init__(self) -> None:
+        self.name, self.begun = "", 0.0
+        self.live = sys.stderr.isatty()
+
+    def __call__(self, name: str, total: int, done: int) -> None:
+        now = time.monotonic()
+        if name != self.name:
+            self.name, self.begun, self.first = name, now, done
+        passed, new = now - self.begun, done - self.first
+        rest = ""
+        if 0 < new and done < total:
+            rest = f", {duration(passed / new * (total - done))} left"
+        line = f"{name}: {done} of {total} shards{rest}"
+        if self.live:
+            end = "\n" if done == total else ""
+            print(f"\r\033[K{harmless_lines(line)}", end=end, file=sys.stderr, flush=True)
+        elif done == total:
+            print(harmless_lines(f"{name}: {total} shards, {duration(passed)}"), file=sys.stderr)
+
+
+def summary(card: Mapping[str, Any]) -> list[str]:
+    """The result in lines: what each step removed, by rule."""
+    lines = []
+    read = card["read"]
+    lines.append(f"read: {read['documents']:,} documents, {size(read['bytes'])}")
+    for step in card["steps"]:
+        came, left = step["documents_in"], step["documents_out"]
+        rules = sorted(step["rules"].items(), key=lambda item: -item[1]["documents"])
+        listed = ", ".join(f"{rule} {facts['documents']:,}" for rule, facts in rules[:4])
+        changed = ", ".join(f"{rule} in {n:,}" for rule, n in list(step["changes"].items())[:4])
+        parts = [f"{came - left:,} of {came:,} removed ({percent((came - left) / max(1, came))})"]
+        parts += [listed] if listed else []
+        parts += [f"changed: {changed}"] if changed else []
+        lines.append(f"  {step['step']}: {'; '.join(parts)}")
+    left = card["left"]
+    tokens = f", {left['tokens']:,} tokens" if "tokens" in left else ""
+    lines.append(
+        f"left: {left['documents']:,} documents, {size(left['bytes'])}, "
+        f"{left['words']:,} words{tokens}"
+    )
+    return lines

@@ -1,0 +1,179 @@
+"""Curate: the command as a function, from files to the folder of the result."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from maskwright.corpus.files import Paths
+from maskwright.corpus.reading import Reading
+from maskwright.curate.card import card_of
+from maskwright.curate.engine.corpus import Progress
+from maskwright.curate.engine.daft_engine import DaftEngine
+from maskwright.curate.engine.pack import PACKED
+from maskwright.curate.engine.run import Pieces, prune, run
+from maskwright.curate.engine.segment import CHANGED_FILE, REMOVED_FILE
+from maskwright.curate.parts.recipe import Recipe
+from maskwright.errors import OutputError
+from maskwright.findings import Note, ignore
+from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
+from maskwright.storage.commit import StagedFile, Staging, commit, writing
+from maskwright.storage.manifest import MANIFEST, read_manifest
+
+MADE = "curated corpus"
+
+
+def _silent(name: str, total: int, done: int) -> None:
+    """A `Progress` that shows nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a curation runs, besides its recipe; none of it changes a byte of the result but the
+    tokenizer's counts.
+
+    Attributes:
+        engine: where the work is done.
+        reading: how the files are read.
+        tokenizer: a folder; the card counts its tokens.
+        update: take in new files, or other settings, where the result is there already.
+        note, progress: told what is found, and how far the work is.
+    """
+
+    engine: DaftEngine = field(default_factory=DaftEngine)
+    reading: Reading = field(default_factory=Reading)
+    tokenizer: str = ""
+    update: bool = False
+    note: Note = ignore
+    progress: Progress = _silent
+
+    @staticmethod
+    def usual_reading() -> HowRead:
+        """How files are read where the user does not say: with all their columns."""
+        return AS_IT_COMES
+
+
+def work_folder(out: Path) -> Path:
+    """Where the pieces of the result `out` lie: `clean.work` for `clean`."""
+    out = Path(os.path.abspath(out))
+    return out.with_name(f"{out.name}.work")
+
+
+def curate(
+    paths: Paths, out: Path | str, recipe: Recipe, options: Options | None = None
+) -> dict[str, Any]:
+    """Make the curated corpus `out` of the documents of `paths`; its card.
+
+    Raises:
+        OutputError: `out` is there already and is not to be updated, or cannot be written.
+        DataError, UsageError, ConfigError, ResourceError, StoppedError, StorageError: as their
+            parts say; the same command goes on where it stopped.
+    """
+    options = options or Options()
+    out = Path(out)
+    require_place(out, update=options.update)
+    options.engine.start()
+    work = work_folder(out)
+    with writing(out):
+        pieces = run(
+            paths,
+            recipe,
+            options.reading,
+            work,
+            options.engine,
+            tokenizer=options.tokenizer,
+            note=options.note,
+            progress=options.progress,
+        )
+        card = card_of(pieces, recipe, options.tokenizer)
+        commit(
+            out,
+            lambda stage: _write(stage, pieces, recipe, card),
+            about={"made": MADE, "format": card["format"]},
+            replace=options.update,
+        )
+    prune(work, pieces)
+    return card
+
+
+def require_place(out: Path, *, update: bool) -> None:
+    """Refuse a result that is there, unless it is one of ours to be updated.
+
+    Raises:
+        OutputError: saying which.
+    """
+    if not os.path.lexists(out):
+        return
+    ours = is_curated(out)
+    if update and ours:
+        return
+    raise OutputError(
+        "the path already exists",
+        where=out,
+        found="a curated corpus" if ours else "something else than a curated corpus",
+        wanted="a path that is free",
+        do="choose another --out, or take new files in with --update" if ours else "choose another",
+    )
+
+
+def is_curated(folder: Path) -> bool:
+    """Whether the folder is the result of a curation."""
+    if not (folder / MANIFEST).is_file():
+        return False
+    with contextlib.suppress(Exception):
+        return read_manifest(folder).about.get("made") == MADE
+    return False
+
+
+# ------------------------------------------------------------------------------ the result
+def _write(stage: Staging, pieces: Pieces, recipe: Recipe, card: Mapping[str, Any]) -> None:
+    for number, folder in enumerate(pieces.packed):
+        stage.write_bytes(f"text/{number:05}.jsonl.gz", _pieces_of(folder / PACKED))
+    for room, name in (("removed", REMOVED_FILE), ("changed", CHANGED_FILE)):
+        _write_records(stage, pieces, room, name)
+    stage.write_bytes("recipe.toml", recipe.to_toml().encode())
+    stage.write_json("card.json", card)
+
+
+def _pieces_of(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while data := file.read(1 << 20):
+            yield data
+
+
+class _Sink:
+    """A staged file as gzip writes to it."""
+
+    def __init__(self, file: StagedFile) -> None:
+        self.file = file
+
+    def write(self, data: bytes) -> int:
+        self.file.write(data)
+        return len(data)
+
+    def flush(self) -> None:
+        return None
+
+
+def _write_records(stage: Staging, pieces: Pieces, room: str, name: str) -> None:
+    """`removed/STEP.jsonl.gz` or `changed/STEP.jsonl.gz` for every step that has any."""
+    for names, folders in pieces.segments:
+        with contextlib.ExitStack() as stack:
+            open_files: dict[str, gzip.GzipFile] = {}
+            for folder in folders:
+                for line in (folder / name).read_bytes().splitlines(keepends=True):
+                    step = json.loads(line)["step"]
+                    if step not in open_files:
+                        staged = stack.enter_context(stage.create(f"{room}/{step}.jsonl.gz"))
+                        sink = cast(Any, _Sink(staged))
+                        open_files[step] = stack.enter_context(
+                            gzip.GzipFile("", "wb", 6, sink, mtime=0)
+                        )
+                    open_files[step].write(line)
+        assert set(open_files) <= set(names)

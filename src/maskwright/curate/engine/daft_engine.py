@@ -1,0 +1,326 @@
+"""Daft runs the work: in processes of this machine, or on a Ray cluster; the same plan, the same
+bytes.
+
+What a task makes is a folder that is there whole or not at all, and is found again. So a task may
+run twice, tasks may end in any order, and a cluster that loses a machine goes on with the tasks
+whose folders are missing. Only narrow tables, of numbers, are grouped; what a query answers is
+sorted before it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from maskwright import __version__
+from maskwright.curate.parts.step import DOCUMENT
+from maskwright.errors import (
+    IncompatibleError,
+    MaskwrightError,
+    ResourceError,
+    UsageError,
+)
+from maskwright.memory import free_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Function = Callable[[dict[str, Any]], dict[str, Any]]
+Done = Callable[[int], None]
+Runner = Literal["local", "ray"]
+# Fewer tasks than this, or of less text, run in this process: others take a second to start.
+INLINE_BYTES = 24 << 20
+ATTEMPTS = 4  # of tasks that a cluster lost
+ROW_BYTES = 120  # that a query needs in memory for a row, measured
+SHARE = 0.3  # of the free memory that a query may take
+ENVIRONMENT = {
+    "DAFT_ANALYTICS_ENABLED": "0",
+    "DO_NOT_TRACK": "1",
+    "SCARF_NO_ANALYTICS": "1",
+    "DAFT_PROGRESS_BAR": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+@dataclass(frozen=True)
+class DaftEngine:
+    """Where the work is done.
+
+    Attributes:
+        runner: `local` for processes of this machine, `ray` for a cluster.
+        address: of the cluster; None starts one on this machine.
+        workers: processes; None: as many as the machine has cores, or the cluster.
+    """
+
+    runner: Runner = "local"
+    address: str | None = None
+    workers: int | None = None
+
+    def start(self) -> None:
+        """Load the engine, and reach the cluster.
+
+        Raises:
+            UsageError: Daft or Ray is not installed, or another engine was started before.
+            ResourceError: there is no cluster at the address.
+        """
+        os.environ.update(ENVIRONMENT)
+        try:
+            import daft
+        except ImportError as error:
+            raise _not_installed("daft", "curate", error) from None
+        if self.runner == "ray":
+            self._start_ray()
+            with _one_engine():
+                daft.set_runner_ray(noop_if_initialized=True)
+        else:
+            with _one_engine():
+                daft.set_runner_native()
+
+    def _start_ray(self) -> None:
+        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+        try:
+            import ray
+        except ImportError as error:
+            raise _not_installed("ray", "cluster", error) from None
+        if ray.is_initialized():
+            return
+        try:
+            ray.init(
+                address=self.address,
+                num_cpus=None if self.address else self.workers,
+                log_to_driver=False,
+                logging_level="ERROR",
+                include_dashboard=None if self.address else False,
+            )
+        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+            raise ResourceError(
+                "no Ray cluster answers",
+                where=self.address or "this machine",
+                found=str(error).strip().split("\n")[0][:200],
+                wanted="a running cluster that this machine reaches",
+                do="start it (ray start --head), correct --address, or leave out --engine ray",
+            ) from error
+
+    @property
+    def processes(self) -> int:
+        """How many tasks run at once."""
+        if self.workers:
+            return self.workers
+        if self.runner == "ray":
+            import ray
+
+            return max(1, int(ray.cluster_resources().get("CPU", 1)))
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
+
+    # -------------------------------------------------------------------------- tasks
+    def run(
+        self, function: Function, tasks: Sequence[Mapping[str, Any]], size: int, done: Done
+    ) -> None:
+        """Do the tasks whose `out` is not there.
+
+        Args:
+            function: a module-level function, or a partial of one; it travels to processes.
+            size: bytes of text in all tasks.
+            done: told the number of tasks that are done.
+
+        Raises:
+            MaskwrightError: the first error of a task.
+            ResourceError: the cluster lost the same tasks again and again.
+        """
+        for attempt in range(ATTEMPTS):
+            open_tasks = [task for task in tasks if not Path(task["out"]).is_dir()]
+            before = len(tasks) - len(open_tasks)
+            done(before)
+            if not open_tasks:
+                return
+            if self.runner == "local" and (len(open_tasks) == 1 or size <= INLINE_BYTES):
+                for number, task in enumerate(open_tasks):
+                    function(dict(task))
+                    done(before + number + 1)
+                return
+            try:
+                self._send(function, open_tasks, lambda n, b=before: done(b + n))  # type: ignore[misc]
+            except (MaskwrightError, KeyboardInterrupt):
+                raise
+            except Exception as error:
+                if self.runner == "local" or not _lost(error):
+                    raise
+                last = error
+            if attempt == ATTEMPTS - 1:
+                left = [task for task in tasks if not Path(task["out"]).is_dir()]
+                if left:
+                    raise ResourceError(
+                        "the cluster lost tasks again and again",
+                        where=self.address or "this machine",
+                        found=f"{len(left)} of {len(tasks)} tasks not done; {str(last)[:160]}",
+                        wanted="workers that stay",
+                        do="look at the cluster (ray status); the same command goes on from here",
+                    ) from last
+
+    def _send(self, function: Function, tasks: Sequence[Mapping[str, Any]], done: Done) -> None:
+        import daft
+
+        worker = _worker(min(self.processes, len(tasks)))(function, __version__)
+        frame = daft.from_pydict({"task": [json.dumps(task) for task in tasks]})
+        if self.runner == "ray":
+            frame = frame.into_partitions(len(tasks))
+        answers = frame.select(worker(frame["task"]).alias("answer")).iter_rows()
+        for number, row in enumerate(answers, start=1):
+            answer = json.loads(row["answer"])
+            if "error" in answer:
+                raise _error_of(answer["error"])
+            done(number)
+        if missing := [task["out"] for task in tasks if not Path(task["out"]).is_dir()]:
+            raise ResourceError(
+                "a worker's folder is not here",
+                where=missing[0],
+                wanted="a folder that this machine and all workers share",
+                do="put --out where every machine of the cluster reaches it by the same path",
+            )
+
+    # -------------------------------------------------------------------------- queries
+    def repeated(
+        self, files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
+    ) -> pa.Table:
+        """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
+        import daft
+        import pyarrow as pa
+
+        wanted = [*keys, *columns]
+        found = []
+        for frame in self._parts(files, keys, wanted):
+            counts = frame.groupby(*keys).agg(daft.col(wanted[0]).count("all").alias("_count"))
+            often = counts.where(daft.col("_count") >= daft.lit(2)).select(*keys)
+            found.append(frame.join(often, on=list(keys)).select(*wanted).to_arrow())
+        return _sorted(pa.concat_tables(found), wanted)
+
+    def totals(
+        self,
+        files: Sequence[tuple[int, Path]],
+        keys: Sequence[str],
+        sums: Sequence[str],
+        least: int,
+    ) -> pa.Table:
+        """`Tables.totals` over the tables of some shards."""
+        import daft
+        import pyarrow as pa
+
+        found = []
+        for frame in self._parts(files, keys, [*keys, *sums]):
+            added = frame.groupby(*keys).agg(*(daft.col(name).sum().alias(name) for name in sums))
+            found.append(
+                added.where(daft.col(sums[0]) >= daft.lit(least)).select(*keys, *sums).to_arrow()
+            )
+        return _sorted(pa.concat_tables(found), keys)
+
+    def _parts(
+        self, files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
+    ) -> Iterator[Any]:
+        """The rows of the tables in parts that fit into memory; equal keys are in one part."""
+        import daft
+        import pyarrow.parquet as pq
+
+        rows = sum(pq.read_metadata(path).num_rows for _, path in files)
+        room = free_bytes() * SHARE if self.runner == "local" else math.inf
+        parts = max(1, math.ceil(rows * ROW_BYTES / room))
+        paths = [str(path) for _, path in files]
+        frame = daft.read_parquet(paths, file_path_column="_path")
+        if DOCUMENT in columns:
+            numbers = {"_path": paths, "_shard": [number << 32 for number, _ in files]}
+            frame = frame.with_column("_path", daft.col("_path").replace("file://", ""))
+            frame = frame.join(daft.from_pydict(numbers), on="_path")
+            frame = frame.with_column(DOCUMENT, daft.col("_shard") + daft.col("row"))
+        frame = frame.select(*columns)
+        for part in range(parts):
+            if parts > 1:
+                mixed = daft.col(keys[0]).hash()
+                for key in keys[1:]:
+                    mixed = daft.col(key).hash(seed=mixed)
+                yield frame.where(mixed % parts == part)
+            else:
+                yield frame
+
+
+def _sorted(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    return table.sort_by([(name, "ascending") for name in columns]).combine_chunks()
+
+
+def _worker(processes: int) -> Any:
+    """A class of Daft whose objects, one in each process, do one task at a time."""
+    import daft
+
+    @daft.cls(use_process=True, max_concurrency=processes)
+    class Worker:
+        def __init__(self, function: Function, version: str) -> None:
+            self.function, self.version = function, version
+
+        @daft.method.batch(return_dtype=daft.DataType.string(), batch_size=1)
+        def __call__(self, tasks: Any) -> list[str]:
+            from maskwright.curate.engine.work import answer
+
+            return [answer(self.function, self.version, task) for task in tasks.to_pylist()]
+
+    return Worker
+
+
+@contextlib.contextmanager
+def _one_engine() -> Iterator[None]:
+    """Daft has one runner in a process."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise UsageError(
+            "another engine was started in this process",
+            found=str(error)[:160],
+            wanted="one engine",
+            do="start a new process for the other engine",
+        ) from error
+
+
+def _lost(error: BaseException) -> bool:
+    """Whether an error says that a machine or a process went away, and not that a task is wrong."""
+    words = (
+        "died",
+        "lost",
+        "unavailable",
+        "disconnected",
+        "ActorDied",
+        "WorkerCrashed",
+        "killed",
+        "NodeDied",
+        "ObjectLost",
+        "OwnerDied",
+        "RaySystemError",
+        "Connection",
+    )
+    text = f"{type(error).__name__} {error}"
+    return any(word in text for word in words)
+
+
+def _error_of(plain: Mapping[str, Any]) -> MaskwrightError:
+    """The error that a worker met."""
+    import maskwright.errors as errors
+
+    sort = getattr(errors, plain["sort"], IncompatibleError)
+    parts = {name: plain.get(name) for name in ("where", "found", "wanted", "do")}
+    error: MaskwrightError = sort(plain["what"], **parts)
+    return error
+
+
+def _not_installed(package: str, extra: str, error: ImportError) -> UsageError:
+    return UsageError(
+        f"curation needs {package}",
+        found=str(error),
+        wanted=f"the extra {extra!r}",
+        do=f"pip install 'maskwright[{extra}]'",
+    )

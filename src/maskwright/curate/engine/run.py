@@ -1,0 +1,257 @@
+"""A whole curation: files to shards, segments of steps over them, and the folder of the result.
+
+    read      files -> shards                      reading/KEY/
+    segments  shards -> shards, step by step       segments/KEY/    a CorpusStep begins a new one
+    passes    what a CorpusStep must see first     passes/, known/
+    pack      shards -> text/NNNNN.jsonl.gz        packed/KEY/
+
+All of it lies in the work folder beside the result, each piece whole or not there, under a hash of
+what it was made of. A stopped curation goes on with the pieces that are missing, and one with more
+files, or with other settings of a late step, finds the others again.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from maskwright import __version__
+from maskwright.config import fingerprint, to_plain
+from maskwright.corpus.files import Paths, find
+from maskwright.corpus.reading import Reading
+from maskwright.curate.engine.corpus import Progress, ShardCorpus, keep_table, slices
+from maskwright.curate.engine.daft_engine import DaftEngine
+from maskwright.curate.engine.opened import opened
+from maskwright.curate.engine.pack import FACTS as PACK_FACTS
+from maskwright.curate.engine.pack import pack_shard
+from maskwright.curate.engine.segment import FACTS_FILE, TEXT_FILE, run_segment
+from maskwright.curate.engine.shards import Shard, group, read_facts, read_group, shards_of
+from maskwright.curate.parts.recipe import Recipe
+from maskwright.curate.parts.step import CorpusStep, Step
+from maskwright.errors import DataError
+from maskwright.findings import Finding, Note
+from maskwright.storage.manifest import hash_file
+
+WORKED = ("reading", "segments", "passes", "packed", "known")
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What a curation made in its work folder, in order.
+
+    Attributes:
+        reading: what the reading of each group of files met.
+        segments: for each segment, the names of its steps and the folder of each shard.
+        packed: the folders of the shards that have documents left.
+        found: what steps reported about the whole corpus, by step.
+    """
+
+    reading: list[dict[str, Any]]
+    segments: list[tuple[list[str], list[Path]]]
+    packed: list[Path]
+    found: dict[str, list[Finding]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def facts(self) -> list[dict[str, Any]]:
+        """The facts of each packed shard."""
+        return [read_facts(folder / PACK_FACTS) for folder in self.packed]
+
+
+def run(
+    paths: Paths,
+    recipe: Recipe,
+    reading: Reading,
+    work: Path,
+    engine: DaftEngine,
+    *,
+    tokenizer: str = "",
+    note: Note,
+    progress: Progress,
+) -> Pieces:
+    """Make every piece of the result of `recipe` on the files of `paths`.
+
+    Raises:
+        DataError: bad files; no documents; a step that would remove all of them.
+        UsageError, ConfigError, ResourceError, StoppedError, StorageError: as their parts say.
+    """
+    found: dict[str, list[Finding]] = {}
+    read = _read(paths, reading, work, engine, progress)
+    shards = [shard for part, _ in read for shard in part]
+    if not shards:
+        raise DataError(
+            "the corpus has 0 documents",
+            where=", ".join(str(p) for p in ([paths] if isinstance(paths, str | Path) else paths)),
+            found=f"{sum(facts['rows'] for _, facts in read):,} rows, all blank or rejected",
+            wanted="at least one document",
+        )
+    segments: list[tuple[list[str], list[Path]]] = []
+    for names in _segments(recipe):
+        known: Any = None
+        first = recipe.steps[names[0]]
+        key = _step_key(names[0], first)
+        if isinstance(first, CorpusStep):
+            said = found.setdefault(names[0], [])
+
+            def told(finding: Finding, said: list[Finding] = said) -> None:
+                said.append(finding)
+                note(finding)
+
+            corpus = ShardCorpus(engine, shards, names[0], key, work, told, progress)
+            known = first.gather(corpus, opened(names[0], first))
+        folders = _apply(recipe, names, shards, known, work, engine, progress)
+        segments.append((names, folders))
+        shards = [_next(shard, folder) for shard, folder in zip(shards, folders, strict=True)]
+        if not any(shard.documents for shard in shards):
+            raise _removes_all(names, folders)
+    left = [shard for shard in shards if shard.documents]
+    tasks: list[dict[str, Any]] = []
+    for shard in left:
+        key = fingerprint(["pack", 1, _code("engine.pack"), shard.key, _folder_key(tokenizer)])
+        out = work / "packed" / key
+        tasks.append({"shard": str(shard.path), "tokenizer": tokenizer, "out": str(out)})
+    engine.run(pack_shard, tasks, _size(left), lambda done: progress("packing", len(tasks), done))
+    packed = [Path(task["out"]) for task in tasks]
+    return Pieces([facts for _, facts in read], segments, packed, found)
+
+
+def prune(work: Path, pieces: Pieces) -> None:
+    """Remove what the work folder holds of other files and settings."""
+    used = {folder for _, folders in pieces.segments for folder in folders} | set(pieces.packed)
+    for room in ("segments", "packed"):
+        for folder in (work / room).glob("*"):
+            if folder not in used and folder.is_dir():
+                shutil.rmtree(folder)
+
+
+def _read(
+    paths: Paths, reading: Reading, work: Path, engine: DaftEngine, progress: Progress
+) -> list[tuple[list[Shard], dict[str, Any]]]:
+    sources, ignored = find(paths)
+    groups = group(sources, reading)
+    plain = to_plain(reading)
+    tasks = [
+        {"files": list(g.files), "reading": plain, "out": str(work / "reading" / g.key)}
+        for g in groups
+    ]
+    for task in tasks:
+        Path(task["out"]).parent.mkdir(parents=True, exist_ok=True)
+    size = sum(g.bytes for g in groups)
+    engine.run(read_group, tasks, size, lambda done: progress("reading", len(tasks), done))
+    read = [shards_of(work / "reading" / g.key) for g in groups]
+    if read and ignored:
+        read[0][1]["ignored"] = ignored
+    return read
+
+
+def _segments(recipe: Recipe) -> list[list[str]]:
+    """The steps in walks; each but the first begins with a step that needs the whole corpus."""
+    found: list[list[str]] = []
+    for name, step in recipe.steps.items():
+        if not found or isinstance(step, CorpusStep):
+            found.append([])
+        found[-1].append(name)
+    return found
+
+
+def _apply(
+    recipe: Recipe,
+    names: Sequence[str],
+    shards: Sequence[Shard],
+    known: Any,
+    work: Path,
+    engine: DaftEngine,
+    progress: Progress,
+) -> list[Path]:
+    plain = [[name, to_plain(recipe.steps[name])] for name in names]
+    keys = [_step_key(name, recipe.steps[name]) for name in names]
+    tasks: list[dict[str, Any]] = []
+    (work / "segments").mkdir(parents=True, exist_ok=True)
+    for shard, about in zip(shards, slices(known, len(shards)), strict=True):
+        path = "" if about is None else keep_table(work, about)
+        known_key = Path(path).name
+        key = fingerprint(["segment", 1, _code("engine.segment"), keys, shard.key, known_key])
+        out = work / "segments" / key
+        tasks.append({"shard": str(shard.path), "steps": plain, "known": path, "out": str(out)})
+    name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+    engine.run(run_segment, tasks, _size(shards), lambda done: progress(name, len(tasks), done))
+    return [Path(task["out"]) for task in tasks]
+
+
+def _next(shard: Shard, folder: Path) -> Shard:
+    """The shard that a segment made of another."""
+    facts = read_facts(folder / FACTS_FILE)
+    return Shard(folder / TEXT_FILE, folder.name, facts["documents"], facts["bytes"])
+
+
+def _size(shards: Sequence[Shard]) -> int:
+    return sum(shard.bytes for shard in shards)
+
+
+def _removes_all(names: Sequence[str], folders: Sequence[Path]) -> DataError:
+    """The error for a segment that leaves no document, by the step that removed the last."""
+    facts = [read_facts(folder / FACTS_FILE)["steps"] for folder in folders]
+    for name in names:
+        if not any(f[name]["documents_out"] for f in facts):
+            break
+    rules: dict[str, int] = {}
+    for f in facts:
+        for rule, count in f[name]["rules"].items():
+            rules[rule] = rules.get(rule, 0) + count["documents"]
+    worst = max(rules, key=lambda rule: (rules[rule], rule))
+    example = next(
+        e for f in facts for e in f[name]["rules"].get(worst, {"examples": []})["examples"]
+    )
+    came = sum(f[name]["documents_in"] for f in facts)
+    return DataError(
+        "a step would remove every document",
+        where=name,
+        found=f"{came:,} documents came, {rules[worst]:,} go by the rule {worst} (first: "
+        f"{example['place']}, value {str(example['value'])[:80]})",
+        wanted="at least one document that stays",
+        do=f"loosen its settings (--set {name}.…=…), or leave it out (--without {name})",
+    )
+
+
+# ------------------------------------------------------------------------------ what things are
+def _step_key(name: str, step: Step) -> str:
+    """A hash of the settings of a step, of its code and of the files that it reads."""
+    files = [[str(path), hash_file(path)] for path in step.files()]
+    module = inspect.getsource(sys.modules[type(step).__module__])
+    return fingerprint(
+        ["step", __version__, name, to_plain(step), files, _digest(module), _parts()]
+    )
+
+
+@functools.cache
+def _parts() -> str:
+    """A hash of the code that steps share."""
+    from maskwright.curate import parts
+
+    folder = Path(next(iter(parts.__path__)))
+    return _digest("".join(p.read_text(encoding="utf-8") for p in sorted(folder.glob("*.py"))))
+
+
+@functools.cache
+def _code(module: str) -> str:
+    import importlib
+
+    return _digest(inspect.getsource(importlib.import_module(f"maskwright.curate.{module}")))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _folder_key(folder: str) -> str:
+    """A hash of the files of a tokenizer's folder."""
+    if not folder:
+        return ""
+    files = sorted(path for path in Path(folder).glob("*.json") if path.is_file())
+    return fingerprint([[path.name, hash_file(path)] for path in files])

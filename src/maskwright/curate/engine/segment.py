@@ -1,0 +1,334 @@
+"""One walk over a shard: steps that follow each other, and a record of all they did.
+
+    segments/KEY/   text.parquet     the documents that are left, as they are now
+                    removed.jsonl    each removed document: where, by which rule, for which value
+                    changed.jsonl    each change of a text
+                    facts.json       counts, and examples of every rule
+
+Nothing in it depends on time or place, so that the same shard gives the same bytes everywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.curate.engine.opened import opened
+from maskwright.curate.engine.tables import read_batches, write_tables
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.outcome import Measure, Outcome, Removal
+from maskwright.curate.parts.recipe import make
+from maskwright.curate.parts.step import CorpusStep, Step
+from maskwright.storage.commit import Staging, commit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TEXT_FILE, REMOVED_FILE, CHANGED_FILE, FACTS_FILE = (
+    "text.parquet",
+    "removed.jsonl",
+    "changed.jsonl",
+    "facts.json",
+)
+NOTHING_LEFT = "nothing-left"
+EXCERPT = 300  # characters of a text that a record shows
+EXAMPLES = 3  # of each rule and shard
+SAMPLE = 200  # numbers of each rule and shard, for a histogram
+MOST_SOURCES = 200
+
+
+def run_segment(task: dict[str, Any]) -> dict[str, Any]:
+    """Run steps over a shard; found again if it is there.
+
+    Args:
+        task: `shard` (a path), `steps` (names with their settings, in order), `known` (a path to
+            what is known for the first step, or ""), and `out`, the folder to make.
+    """
+    out = Path(task["out"])
+    if not out.is_dir():
+        recipe = make([name for name, _ in task["steps"]], dict(task["steps"]))
+        known = read_known(task["known"])
+        commit(out, lambda stage: _write(stage, Path(task["shard"]), recipe.steps, known))
+    return {}
+
+
+def read_known(path: str) -> pa.Table | None:
+    import pyarrow.parquet as pq
+
+    return pq.read_table(path) if path else None
+
+
+def _write(stage: Staging, shard: Path, steps: Mapping[str, Step], known: pa.Table | None) -> None:
+    record = Record(list(steps))
+    tables = []
+    for batch in read_batches(shard):
+        flow = Flow.of(batch)
+        for name, step in steps.items():
+            about = rows_about(known, flow.batch) if isinstance(step, CorpusStep) else None
+            outcome = step.apply(flow.batch, opened(name, step), about)
+            flow = record.take(name, flow, outcome)
+            if not len(flow.batch):
+                break
+        if len(flow.batch):
+            record.left(flow)
+            tables.append(flow.batch.to_arrow())
+    write_tables(stage, TEXT_FILE, tables)
+    stage.write_bytes(REMOVED_FILE, _lines(record.removed))
+    stage.write_bytes(CHANGED_FILE, _lines(record.changed))
+    stage.write_json(FACTS_FILE, record.facts())
+
+
+def rows_about(known: pa.Table | None, batch: Batch) -> pa.Table | None:
+    """The rows of a table with the column `row` that are about the documents of a batch; another
+    table is about all."""
+    if known is None or "row" not in known.schema.names:
+        return known
+    import pyarrow as pa
+
+    chosen = np.isin(known.column("row").to_numpy(), batch.rows)
+    return known.filter(pa.array(chosen))
+
+
+def _lines(records: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
+    for record in records:
+        yield (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A batch on its way through steps, with what the record needs of every document.
+
+    Attributes:
+        keys: a hash of each document's place, which picks examples without regard to order.
+        sizes: (B,) bytes of each text.
+    """
+
+    batch: Batch
+    keys: list[str]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, batch: Batch) -> Flow:
+        names = (name.encode("utf-8", "surrogatepass") for name in batch.ids)
+        keys = [hashlib.blake2b(name, digest_size=8).hexdigest() for name in names]
+        return cls(batch, keys, _sizes(batch.texts))
+
+    def with_texts(self, texts: Sequence[str]) -> Flow:
+        sizes = self.sizes.copy()
+        for place, (old, new) in enumerate(zip(self.batch.texts, texts, strict=True)):
+            if new is not old:
+                sizes[place] = _size(new)
+        return replace(self, batch=self.batch.with_texts(texts), sizes=sizes)
+
+    def take(self, chosen: NDArray[np.bool_]) -> Flow:
+        if chosen.all():
+            return self
+        keys = [self.keys[place] for place in np.flatnonzero(chosen).tolist()]
+        return Flow(self.batch.take(chosen), keys, self.sizes[chosen])
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _sizes(texts: Sequence[str]) -> NDArray[np.int64]:
+    return np.fromiter(map(_size, texts), np.int64, len(texts))
+
+
+@dataclass
+class Record:
+    """What the steps of a segment did to the documents of a shard."""
+
+    names: list[str]
+    removed: list[dict[str, Any]] = field(default_factory=list)
+    changed: list[dict[str, Any]] = field(default_factory=list)
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    documents: int = 0
+    bytes: int = 0
+    sources: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.steps = {
+            name: {
+                "documents_in": 0,
+                "bytes_in": 0,
+                "documents_out": 0,
+                "bytes_out": 0,
+                "rules": {},
+                "changes": {},
+                "measures": {},
+                "kept": [],
+            }
+            for name in self.names
+        }
+
+    def take(self, name: str, flow: Flow, outcome: Outcome) -> Flow:
+        """Note down what a step did; the documents that are left, as they are now."""
+        facts, batch, now = self.steps[name], flow.batch, flow
+        facts["documents_in"] += len(batch)
+        facts["bytes_in"] += int(flow.sizes.sum())
+        reasons: dict[int, Removal] = {}
+        for measure in outcome.measures:
+            for place in np.flatnonzero(measure.outside).tolist():
+                value, wanted = _number(measure.values[place]), _allowed(measure)
+                reasons.setdefault(place, Removal(place, measure.rule, value, None, wanted))
+        for removal in outcome.removals:
+            reasons.setdefault(removal.place, removal)
+        if outcome.texts is not None:
+            if len(outcome.texts) != len(batch):
+                raise ValueError(f"{name}: {len(outcome.texts)} texts for {len(batch)} documents")
+            now = now.with_texts(outcome.texts)
+            for place in np.flatnonzero(now.sizes < 64).tolist():
+                if not outcome.texts[place] or outcome.texts[place].isspace():
+                    blank = Removal(place, NOTHING_LEFT, "", None, "text that is not blank")
+                    reasons.setdefault(place, blank)
+        for change in outcome.changes:
+            facts["changes"][change.rule] = facts["changes"].get(change.rule, 0) + 1
+            entry = {**place_of(batch, change.place), "step": name, "rule": change.rule}
+            self.changed.append(_present({**entry, "value": change.value, "where": change.where}))
+        for place, reason in sorted(reasons.items()):
+            entry = {**place_of(batch, place), "step": name, "rule": reason.rule}
+            entry |= {"value": reason.value, "wanted": reason.wanted, "where": reason.where}
+            entry |= {"bytes": int(flow.sizes[place]), "source": batch.note("source")[place]}
+            self.removed.append(_present({**entry, "text": excerpt(batch.texts[place])}))
+            self._count(facts["rules"], flow, reason)
+        self._measure(facts["measures"], flow, outcome.measures)
+        stays = np.ones(len(batch), np.bool_)
+        stays[list(reasons)] = False
+        kept = [example(flow, place) for place in _first(flow.keys, stays)]
+        facts["kept"] = least_examples(facts["kept"] + kept)
+        if outcome.notes:
+            now = replace(now, batch=now.batch.with_notes(outcome.notes))
+        now = now.take(stays)
+        facts["documents_out"] += len(now.batch)
+        facts["bytes_out"] += int(now.sizes.sum())
+        return now
+
+    def left(self, flow: Flow) -> None:
+        """Count the documents that leave the segment."""
+        self.documents += len(flow.batch)
+        self.bytes += int(flow.sizes.sum())
+        self.sources.update(source or "" for source in flow.batch.note("source"))
+
+    def facts(self) -> dict[str, Any]:
+        sources = sorted(self.sources.items(), key=lambda item: (-item[1], item[0]))
+        return {
+            "documents": self.documents,
+            "bytes": self.bytes,
+            "sources": dict(sources[:MOST_SOURCES]),
+            "steps": self.steps,
+        }
+
+    def _count(self, rules: dict[str, Any], flow: Flow, reason: Removal) -> None:
+        facts = rules.setdefault(
+            reason.rule, {"documents": 0, "bytes": 0, "sources": {}, "examples": []}
+        )
+        facts["documents"] += 1
+        facts["bytes"] += int(flow.sizes[reason.place])
+        source = flow.batch.note("source")[reason.place] or ""
+        if source in facts["sources"] or len(facts["sources"]) < MOST_SOURCES:
+            facts["sources"][source] = facts["sources"].get(source, 0) + 1
+        found = {**example(flow, reason.place), "value": reason.value}
+        facts["examples"] = least_examples([*facts["examples"], found])
+
+    def _measure(self, measures: dict[str, Any], flow: Flow, found: Sequence[Measure]) -> None:
+        for measure in found:
+            facts = measures.setdefault(measure.rule, {"sample": [], "border": []})
+            facts["low"], facts["high"] = measure.low, measure.high
+            values = np.asarray(measure.values, np.float64)
+            usable = np.isfinite(values)
+            chosen = _first(flow.keys, usable, SAMPLE)
+            sample = [[flow.keys[place], _number(values[place])] for place in chosen]
+            facts["sample"] = sorted(facts["sample"] + sample)[:SAMPLE]
+            limits = [limit for limit in (measure.low, measure.high) if limit is not None]
+            if not limits or not usable.any():
+                continue
+            distance = np.min([np.abs(values - limit) for limit in limits], axis=0)
+            border = []
+            for removed in (True, False):
+                places = np.flatnonzero(usable & (measure.outside == removed))
+                nearest = places[np.argsort(distance[places], kind="stable")][:EXAMPLES]
+                for place in nearest.tolist():
+                    entry = {**example(flow, place), "value": _number(values[place])}
+                    border.append({**entry, "removed": removed, "distance": float(distance[place])})
+            facts["border"] = nearest_examples(facts["border"] + border)
+
+
+def nearest_examples(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of examples at a limit, the nearest on each side."""
+    return [
+        entry
+        for side in (True, False)
+        for entry in heapq.nsmallest(
+            EXAMPLES,
+            (e for e in found if e["removed"] is side),
+            key=lambda e: (e["distance"], e["key"]),
+        )
+    ]
+
+
+def least_examples(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A few of some examples, the same in whatever order they come."""
+    return heapq.nsmallest(EXAMPLES, found, key=lambda entry: str(entry["key"]))
+
+
+def _first(keys: Sequence[str], chosen: NDArray[np.bool_], count: int = EXAMPLES) -> list[int]:
+    """Some of the chosen places, those of the smallest keys."""
+    return heapq.nsmallest(count, np.flatnonzero(chosen).tolist(), key=keys.__getitem__)
+
+
+def _present(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if value is not None}
+
+
+def example(flow: Flow, place: int) -> dict[str, Any]:
+    """A document as an example shows it."""
+    name, text = own_id(flow.batch, place), excerpt(flow.batch.texts[place])
+    return {"id": name, "place": flow.batch.ids[place], "text": text, "key": flow.keys[place]}
+
+
+def own_id(batch: Batch, place: int) -> str:
+    """The name of a document: what its own column `id` says, else its place."""
+    return batch.note("id")[place] or batch.ids[place]
+
+
+def place_of(batch: Batch, place: int) -> dict[str, Any]:
+    """Where a document comes from, for a record: id, file and line or row."""
+    name = batch.ids[place]
+    file, sign, number = name, "", ""
+    for mark in "#:":
+        head, found, tail = name.rpartition(mark)
+        if found and tail.isdigit():
+            file, sign, number = head, mark, tail
+            break
+    entry: dict[str, Any] = {"id": own_id(batch, place), "file": file}
+    if sign:
+        entry["row" if sign == "#" else "line"] = int(number)
+    return entry
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a text."""
+    return text if len(text) <= EXCERPT else text[:EXCERPT].rstrip() + "…"
+
+
+def _allowed(measure: Measure) -> str:
+    if measure.low is None:
+        return f"at most {measure.high:g}"
+    return f"at least {measure.low:g}" + (
+        "" if measure.high is None else f", at most {measure.high:g}"
+    )
+
+
+def _number(value: Any) -> float | int:
+    number = float(value)
+    return int(number) if number.is_integer() else round(number, 6)

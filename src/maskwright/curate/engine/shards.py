@@ -1,0 +1,206 @@
+"""Raw files to shards: Parquet files of some MiB of documents, the unit of all further work.
+
+Files are read in groups of some size. Where a group ends depends on the names and sizes of its own
+files, so that a new file changes one group, and the shards of the others are found again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskwright.config import fingerprint, from_plain, to_plain
+from maskwright.corpus.document import Document
+from maskwright.corpus.files import Source
+from maskwright.corpus.read import Reader
+from maskwright.corpus.reading import Reading
+from maskwright.curate.engine.tables import write_parts
+from maskwright.curate.parts.batch import Batch
+from maskwright.errors import DataError, UsageError
+from maskwright.storage.commit import Staging, commit
+from maskwright.storage.strict_json import parse_object
+
+SHARD_BYTES = 16 << 20  # of text in a shard; a document is never cut
+SHARD_DOCUMENTS = 1 << 20
+GROUP_BYTES = 32 << 20  # of files that are read by one task
+GROWTH = 4  # of a compressed file, for the size of its text
+SHARDS = "shards.json"
+LARGEST_FACTS = 1 << 30
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some documents on disk.
+
+    Attributes:
+        path: a Parquet file; its row groups are batches.
+        key: a hash of what the documents were made of, equal for equal documents.
+        documents, bytes: how many, and of how much text.
+    """
+
+    path: Path
+    key: str
+    documents: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files that are read together.
+
+    Attributes:
+        files: their paths, as the user gave them.
+        bytes: of the text in them, estimated for compressed files.
+        key: a hash of their names, sizes and times, and of how they are read.
+    """
+
+    files: tuple[str, ...]
+    bytes: int
+    key: str
+
+
+def group(sources: Sequence[Source], reading: Reading) -> list[Group]:
+    """The files, in their order, in groups.
+
+    Raises:
+        UsageError: a file twice.
+    """
+    if len({source.shown for source in sources}) < len(sources):
+        names = [source.shown for source in sources]
+        raise UsageError(
+            "a file would be read twice",
+            where=next(n for place, n in enumerate(names) if n in names[:place]),
+            wanted="each file once",
+            do="name the file or the folder that it is in, not both",
+        )
+    how = fingerprint(to_plain(reading))
+    groups, files, facts, size = list[Group](), list[str](), list[Any](), 0
+    for place, source in enumerate(sources):
+        status = os.stat(source.path)
+        files.append(os.fspath(source.path))
+        facts.append([source.shown, status.st_size, status.st_mtime_ns])
+        size += status.st_size * (GROWTH if source.compression else 1)
+        # A chance of 1 in 16 that depends on the name alone lets groups begin anew behind a change.
+        last = hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).digest()[0] < 16
+        if size >= GROUP_BYTES or (last and size >= GROUP_BYTES >> 3) or place == len(sources) - 1:
+            groups.append(Group(tuple(files), size, fingerprint(["group", 1, how, facts])))
+            files, facts, size = [], [], 0
+    return groups
+
+
+def read_group(task: dict[str, Any]) -> dict[str, Any]:
+    """Read the files of a group into a folder of shards; found again if it is there.
+
+    Args:
+        task: `files`, `reading` (plain values) and `out`, the folder to make.
+    """
+    out = Path(task["out"])
+    if not out.is_dir():
+        reading = from_plain(Reading, task["reading"])
+        files = [Path(name) for name in task["files"]]
+        reader = Reader(files, reading, rejects=out.with_name(f"{out.name}.rejected.jsonl"))
+        commit(out, lambda stage: _write(stage, reader))
+    return {}
+
+
+def shards_of(folder: Path) -> tuple[list[Shard], dict[str, Any]]:
+    """The shards that `read_group` wrote, and what the reading met.
+
+    Raises:
+        DataError: the folder is damaged.
+    """
+    facts = read_facts(folder / SHARDS)
+    found = [
+        Shard(folder / s["name"], s["key"], s["documents"], s["bytes"]) for s in facts["shards"]
+    ]
+    return found, facts
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """A JSON object that an earlier command wrote.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_FACTS)
+
+
+def _write(stage: Staging, reader: Reader) -> None:
+    shards: list[dict[str, Any]] = []
+    for batch in _batched(_documents(reader)):
+        name = f"{len(shards):05}.parquet"
+        digest = hashlib.sha256()
+        for texts in (batch.ids, batch.texts):
+            for text in texts:
+                digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        digest.update(json.dumps(batch.notes, sort_keys=True).encode())
+        size = sum(len(text.encode()) for text in batch.texts)
+        write_parts(stage, name, batch)
+        shards.append(
+            {"name": name, "key": digest.hexdigest()[:32], "documents": len(batch), "bytes": size}
+        )
+    counts = reader.counts
+    facts = {
+        "shards": shards,
+        "files": [
+            {"file": name, "sha256": digest, "bytes": _size(name, reader.sources)}
+            for name, digest in counts.hashes.items()
+        ],
+        "documents": counts.documents,
+        "rows": counts.rows,
+        "blank": counts.blank,
+        "rejected": counts.rejected,
+        "findings": [found.to_json() for found in counts.findings],
+    }
+    stage.write_json(SHARDS, facts)
+
+
+def _size(name: str, sources: Sequence[Source]) -> int:
+    return next(os.stat(s.path).st_size for s in sources if s.shown == name)
+
+
+def _documents(reader: Reader) -> Iterator[Document]:
+    """The documents; none where the files hold none, since others may."""
+    try:
+        yield from reader
+    except DataError:
+        if reader.counts.documents or reader.counts.rejected:
+            raise
+
+
+def _batched(documents: Iterator[Document]) -> Iterator[Batch]:
+    held: list[Document] = []
+    size = 0
+    for document in documents:
+        held.append(document)
+        size += len(document.text)
+        if size >= SHARD_BYTES or len(held) >= SHARD_DOCUMENTS:
+            yield _batch(held)
+            held, size = [], 0
+    if held:
+        yield _batch(held)
+
+
+def _batch(documents: Sequence[Document]) -> Batch:
+    names = sorted({name for document in documents for name in document.notes})
+    notes: dict[str, list[str | None]] = {
+        name: [document.notes.get(name) for document in documents] for name in names
+    }
+    if "source" in notes:
+        files = [document.source for document in documents]
+        notes["source"] = [s or f for s, f in zip(notes["source"], files, strict=True)]
+    else:
+        notes["source"] = [document.source for document in documents]
+    return Batch(
+        np.arange(len(documents), dtype=np.int64),
+        [document.id for document in documents],
+        [document.text for document in documents],
+        notes,
+    )

@@ -1,0 +1,27 @@
+"""A task in a worker process: done, or answered by the error that it met."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from maskwright import __version__
+from maskwright.errors import IncompatibleError, MaskwrightError
+
+
+def answer(function: Callable[[dict[str, Any]], dict[str, Any]], version: str, task: str) -> str:
+    """Do the task; as JSON what it answers, or the five parts of its error."""
+    try:
+        if version != __version__:
+            raise IncompatibleError(
+                "a worker has another version of maskwright",
+                found=__version__,
+                wanted=version,
+                do="install the same version on every machine of the cluster",
+            )
+        return json.dumps(function(json.loads(task)))
+    except MaskwrightError as error:
+        parts = {name: getattr(error, name) for name in ("what", "where", "found", "wanted", "do")}
+        plain = {name: None if part is None else str(part) for name, part in parts.items()}
+        return json.dumps({"error": {**plain, "sort": type(error).__name__}})

@@ -1,0 +1,170 @@
+"""The recipe of a curation: the steps in their order, each with its settings.
+
+    steps = ["normalise", "language", "near-duplicates"]
+
+    [language]
+    keep = ["en"]
+
+A step's table may be left out; its fields have defaults. The recipe that was used is written to
+`recipe.toml` in the result, all settings included.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright import catalogue, config, dotted
+from maskwright.curate.parts.step import Step
+from maskwright.errors import ConfigError, UsageError, near
+from maskwright.toml import to_toml
+
+ROOM = "curate.steps"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Steps by name, in the order in which they run.
+
+    Raises:
+        ConfigError: a step's settings are at fault, or those of two steps contradict each other.
+    """
+
+    steps: Mapping[str, Step]
+
+    def __post_init__(self) -> None:
+        for name, step in self.steps.items():
+            try:
+                step.check()
+            except ConfigError as error:
+                raise error.under(f"{name}.") from None
+        for name, step in self.steps.items():
+            step.check_beside(name, self.steps)
+
+    def to_toml(self) -> str:
+        """The file of the recipe, with every setting."""
+        names = ", ".join(f'"{name}"' for name in self.steps)
+        tables = {name: config.to_plain(step) for name, step in self.steps.items()}
+        return f"steps = [{names}]\n\n" + to_toml(tables)
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values, for fingerprints and the card."""
+        return {name: config.to_plain(step) for name, step in self.steps.items()}
+
+
+def step_names() -> list[str]:
+    """All steps that there are."""
+    return catalogue.names(ROOM)
+
+
+def settings_of(name: str) -> type[Step]:
+    """The class of the step `name`.
+
+    Raises:
+        ConfigError: no such step.
+    """
+    if name not in step_names():
+        raise ConfigError(
+            "no step of that name",
+            where="steps",
+            found=repr(name),
+            wanted=near(name, step_names()),
+            do="maskwright list steps",
+        )
+    return catalogue.load(ROOM, name).Settings
+
+
+def summary_of(name: str) -> str:
+    """The one line about the step `name`."""
+    return str(catalogue.load(ROOM, name).SUMMARY)
+
+
+def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> Recipe:
+    """The recipe of these steps, with these settings where they are not the default.
+
+    Raises:
+        ConfigError: an unknown step or setting, one named twice, settings of a step that does not
+            run, settings that cannot be.
+    """
+    for place, name in enumerate(steps):
+        if not isinstance(name, str) or name in steps[:place]:
+            raise ConfigError(
+                "a step is named twice" if isinstance(name, str) else "not the name of a step",
+                where="steps",
+                found=repr(name),
+                wanted="each step once" if isinstance(name, str) else "a text",
+            )
+        settings_of(name)
+    if unused := [name for name in tables if name not in steps]:
+        known = unused[0] in step_names()
+        raise ConfigError(
+            "settings of a step that does not run" if known else "unknown table",
+            where=unused[0],
+            wanted=f"a step of this recipe: {near(unused[0], steps)}",
+            do=f"add {unused[0]!r} to steps, or remove its settings" if known else None,
+        )
+    return Recipe(
+        {name: config.from_plain(settings_of(name), tables.get(name, {}), name) for name in steps}
+    )
+
+
+def read(path: Path) -> Recipe:
+    """The recipe in a TOML file.
+
+    Raises:
+        UsageError: no such file.
+        ConfigError: not TOML, or not such a recipe; it names file and field.
+    """
+    try:
+        plain = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError as error:
+        nearby = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        raise UsageError(
+            "no such recipe file", where=path, wanted=near(path.name, nearby) if nearby else None
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("the recipe cannot be read", where=path, found=error) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError("not a TOML file", where=path, found=error) from error
+    steps = plain.pop("steps", None)
+    if not isinstance(steps, list) or not steps:
+        raise ConfigError(
+            "the recipe names no steps",
+            where=f"{path}, steps",
+            found=repr(steps),
+            wanted='a list of steps, as steps = ["normalise", "exact-duplicates"]',
+        )
+    try:
+        return make(steps, plain)
+    except ConfigError as error:
+        raise error.under(f"{path}, ") from None
+
+
+def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
+    """`recipe` with each `STEP.SETTING=VALUE` applied.
+
+    Raises:
+        ConfigError: no such step or setting.
+    """
+    given = dotted.assignments(settings, "for example --set near-duplicates.threshold=0.8")
+    tables: dict[str, dict[str, Any]] = {}
+    for path, text in given.items():
+        step, dot, field = path.partition(".")
+        if step not in recipe.steps or not dot:
+            raise ConfigError(
+                "the recipe has no such step" if dot else "not a setting of a step",
+                where="--set",
+                found=repr(path),
+                wanted="a step of the recipe: " + near(step, recipe.steps),
+                do="name its steps with --steps" if step in step_names() else None,
+            )
+        tables.setdefault(step, {})[field] = dotted.parse_value(text)
+    steps = {
+        name: config.from_plain(type(step), tables.get(name, {}), name, over=step)
+        for name, step in recipe.steps.items()
+    }
+    return dataclasses.replace(recipe, steps=steps)
