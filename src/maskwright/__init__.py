@@ -19,6 +19,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from maskwright.version import VERSION
+
 if TYPE_CHECKING:
     from maskwright.api import adapt as adapt
     from maskwright.api import attention as attention
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from maskwright.api import resume as resume
     from maskwright.api import train_and_report as tokenizer  # noqa: F401
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # Verb -> its function in `api`.
 VERBS = {

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskwright import __version__
 from maskwright.curate.engine.run import Pieces
 from maskwright.curate.engine.segment import (
     FACTS_FILE,
@@ -22,6 +21,7 @@ from maskwright.curate.engine.segment import (
 )
 from maskwright.curate.engine.shards import read_facts
 from maskwright.curate.parts.recipe import Recipe, summary_of
+from maskwright.version import VERSION
 
 FORMAT = 1
 LICENCES = ("licence", "license")
@@ -44,7 +44,7 @@ def card_of(pieces: Pieces, recipe: Recipe, tokenizer: str = "") -> dict[str, An
     ]
     return {
         "format": FORMAT,
-        "made_by": f"maskwright {__version__}",
+        "made_by": f"maskwright {VERSION}",
         "read": {
             "files": [file for reading in pieces.reading for file in reading["files"]],
             **{

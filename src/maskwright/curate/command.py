@@ -105,22 +105,23 @@ class ProgressLine:
     of the work where standard error is no terminal."""
 
     def __init__(self) -> None:
-        self.name, self.begun = "", 0.0
+        self.name, self.begun, self.first, self.shown = "", 0.0, 0, False
         self.live = sys.stderr.isatty()
 
     def __call__(self, name: str, total: int, done: int) -> None:
         now = time.monotonic()
         if name != self.name:
-            self.name, self.begun, self.first = name, now, done
+            self.name, self.begun, self.first, self.shown = name, now, done, False
         passed, new = now - self.begun, done - self.first
         rest = ""
-        if 0 < new and done < total:
+        if new > 0 and done < total:
             rest = f", {duration(passed / new * (total - done))} left"
         line = f"{name}: {done} of {total} shards{rest}"
         if self.live:
             end = "\n" if done == total else ""
             print(f"\r\033[K{harmless_lines(line)}", end=end, file=sys.stderr, flush=True)
-        elif done == total:
+        elif done == total and not self.shown:
+            self.shown = True
             print(harmless_lines(f"{name}: {total} shards, {duration(passed)}"), file=sys.stderr)
 
 

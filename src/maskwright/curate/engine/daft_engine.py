@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from maskwright import __version__
 from maskwright.curate.parts.step import DOCUMENT
 from maskwright.errors import (
     IncompatibleError,
@@ -27,6 +26,7 @@ from maskwright.errors import (
     UsageError,
 )
 from maskwright.memory import free_bytes
+from maskwright.version import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +83,6 @@ class DaftEngine:
                 daft.set_runner_native()
 
     def _start_ray(self) -> None:
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         try:
             import ray
         except ImportError as error:
@@ -170,7 +169,7 @@ class DaftEngine:
     def _send(self, function: Function, tasks: Sequence[Mapping[str, Any]], done: Done) -> None:
         import daft
 
-        worker = _worker(min(self.processes, len(tasks)))(function, __version__)
+        worker = _worker(min(self.processes, len(tasks)))(function, VERSION)
         frame = daft.from_pydict({"task": [json.dumps(task) for task in tasks]})
         if self.runner == "ray":
             frame = frame.into_partitions(len(tasks))

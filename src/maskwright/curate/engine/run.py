@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maskwright import __version__
 from maskwright.config import fingerprint, to_plain
 from maskwright.corpus.files import Paths, find
 from maskwright.corpus.reading import Reading
@@ -38,6 +37,7 @@ from maskwright.curate.parts.step import CorpusStep, Step
 from maskwright.errors import DataError
 from maskwright.findings import Finding, Note
 from maskwright.storage.manifest import hash_file
+from maskwright.version import VERSION
 
 WORKED = ("reading", "segments", "passes", "packed", "known")
 
@@ -224,9 +224,7 @@ def _step_key(name: str, step: Step) -> str:
     """A hash of the settings of a step, of its code and of the files that it reads."""
     files = [[str(path), hash_file(path)] for path in step.files()]
     module = inspect.getsource(sys.modules[type(step).__module__])
-    return fingerprint(
-        ["step", __version__, name, to_plain(step), files, _digest(module), _parts()]
-    )
+    return fingerprint(["step", VERSION, name, to_plain(step), files, _digest(module), _parts()])
 
 
 @functools.cache

@@ -6,17 +6,17 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from maskwright import __version__
 from maskwright.errors import IncompatibleError, MaskwrightError
+from maskwright.version import VERSION
 
 
 def answer(function: Callable[[dict[str, Any]], dict[str, Any]], version: str, task: str) -> str:
     """Do the task; as JSON what it answers, or the five parts of its error."""
     try:
-        if version != __version__:
+        if version != VERSION:
             raise IncompatibleError(
                 "a worker has another version of maskwright",
-                found=__version__,
+                found=VERSION,
                 wanted=version,
                 do="install the same version on every machine of the cluster",
             )

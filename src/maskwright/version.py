@@ -1,0 +1,5 @@
+"""The version, for what is written into files and compared between machines."""
+
+from __future__ import annotations
+
+VERSION = "0.1.0"
