@@ -12,10 +12,10 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from maskwright.corpus import growing, saved
+from maskwright.corpus import curated, growing, saved
 from maskwright.errors import DataError, StorageError, UsageError, near, shorten
 
 STEP = 1 << 20
@@ -57,12 +57,14 @@ class Source:
         shown: its name in messages and documents.
         suffix: the ending that tells the format, in lower case (`.csv` of `a.CSV.gz`).
         compression: `gzip`, `zstd` or None.
+        sha256: its hash, where a manifest states it.
     """
 
     path: Path
     shown: str
     suffix: str
     compression: str | None
+    sha256: str | None = field(default=None, kw_only=True)
 
     @property
     def format(self) -> str:
@@ -80,7 +82,7 @@ Otherwise = Callable[[Sequence[Path]], Sequence[Source]]
 
 def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source], list[str]]:
     """The files that `paths` mean, folders searched in sorted order; and the names that were
-    skipped.
+    skipped. Of a curated corpus (`curated.py`) only the text is read.
 
     Args:
         otherwise: for labelled data: the sources of files whose endings tell no format, and of a
@@ -88,7 +90,8 @@ def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source]
 
     Raises:
         UsageError: a path does not exist (with near names), is no regular file or folder, has an
-            unknown ending, or a folder holds nothing to read.
+            unknown ending, or a folder holds nothing to read, or is an unfinished curation.
+        DataError: a curated or saved folder is not complete.
     """
     given = listed(paths)
     if not given:
@@ -135,12 +138,15 @@ def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
 
 def _inside(folder: Path, otherwise: Otherwise | None) -> tuple[list[Source], list[str]]:
     """The files to read below `folder`, and the names of the others."""
-    every = list(_walk(folder))
+    hashes: dict[Path, str] | None = {} if otherwise is None else None
+    every = list(_walk(folder, hashes))
     notes = saved.notes(every) | (saved.about(every) if otherwise is None else set())
     found = [source for path in every if path not in notes and (source := _source(path))]
     if otherwise is not None:
         found = [source for source in found if not _tells_of(folder, source)]
         found = found or list(otherwise(every))
+    if hashes:
+        found = [replace(source, sha256=hashes.get(source.path)) for source in found]
     for source in found:
         for path in source.paths:
             _refuse_special(path, _status(path))
@@ -267,8 +273,9 @@ def _suffixes() -> str:
     return ", ".join(KINDS) + " (each also with " + " or ".join(COMPRESSIONS) + ")"
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    """All files below `folder`, each level sorted by name; hidden names are skipped."""
+def _walk(folder: Path, hashes: dict[Path, str] | None) -> Iterator[Path]:
+    """All files below `folder`, each level sorted by name; hidden names are skipped. Of curated
+    corpora only their texts, whose hashes are added to `hashes`, unless it is None."""
     stack: list[tuple[Path, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
     while stack:
         path, above = stack.pop()
@@ -284,6 +291,12 @@ def _walk(folder: Path) -> Iterator[Path]:
                 wanted="folders without loops",
                 do="remove the link, or give the files themselves",
             )
+        if hashes is not None:
+            curated.require_finished(path)
+            if curated.is_curated(path):
+                hashes |= (texts := curated.texts(path))
+                stack += [(text, frozenset()) for text in reversed(texts)]
+                continue
         try:
             names = sorted(n for n in os.listdir(path) if not n.startswith("."))
         except OSError as error:
@@ -310,6 +323,7 @@ def _missing(path: Path) -> UsageError:
             wanted="a link to a file that exists",
             do="correct the link, or name the file itself",
         )
+    curated.require_finished(path.with_name(path.name + curated.WORK))
     folder = path.parent
     while not folder.is_dir() and folder != folder.parent:
         path, folder = folder, folder.parent

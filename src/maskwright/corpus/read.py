@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from maskwright.corpus import jsonl, parquet, table, text
+from maskwright.corpus import curated, jsonl, parquet, table, text
 from maskwright.corpus.compressed import expand
 from maskwright.corpus.document import Document
 from maskwright.corpus.encoding import to_utf8
@@ -79,7 +79,7 @@ class Reader:
                         self.cut = read >= self.limit_bytes
                         read += len(document.text.encode())
                     if self.cut:
-                        counts.hashes[source.shown] = hash_file(source.path)
+                        counts.hashes[source.shown] = _same(source, hash_file(source.path))
                         break
                     counts.documents += 1
                     yield document
@@ -129,9 +129,15 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
             else:
                 found = table.documents(checked, source, ledger)
             yield from _bounded(found, source.shown, ledger)
-        counts.hashes[source.shown] = opened.finish()
+        counts.hashes[source.shown] = _same(source, opened.finish())
     if counts.rows == before:
         counts.empty_files.append(source.shown)
+
+
+def _same(source: Source, digest: str) -> str:
+    """The hash of a file, which is the one that its manifest states, if there is one."""
+    curated.require_same(source.path, digest, source.sha256)
+    return digest
 
 
 def _bounded(documents: Iterator[Document], file: str, ledger: Ledger) -> Iterator[Document]:

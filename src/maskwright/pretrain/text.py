@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from maskwright.corpus import embedded
+from maskwright.corpus import curated, embedded
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import find, size_of
 from maskwright.corpus.ledger import Counts
@@ -89,7 +89,10 @@ class Text:
         """Where the text came from, for the report."""
         if not self.paths:
             return embedded.provenance(limit_bytes=self.corpus.limit_bytes)
-        return {"source": "files", "files": [str(p) for p in [*self.paths, *self.held_out_paths]]}
+        paths = [*self.paths, *self.held_out_paths]
+        found = [curated.summary(path) for path in paths if curated.is_curated(path)]
+        corpora = {"curated": found} if found else {}
+        return {"source": "files", "files": [str(p) for p in paths], **corpora}
 
     def hashes(self) -> dict[str, str]:
         """The SHA-256 of each file of the training text, as it was read; with a limit, of the files

@@ -1,0 +1,143 @@
+"""A curated folder as text: its text alone, in order, only if it is whole and finished."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from maskwright.corpus import curated
+from maskwright.corpus.files import find
+from maskwright.corpus.read import Reader, Reading
+from maskwright.errors import DataError, MaskwrightError, UsageError
+from maskwright.storage.commit import Staging, commit
+
+LICENCES = {"web": "CC-BY-4.0"}
+
+
+def curate(folder: Path, sizes: tuple[int, ...] = (2, 1, 3), made: str = curated.MADE) -> Path:
+    """A folder as curate writes it: so many documents in each file."""
+
+    def write(stage: Staging) -> None:
+        for number, size in enumerate(sizes):
+            rows = [
+                {"id": f"raw.txt:{n}", "text": f"good {number} {n}", "source": "web"}
+                for n in range(size)
+            ]
+            lines = "".join(json.dumps(row) + "\n" for row in rows)
+            stage.write_bytes(f"text/{number:05}.jsonl.gz", gzip.compress(lines.encode(), mtime=0))
+        gone = gzip.compress(b'{"id": "raw.txt:9", "text": "bad"}\n', mtime=0)
+        stage.write_bytes("removed/gopher.jsonl.gz", gone)
+        stage.write_json("card.json", {"licences": LICENCES, "counts": {"documents": 6}, "x": 1})
+        stage.write_bytes("card.md", b"# A card\n\nof a corpus\n")
+        stage.write_bytes("recipe.toml", b"[gopher]\n")
+
+    commit(folder, write, about={"made": made})
+    return folder
+
+
+def texts(*paths: Path) -> list[str]:
+    return [document.text for document in Reader(list(paths))]
+
+
+GOOD = ["good 0 0", "good 0 1", "good 1 0", "good 2 0", "good 2 1", "good 2 2"]
+
+
+def test_its_text_alone_is_read_in_order(tmp_path: Path) -> None:
+    clean = curate(tmp_path / "data" / "clean")
+    reader = Reader(clean, Reading(notes=("id", "source")))
+    assert [document.text for document in reader] == GOOD
+    assert not reader.counts.ignored_files and not reader.counts.findings
+    assert next(iter(reader)).notes == {"id": "raw.txt:0", "source": "web"}
+    (tmp_path / "data" / "a.txt").write_text("further")
+    assert texts(tmp_path / "data") == ["further", *GOOD], "below another folder, too"
+    assert texts(clean / "text") == GOOD, "named by itself"
+    assert texts(clean / "text" / "00002.jsonl.gz") == GOOD[3:]
+    # The control: a folder of the same files that no curation made.
+    other = curate(tmp_path / "other", made="something else")
+    (other / "MANIFEST.json").rename(tmp_path / "manifest")
+    (other / "card.json").unlink()
+    assert "bad" in texts(other)
+
+
+def test_labelled_data_is_any_folder(tmp_path: Path) -> None:
+    clean = curate(tmp_path / "clean")
+    found = find(clean, otherwise=lambda paths: [])[0]
+    assert clean / "removed" / "gopher.jsonl.gz" in [source.path for source in found]
+
+
+def missing(clean: Path) -> None:
+    (clean / "text" / "00001.jsonl.gz").unlink()
+
+
+def missing_list(clean: Path) -> None:
+    (clean / "removed" / "gopher.jsonl.gz").unlink()
+
+
+def longer(clean: Path) -> None:
+    path = clean / "text" / "00001.jsonl.gz"
+    path.write_bytes(path.read_bytes() + gzip.compress(b'{"text": "smuggled"}\n'))
+
+
+def same_size(clean: Path) -> None:
+    path = clean / "text" / "00001.jsonl.gz"
+    data = bytearray(path.read_bytes())
+    data[4] ^= 1  # the time in the header of gzip: the text is the same
+    path.write_bytes(data)
+
+
+def added(clean: Path) -> None:
+    (clean / "text" / "more.jsonl").write_text('{"text": "smuggled"}\n')
+
+
+def manifest(clean: Path) -> None:
+    path = clean / "MANIFEST.json"
+    path.write_text(path.read_text().replace('"bytes": ', '"bytes": 1', 1))
+
+
+@pytest.mark.parametrize("change", [missing, missing_list, longer, same_size, added, manifest])
+def test_a_folder_that_is_not_as_it_was_made(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    clean = curate(tmp_path / "clean")
+    assert texts(clean) == GOOD, "the control"
+    change(clean)
+    with pytest.raises(DataError) as error:
+        texts(clean)
+    assert error.value.where and error.value.do, error.value
+
+
+def test_a_changed_file_behind_a_limit(tmp_path: Path) -> None:
+    clean = curate(tmp_path / "clean")
+    assert len(list(Reader(clean, limit_bytes=20))) == 3
+    same_size(clean)
+    with pytest.raises(DataError, match="not the one that curate wrote"):
+        list(Reader(clean, limit_bytes=20))
+
+
+def test_an_unfinished_curation(tmp_path: Path) -> None:
+    work = tmp_path / "clean.work"
+    (work / "shards").mkdir(parents=True)
+    (work / "shards" / "0.jsonl").write_text('{"text": "half"}\n')
+    assert texts(work) == ["half"], "the control: any folder may have this name"
+    (work / curated.UNFINISHED).write_text("{}")
+    for path in (work, tmp_path, tmp_path / "clean"):
+        with pytest.raises(UsageError, match="not finished") as error:
+            texts(path)
+        assert "same curate command again" in str(error.value.do)
+        assert str(tmp_path / "clean") in str(error.value.do)
+
+
+def test_what_a_run_keeps_of_its_card(tmp_path: Path) -> None:
+    clean = curate(tmp_path / "clean")
+    kept = curated.summary(clean)
+    assert kept["licences"] == LICENCES and kept["counts"] == {"documents": 6} and "x" not in kept
+    assert len(kept["fingerprint"]) == 64
+    assert curated.summary(curate(tmp_path / "b", (1,)))["fingerprint"] != kept["fingerprint"]
+    card = clean / "card.json"
+    card.write_text(card.read_text().replace("CC-BY-4.0", "CC-BY-9.0"))
+    with pytest.raises(MaskwrightError, match="not the one"):
+        curated.summary(clean)
