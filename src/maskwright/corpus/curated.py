@@ -1,11 +1,11 @@
 """The folder that `curate` writes, and what of it is text.
 
-    clean/text/00000.jsonl.gz, …   the documents: id, text, and a column for each note
-    clean/removed/RULE.jsonl.gz    what went, and why: no text to learn from
-    clean/card.json, card.md       counts, settings, licences
-    clean/page.html, recipe.toml
-    clean/MANIFEST.json            written last; its `about` has "made": "curated corpus"
-    clean.work/                    beside it until it is finished; has `UNFINISHED`
+clean/text/00000.jsonl.gz, …   the documents: id, text, and a column for each note
+clean/removed/RULE.jsonl.gz    what went, and why: no text to learn from
+clean/card.json, card.md       counts, settings, licences
+clean/page.html, recipe.toml
+clean/MANIFEST.json            written last; its `about` has "made": "curated corpus"
+clean.work/                    beside it until it is finished; has `UNFINISHED`
 """
 
 from __future__ import annotations
