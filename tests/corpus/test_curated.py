@@ -31,7 +31,8 @@ def curate(folder: Path, sizes: tuple[int, ...] = (2, 1, 3), made: str = curated
             stage.write_bytes(f"text/{number:05}.jsonl.gz", gzip.compress(lines.encode(), mtime=0))
         gone = gzip.compress(b'{"id": "raw.txt:9", "text": "bad"}\n', mtime=0)
         stage.write_bytes("removed/gopher.jsonl.gz", gone)
-        stage.write_json("card.json", {"licences": LICENCES, "counts": {"documents": 6}, "x": 1})
+        left = {"documents": sum(sizes), "licences": LICENCES}
+        stage.write_json("card.json", {"steps": [], "left": left})
         stage.write_bytes("card.md", b"# A card\n\nof a corpus\n")
         stage.write_bytes("recipe.toml", b"[gopher]\n")
 
@@ -118,23 +119,32 @@ def test_a_changed_file_behind_a_limit(tmp_path: Path) -> None:
         list(Reader(clean, limit_bytes=20))
 
 
-def test_an_unfinished_curation(tmp_path: Path) -> None:
+def test_the_folder_of_work(tmp_path: Path) -> None:
     work = tmp_path / "clean.work"
-    (work / "shards").mkdir(parents=True)
-    (work / "shards" / "0.jsonl").write_text('{"text": "half"}\n')
+    (work / "reading" / "1f").mkdir(parents=True)
+    (work / "reading" / "1f" / "0.jsonl").write_text('{"text": "half"}\n')
     assert texts(work) == ["half"], "the control: any folder may have this name"
-    (work / curated.UNFINISHED).write_text("{}")
-    for path in (work, tmp_path, tmp_path / "clean"):
+    (work / "reading" / "1f" / "shards.json").write_text("{}\n")
+    for path in (work, tmp_path / "clean"):
         with pytest.raises(UsageError, match="not finished") as error:
             texts(path)
         assert "same curate command again" in str(error.value.do)
         assert str(tmp_path / "clean") in str(error.value.do)
+    (tmp_path / "a.txt").write_text("other")
+    reader = Reader(tmp_path)
+    assert [document.text for document in reader] == ["other"], "passed over below another folder"
+    assert reader.counts.ignored_files == [str(work)], "and said"
+    clean = curate(tmp_path / "clean")
+    assert texts(clean) == GOOD and texts(tmp_path) == ["other", *GOOD]
+    with pytest.raises(UsageError, match="curate works in this folder") as error:
+        texts(work)
+    assert error.value.do == f"name {clean}"
 
 
 def test_what_a_run_keeps_of_its_card(tmp_path: Path) -> None:
     clean = curate(tmp_path / "clean")
     kept = curated.summary(clean)
-    assert kept["licences"] == LICENCES and kept["counts"] == {"documents": 6} and "x" not in kept
+    assert kept["licences"] == LICENCES and kept["documents"] == 6 and "steps" not in kept
     assert len(kept["fingerprint"]) == 64
     assert curated.summary(curate(tmp_path / "b", (1,)))["fingerprint"] != kept["fingerprint"]
     card = clean / "card.json"

@@ -19,11 +19,10 @@ from maskwright.storage.manifest import LARGEST, MANIFEST, REMEDY, hash_file, ve
 from maskwright.storage.strict_json import parse_object
 
 MADE = "curated corpus"
-TEXT, REMOVED = "text", "removed"
-CARD, CARD_TEXT, PAGE, RECIPE = "card.json", "card.md", "page.html", "recipe.toml"
-WORK, UNFINISHED = ".work", "unfinished.json"
-# What a run keeps of the card.
-KEPT = ("licences", "counts")
+TEXT = "text"
+CARD = "card.json"
+WORK = ".work"
+LEFT = "left"  # the part of the card about the result
 
 
 def is_curated(folder: Path) -> bool:
@@ -78,26 +77,39 @@ def require_same(path: Path, digest: str, wanted: str | None) -> None:
         )
 
 
-def require_finished(folder: Path) -> None:
+def is_work(folder: Path) -> bool:
+    """Whether the folder is the one in which a curation works: it lies beside the result, also when
+    that is finished."""
+    try:
+        return folder.name.endswith(WORK) and any(folder.glob("reading/*/shards.json"))
+    except OSError:
+        return False
+
+
+def refuse_work(folder: Path) -> None:
     """Refuse the folder in which a curation works.
 
     Raises:
-        UsageError: with the advice to finish it.
+        UsageError: with the advice to finish it, or to name the result.
     """
-    if folder.name.endswith(WORK) and (folder / UNFINISHED).is_file():
-        out = folder.with_name(folder.name.removesuffix(WORK))
-        raise UsageError(
-            "the curation is not finished",
-            where=folder,
-            found="the folder in which it works",
-            wanted=f"the corpus {out}",
-            do="start the same curate command again (it goes on where it stopped), and name "
-            f"{out} then",
-        )
+    if not is_work(folder):
+        return
+    out = folder.with_name(folder.name.removesuffix(WORK))
+    finished = is_curated(out)
+    raise UsageError(
+        "curate works in this folder" if finished else "the curation is not finished",
+        where=folder,
+        found="pieces of a corpus, not its text",
+        wanted=f"the corpus {out}",
+        do=f"name {out}"
+        if finished
+        else f"start the same curate command again, which goes on, and name {out} then",
+    )
 
 
 def summary(folder: Path) -> dict[str, Any]:
-    """What a run keeps of a curated corpus: its fingerprint, and of its card licences and counts.
+    """What a run keeps of a curated corpus: its fingerprint, and what its card says of the result
+    (documents, bytes, languages, licences).
 
     Raises:
         DataError: the manifest or the card is damaged.
@@ -108,5 +120,5 @@ def summary(folder: Path) -> dict[str, Any]:
         path = folder / CARD
         require_same(path, hash_file(path), manifest.files[CARD]["sha256"])
         card = parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
-        found |= {name: card[name] for name in KEPT if name in card}
+        found |= card[LEFT] if isinstance(card.get(LEFT), dict) else {}
     return found

@@ -116,6 +116,8 @@ def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source]
             unnamed = _source(path) is None and otherwise is not None
             sources += (otherwise([path]) if otherwise and unnamed else ()) or [_named(path)]
             continue
+        if otherwise is None:
+            curated.refuse_work(path)
         inside, passed = _inside(path, otherwise)
         if not inside:
             raise UsageError(
@@ -138,20 +140,22 @@ def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
 
 def _inside(folder: Path, otherwise: Otherwise | None) -> tuple[list[Source], list[str]]:
     """The files to read below `folder`, and the names of the others."""
-    hashes: dict[Path, str] | None = {} if otherwise is None else None
-    every = list(_walk(folder, hashes))
+    curations = None if otherwise else _Curations()
+    every = list(_walk(folder, curations))
     notes = saved.notes(every) | (saved.about(every) if otherwise is None else set())
     found = [source for path in every if path not in notes and (source := _source(path))]
     if otherwise is not None:
         found = [source for source in found if not _tells_of(folder, source)]
         found = found or list(otherwise(every))
-    if hashes:
-        found = [replace(source, sha256=hashes.get(source.path)) for source in found]
+    if curations is not None and curations.hashes:
+        found = [replace(source, sha256=curations.hashes.get(source.path)) for source in found]
     for source in found:
         for path in source.paths:
             _refuse_special(path, _status(path))
     known = {path for source in found for path in source.paths}
-    return found, [shown(path) for path in every if path not in known | notes]
+    works = [] if curations is None else curations.works
+    others = [path for path in every if path not in known | notes]
+    return found, [shown(path) for path in (*others, *works)]
 
 
 def _tells_of(folder: Path, source: Source) -> bool:
@@ -273,9 +277,17 @@ def _suffixes() -> str:
     return ", ".join(KINDS) + " (each also with " + " or ".join(COMPRESSIONS) + ")"
 
 
-def _walk(folder: Path, hashes: dict[Path, str] | None) -> Iterator[Path]:
+@dataclass(frozen=True)
+class _Curations:
+    """What was met of curated corpora: hashes of their texts, and folders of work, passed over."""
+
+    hashes: dict[Path, str] = field(default_factory=dict)
+    works: list[Path] = field(default_factory=list)
+
+
+def _walk(folder: Path, curations: _Curations | None) -> Iterator[Path]:
     """All files below `folder`, each level sorted by name; hidden names are skipped. Of curated
-    corpora only their texts, whose hashes are added to `hashes`, unless it is None."""
+    corpora only their texts, unless `curations` is None."""
     stack: list[tuple[Path, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
     while stack:
         path, above = stack.pop()
@@ -291,12 +303,13 @@ def _walk(folder: Path, hashes: dict[Path, str] | None) -> Iterator[Path]:
                 wanted="folders without loops",
                 do="remove the link, or give the files themselves",
             )
-        if hashes is not None:
-            curated.require_finished(path)
-            if curated.is_curated(path):
-                hashes |= (texts := curated.texts(path))
-                stack += [(text, frozenset()) for text in reversed(texts)]
-                continue
+        if curations is not None and curated.is_work(path):
+            curations.works.append(path)
+            continue
+        if curations is not None and curated.is_curated(path):
+            curations.hashes.update(texts := curated.texts(path))
+            stack += [(text, frozenset()) for text in reversed(texts)]
+            continue
         try:
             names = sorted(n for n in os.listdir(path) if not n.startswith("."))
         except OSError as error:
@@ -323,7 +336,7 @@ def _missing(path: Path) -> UsageError:
             wanted="a link to a file that exists",
             do="correct the link, or name the file itself",
         )
-    curated.require_finished(path.with_name(path.name + curated.WORK))
+    curated.refuse_work(path.with_name(path.name + curated.WORK))
     folder = path.parent
     while not folder.is_dir() and folder != folder.parent:
         path, folder = folder, folder.parent
