@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from maskwright.corpus.curated import MADE
 from maskwright.corpus.files import Paths
 from maskwright.corpus.reading import Reading
 from maskwright.curate.card import card_of
@@ -26,6 +25,8 @@ from maskwright.findings import Note, ignore
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.storage.commit import StagedFile, Staging, commit, writing
 from maskwright.storage.manifest import MANIFEST, read_manifest
+
+MADE = "curated corpus"
 
 
 def _silent(name: str, total: int, done: int) -> None:
