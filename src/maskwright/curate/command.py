@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from maskwright.corpus.reading import Reading
 from maskwright.curate.curation import Options, curate, require_place, work_folder
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.parts import recipe as recipes
@@ -15,7 +16,7 @@ from maskwright.curate.parts.default import default_recipe
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.errors import ConfigError, near
 from maskwright.findings import Note
-from maskwright.labelled.formats.options import how_read
+from maskwright.labelled.formats.options import HowRead, how_read
 from maskwright.report.wording import duration, percent, size
 from maskwright.terminal import harmless_lines
 
@@ -45,7 +46,7 @@ def curate_command(
     require_place(out, update=update)
     options = Options(
         engine=DaftEngine(runner, address, workers),
-        reading=how_read(read, Options.usual_reading()).reading,
+        reading=read_as(read),
         tokenizer="" if tokenizer is None else str(tokenizer_folder(tokenizer)),
         update=update,
         note=note,
@@ -58,6 +59,17 @@ def curate_command(
     held = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
     print(harmless_lines(f"corpus: {out}"))
     print(harmless_lines(f"pieces for the next run with --update: {work} ({held})"))
+
+
+def read_as(settings: Sequence[str]) -> Reading:
+    """How the files are read: with all their columns, where the user names none.
+
+    Raises:
+        UsageError, ConfigError: an unknown option, or one of labelled files.
+    """
+    asked = how_read(settings, HowRead(Options().reading))
+    asked.require_only("reading")
+    return asked.reading
 
 
 def choose(

@@ -17,12 +17,11 @@ from maskwright.curate.card import card_of
 from maskwright.curate.engine.corpus import Progress
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.engine.pack import PACKED
-from maskwright.curate.engine.run import Pieces, prune, run
+from maskwright.curate.engine.run import Pieces, prune, read_files, run
 from maskwright.curate.engine.segment import CHANGED_FILE, REMOVED_FILE
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.errors import OutputError
 from maskwright.findings import Note, ignore
-from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.storage.commit import StagedFile, Staging, commit, writing
 from maskwright.storage.manifest import MANIFEST, read_manifest
 
@@ -47,16 +46,11 @@ class Options:
     """
 
     engine: DaftEngine = field(default_factory=DaftEngine)
-    reading: Reading = field(default_factory=Reading)
+    reading: Reading = field(default_factory=lambda: Reading(notes=("*",)))
     tokenizer: str = ""
     update: bool = False
     note: Note = ignore
     progress: Progress = _silent
-
-    @staticmethod
-    def usual_reading() -> HowRead:
-        """How files are read where the user does not say: with all their columns."""
-        return AS_IT_COMES
 
 
 def work_folder(out: Path) -> Path:
@@ -81,10 +75,10 @@ def curate(
     options.engine.start()
     work = work_folder(out)
     with writing(out):
+        read = read_files(paths, options.reading, work, options.engine, options.progress)
         pieces = run(
-            paths,
+            read,
             recipe,
-            options.reading,
             work,
             options.engine,
             tokenizer=options.tokenizer,

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.config import fingerprint, to_plain
-from maskwright.corpus.files import Paths, find
+from maskwright.corpus.files import Paths, find, listed
 from maskwright.corpus.reading import Reading
 from maskwright.curate.engine.corpus import Progress, ShardCorpus, keep_table, slices
 from maskwright.curate.engine.daft_engine import DaftEngine
@@ -64,10 +64,55 @@ class Pieces:
         return [read_facts(folder / PACK_FACTS) for folder in self.packed]
 
 
+@dataclass(frozen=True)
+class ReadFiles:
+    """What a reading gave.
+
+    Attributes:
+        shards: of all files, in order.
+        facts: what was met in each group of files.
+    """
+
+    shards: list[Shard]
+    facts: list[dict[str, Any]]
+
+
+def read_files(
+    paths: Paths, reading: Reading, work: Path, engine: DaftEngine, progress: Progress
+) -> ReadFiles:
+    """Read the files of `paths` into shards.
+
+    Raises:
+        DataError: bad files, or no documents.
+        UsageError: a path that cannot be read, or a file twice.
+    """
+    sources, ignored = find(paths)
+    groups = group(sources, reading)
+    plain = to_plain(reading)
+    (work / "reading").mkdir(parents=True, exist_ok=True)
+    tasks = [
+        {"files": list(g.files), "reading": plain, "out": str(work / "reading" / g.key)}
+        for g in groups
+    ]
+    size = sum(g.bytes for g in groups)
+    engine.run(read_group, tasks, size, lambda done: progress("reading", len(tasks), done))
+    read = [shards_of(work / "reading" / g.key) for g in groups]
+    read[0][1]["ignored"] = ignored
+    shards = [shard for part, _ in read for shard in part]
+    facts = [facts for _, facts in read]
+    if not shards:
+        raise DataError(
+            "the corpus has 0 documents",
+            where=", ".join(listed(paths)),
+            found=f"{sum(f['rows'] for f in facts):,} rows, all blank or rejected",
+            wanted="at least one document",
+        )
+    return ReadFiles(shards, facts)
+
+
 def run(
-    paths: Paths,
+    read: ReadFiles,
     recipe: Recipe,
-    reading: Reading,
     work: Path,
     engine: DaftEngine,
     *,
@@ -75,35 +120,22 @@ def run(
     note: Note,
     progress: Progress,
 ) -> Pieces:
-    """Make every piece of the result of `recipe` on the files of `paths`.
+    """Make every piece of the result of `recipe` on what was read.
 
     Raises:
-        DataError: bad files; no documents; a step that would remove all of them.
+        DataError: a step that would remove all documents.
         UsageError, ConfigError, ResourceError, StoppedError, StorageError: as their parts say.
     """
     found: dict[str, list[Finding]] = {}
-    read = _read(paths, reading, work, engine, progress)
-    shards = [shard for part, _ in read for shard in part]
-    if not shards:
-        raise DataError(
-            "the corpus has 0 documents",
-            where=", ".join(str(p) for p in ([paths] if isinstance(paths, str | Path) else paths)),
-            found=f"{sum(facts['rows'] for _, facts in read):,} rows, all blank or rejected",
-            wanted="at least one document",
-        )
+    shards: list[Shard] = read.shards
     segments: list[tuple[list[str], list[Path]]] = []
     for names in _segments(recipe):
         known: Any = None
         first = recipe.steps[names[0]]
         key = _step_key(names[0], first)
         if isinstance(first, CorpusStep):
-            said = found.setdefault(names[0], [])
-
-            def told(finding: Finding, said: list[Finding] = said) -> None:
-                said.append(finding)
-                note(finding)
-
-            corpus = ShardCorpus(engine, shards, names[0], key, work, told, progress)
+            noted = _Noted(note, found.setdefault(names[0], []))
+            corpus = ShardCorpus(engine, shards, names[0], key, work, noted, progress)
             known = first.gather(corpus, opened(names[0], first))
         folders = _apply(recipe, names, shards, known, work, engine, progress)
         segments.append((names, folders))
@@ -118,7 +150,7 @@ def run(
         tasks.append({"shard": str(shard.path), "tokenizer": tokenizer, "out": str(out)})
     engine.run(pack_shard, tasks, _size(left), lambda done: progress("packing", len(tasks), done))
     packed = [Path(task["out"]) for task in tasks]
-    return Pieces([facts for _, facts in read], segments, packed, found)
+    return Pieces(read.facts, segments, packed, found)
 
 
 def prune(work: Path, pieces: Pieces) -> None:
@@ -130,24 +162,16 @@ def prune(work: Path, pieces: Pieces) -> None:
                 shutil.rmtree(folder)
 
 
-def _read(
-    paths: Paths, reading: Reading, work: Path, engine: DaftEngine, progress: Progress
-) -> list[tuple[list[Shard], dict[str, Any]]]:
-    sources, ignored = find(paths)
-    groups = group(sources, reading)
-    plain = to_plain(reading)
-    tasks = [
-        {"files": list(g.files), "reading": plain, "out": str(work / "reading" / g.key)}
-        for g in groups
-    ]
-    for task in tasks:
-        Path(task["out"]).parent.mkdir(parents=True, exist_ok=True)
-    size = sum(g.bytes for g in groups)
-    engine.run(read_group, tasks, size, lambda done: progress("reading", len(tasks), done))
-    read = [shards_of(work / "reading" / g.key) for g in groups]
-    if read and ignored:
-        read[0][1]["ignored"] = ignored
-    return read
+@dataclass(frozen=True)
+class _Noted:
+    """A `Note` that also keeps what it is told."""
+
+    note: Note
+    kept: list[Finding]
+
+    def __call__(self, found: Finding) -> None:
+        self.kept.append(found)
+        self.note(found)
 
 
 def _segments(recipe: Recipe) -> list[list[str]]:

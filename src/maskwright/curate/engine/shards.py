@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,14 +72,18 @@ def group(sources: Sequence[Source], reading: Reading) -> list[Group]:
     Raises:
         UsageError: a file twice.
     """
-    if len({source.shown for source in sources}) < len(sources):
-        names = [source.shown for source in sources]
-        raise UsageError(
-            "a file would be read twice",
-            where=next(n for place, n in enumerate(names) if n in names[:place]),
-            wanted="each file once",
-            do="name the file or the folder that it is in, not both",
-        )
+    seen: dict[str, str] = {}
+    for source in sources:
+        real = os.path.realpath(source.path)
+        if real in seen:
+            raise UsageError(
+                "a file would be read twice",
+                where=source.shown,
+                found=f"the same file as {seen[real]}",
+                wanted="each file once",
+                do="name the file or the folder that it is in, not both",
+            )
+        seen[real] = source.shown
     how = fingerprint(to_plain(reading))
     groups, files, facts, size = list[Group](), list[str](), list[Any](), 0
     for place, source in enumerate(sources):
@@ -133,8 +137,32 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 
 def _write(stage: Staging, reader: Reader) -> None:
+    def facts() -> dict[str, Any]:
+        counts = reader.counts
+        return {
+            "files": [
+                {"file": name, "sha256": digest, "bytes": _size(name, reader.sources)}
+                for name, digest in counts.hashes.items()
+            ],
+            "rows": counts.rows,
+            "blank": counts.blank,
+            "rejected": counts.rejected,
+            "findings": [found.to_json() for found in counts.findings],
+        }
+
+    write_shards(stage, _documents(reader), facts)
+
+
+def write_shards(
+    stage: Staging, documents: Iterator[Document], facts: Callable[[], dict[str, Any]]
+) -> None:
+    """Write documents as shards, and `SHARDS`, which lists them.
+
+    Args:
+        facts: asked when all documents are written; what else `SHARDS` is to hold.
+    """
     shards: list[dict[str, Any]] = []
-    for batch in _batched(_documents(reader)):
+    for batch in _batched(documents):
         name = f"{len(shards):05}.parquet"
         digest = hashlib.sha256()
         for texts in (batch.ids, batch.texts):
@@ -146,20 +174,9 @@ def _write(stage: Staging, reader: Reader) -> None:
         shards.append(
             {"name": name, "key": digest.hexdigest()[:32], "documents": len(batch), "bytes": size}
         )
-    counts = reader.counts
-    facts = {
-        "shards": shards,
-        "files": [
-            {"file": name, "sha256": digest, "bytes": _size(name, reader.sources)}
-            for name, digest in counts.hashes.items()
-        ],
-        "documents": counts.documents,
-        "rows": counts.rows,
-        "blank": counts.blank,
-        "rejected": counts.rejected,
-        "findings": [found.to_json() for found in counts.findings],
-    }
-    stage.write_json(SHARDS, facts)
+    nothing = {"files": [], "rows": 0, "blank": 0, "rejected": 0, "findings": []}
+    written = sum(shard["documents"] for shard in shards)
+    stage.write_json(SHARDS, {**nothing, **facts(), "shards": shards, "documents": written})
 
 
 def _size(name: str, sources: Sequence[Source]) -> int:

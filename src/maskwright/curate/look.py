@@ -1,0 +1,291 @@
+"""A first look: what is in some files, by a sample, and what a recipe would do to it.
+
+The sample is the beginning of every file, or of as many of them as a minute allows. The recipe runs
+over it as over the whole, so that the shares are those of the very rules; how often a document has
+a copy grows with the corpus, which the interval of a share of duplicates allows for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from maskwright.corpus.document import Document
+from maskwright.corpus.files import Paths, Source, find
+from maskwright.corpus.read import Reader
+from maskwright.corpus.reading import Reading
+from maskwright.curate.card import card_of
+from maskwright.curate.engine.daft_engine import DaftEngine
+from maskwright.curate.engine.run import ReadFiles, run
+from maskwright.curate.engine.shards import GROWTH, shards_of, write_shards
+from maskwright.curate.parts.recipe import Recipe, make
+from maskwright.curate.parts.step import CorpusStep
+from maskwright.errors import DataError, MaskwrightError
+from maskwright.findings import Finding, ignore
+from maskwright.metrics.intervals import wilson
+from maskwright.storage.commit import commit
+
+SAMPLE_BYTES = 24 << 20  # of text
+SAMPLE_FILES = 256
+SECONDS = 20.0  # of reading
+DOMINANT = 0.8  # share of the documents from which on one language is taken for the corpus's
+LANGUAGE = "language"
+DUPLICATES = ("exact-duplicates", "near-duplicates")
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a step would remove, as a share of the documents of the whole corpus.
+
+    Attributes:
+        low, high: an interval of 95 %, of the sampling of documents; of duplicates also of the
+            copies that the sample does not show.
+    """
+
+    step: str
+    share: float
+    low: float
+    high: float
+    bytes_share: float
+
+
+@dataclass
+class Look:
+    """What a first look found.
+
+    Attributes:
+        files, bytes: of the corpus; `bytes` of text, estimated for compressed files.
+        sampled: (files, documents, bytes) that were read.
+        unreadable: files that cannot be read, with the reason.
+        lengths: (10 %, 50 %, 90 %) characters of a document.
+        languages: documents of each language.
+        lines: documents of the sample and the lines that many of them share, most frequent first.
+        shares: what each step would remove.
+        seconds: of work for a MB of text and a core, for each part of the work.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    sampled: tuple[int, int, int] = (0, 0, 0)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+    lengths: tuple[int, int, int] = (0, 0, 0)
+    languages: dict[str, int] = field(default_factory=dict)
+    lines: list[tuple[str, int]] = field(default_factory=list)
+    shares: list[Share] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    card: dict[str, Any] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def part(self) -> float:
+        """The share of the corpus's text that was read."""
+        return min(1.0, self.sampled[2] / max(1, self.bytes))
+
+
+class Stopwatch:
+    """A `Progress` that adds up the seconds of each part of the work."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._before = time.monotonic()
+
+    def __call__(self, name: str, total: int, done: int) -> None:
+        now = time.monotonic()
+        if done:
+            self.seconds[name] = self.seconds.get(name, 0.0) + now - self._before
+        self._before = now
+
+
+def look(
+    paths: Paths, recipe: Recipe, reading: Reading, *, settle_language: bool, engine: DaftEngine
+) -> tuple[Look, Recipe]:
+    """Look at a sample of the files; what is in it, and `recipe` with the language of the corpus
+    where that is to be found out.
+
+    Raises:
+        DataError: no file can be read.
+        UsageError: a path that cannot be read.
+    """
+    sources, _ = find(paths)
+    made = Look(files=len(sources), bytes=sum(_text_bytes(source) for source in sources))
+    tolerant = replace(reading, on_bad="skip", max_bad_fraction=1.0)
+    with tempfile.TemporaryDirectory(prefix="maskwright-look-") as folder:
+        work = Path(folder)
+        watch = Stopwatch()
+        read = _sample(sources, tolerant, work, made)
+        if settle_language and LANGUAGE in recipe.steps:
+            found = _languages(read, recipe, work, engine)
+            made.languages = dict(found.most_common())
+            recipe = _with_language(recipe, found, made)
+        try:
+            pieces = run(read, recipe, work, engine, note=ignore, progress=watch)
+        except DataError as error:
+            error.advising(f"{error.do}; this is the first look, at a sample")
+            raise
+        made.card = card_of(pieces, recipe)
+        made.languages = made.languages or made.card["left"]["languages"]
+        made.shares = _shares(made, recipe)
+        made.seconds = {n: s / (made.sampled[2] / 1e6) for n, s in watch.seconds.items()}
+    for share in made.shares:
+        if share.share > 0.5:
+            what = f"{share.step} would remove {share.share:.0%} of the documents"
+            remedy = f"look at the examples, loosen it, or leave it out: --without {share.step}"
+            made.findings.append(Finding("large-share", what, "", remedy, "warning"))
+    return made, recipe
+
+
+def _text_bytes(source: Source) -> int:
+    return os.stat(source.path).st_size * (GROWTH if source.compression else 1)
+
+
+def _sample(sources: Sequence[Source], reading: Reading, work: Path, made: Look) -> ReadFiles:
+    """Read the beginning of some files into shards."""
+    chosen = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())
+    chosen = chosen[:SAMPLE_FILES]
+    each = max(64 << 10, SAMPLE_BYTES // len(chosen))
+    documents: list[Document] = []
+    began, read, files = time.monotonic(), 0, 0
+    whole_bytes, whole_text = 0, 0
+    for source in chosen:
+        if read >= SAMPLE_BYTES or time.monotonic() - began > SECONDS:
+            break
+        reader = Reader([source.path], reading, limit_bytes=each)
+        before = read
+        try:
+            for document in reader:
+                documents.append(document)
+                read += len(document.text.encode())
+        except MaskwrightError as error:
+            if reader.counts.rows:  # all of them blank or bad
+                continue
+            made.unreadable.append((source.shown, error.what))
+            continue
+        files += 1
+        if not reader.cut:
+            whole_bytes += _text_bytes(source)
+            whole_text += read - before
+    if not documents:
+        raise DataError(
+            "no file of the sample can be read",
+            where=made.unreadable[0][0] if made.unreadable else sources[0].shown,
+            found=made.unreadable[0][1] if made.unreadable else "no documents",
+            wanted="files that hold text",
+        )
+    if whole_bytes:  # formats hold more than text, and compress it well or badly
+        made.bytes = max(read, round(made.bytes * whole_text / whole_bytes))
+    lengths = sorted(len(document.text) for document in documents)
+    made.lengths = tuple(  # type: ignore[assignment]
+        lengths[min(len(lengths) - 1, int(len(lengths) * q))] for q in (0.1, 0.5, 0.9)
+    )
+    made.sampled = (files, len(documents), read)
+    made.lines = _frequent_lines(documents)
+    folder = work / "reading" / "sample"
+    folder.parent.mkdir(parents=True)
+    commit(folder, lambda stage: write_shards(stage, iter(documents), dict))
+    shards, facts = shards_of(folder)
+    return ReadFiles(shards, [facts])
+
+
+def _frequent_lines(documents: Sequence[Document]) -> list[tuple[str, int]]:
+    """The lines that at least 1 % of the documents, and 5, share."""
+    counts: Counter[str] = Counter()
+    for document in documents:
+        counts.update({line.strip()[:200] for line in document.text.split("\n") if line.strip()})
+    least = max(5, math.ceil(len(documents) / 100))
+    return [(line, n) for line, n in counts.most_common(10) if n >= least]
+
+
+def _languages(read: ReadFiles, recipe: Recipe, work: Path, engine: DaftEngine) -> Counter[str]:
+    """Documents of each language, as the recipe's own step finds them."""
+    before = list(recipe.steps)[: list(recipe.steps).index(LANGUAGE) + 1]
+    local = [name for name in before if not isinstance(recipe.steps[name], CorpusStep)]
+    tables = {name: table for name, table in recipe.plain().items() if name in local}
+    alone = make(local, tables)
+    pieces = run(read, alone, work, engine, note=ignore, progress=lambda *_: None)
+    return Counter(card_of(pieces, alone)["left"]["languages"])
+
+
+def _with_language(recipe: Recipe, found: Counter[str], made: Look) -> Recipe:
+    """The recipe that keeps the language which most documents have, if there is one."""
+    known = Counter({name: n for name, n in found.items() if name not in ("", "und")})
+    if not known or not hasattr(recipe.steps[LANGUAGE], "keep"):
+        return recipe
+    name, count = known.most_common(1)[0]
+    share = count / known.total()
+    if share < DOMINANT:
+        listed = ", ".join(f"{n} {c / known.total():.0%}" for n, c in known.most_common(5))
+        remedy = f"name those to keep: --set '{LANGUAGE}.keep=[\"{name}\"]'"
+        made.findings.append(
+            Finding("several-languages", "several languages, all are kept", listed, remedy)
+        )
+        return recipe
+    if share < 1:
+        what = f"only documents in the language {name!r} are kept, that of {share:.1%}"
+        remedy = f"to keep all: --set '{LANGUAGE}.keep=[]'"
+        made.findings.append(Finding("one-language", what, "", remedy))
+    tables = recipe.plain()
+    tables[LANGUAGE]["keep"] = [name]
+    return make(list(recipe.steps), tables)
+
+
+def _shares(made: Look, recipe: Recipe) -> list[Share]:
+    """What each step would remove, with an interval."""
+    first = made.card["steps"][0]["documents_in"]
+    shares = []
+    for step in made.card["steps"]:
+        gone = step["documents_in"] - step["documents_out"]
+        lost = step["bytes_in"] - step["bytes_out"]
+        low, high = wilson(gone / first, first)
+        share = gone / first
+        if step["step"] in DUPLICATES and made.part < 1:
+            # Of two copies the sample holds both with the square of its share: if copies come in
+            # pairs, the corpus has 1 / part as many; if a text has many copies, no more.
+            high = min(1.0, high / made.part)
+            share = math.sqrt(max(low, 1e-9) * high) if gone else share
+        shares.append(
+            Share(step["step"], share, low, high, lost / made.card["steps"][0]["bytes_in"])
+        )
+    return shares
+
+
+def look_lines(made: Look) -> list[str]:
+    """The look in lines of a terminal."""
+    from maskwright.report.wording import count, percent, size
+
+    files, documents, read = made.sampled
+    lines = [
+        f"files: {made.files:,}, about {size(made.bytes)} of text",
+        f"sample: {documents:,} documents of {files:,} files, {size(read)}"
+        + (" (everything)" if made.part >= 1 else f" ({percent(made.part)})"),
+    ]
+    if made.unreadable:
+        listed = "; ".join(f"{name} ({why})" for name, why in made.unreadable[:3])
+        lines.append(f"cannot be read: {len(made.unreadable)} files: {listed}")
+    low, middle, high = made.lengths
+    lines.append(
+        f"length: {count(middle)} characters (the middle), {count(low)} to {count(high)} (80 %)"
+    )
+    if made.languages:
+        total = sum(made.languages.values())
+        top = sorted(made.languages.items(), key=lambda item: -item[1])[:6]
+        lines.append(
+            "languages: " + ", ".join(f"{n or 'und'} {percent(c / total)}" for n, c in top)
+        )
+    if made.lines:
+        listed = "; ".join(f"{line[:50]!r} in {n:,}" for line, n in made.lines[:4])
+        lines.append(f"lines in many documents: {listed}")
+    lines.append("what each step would remove, of all documents (95 % interval):")
+    for share in made.shares:
+        lines.append(
+            f"  {share.step}: {percent(share.share)} ({percent(share.low)} to "
+            f"{percent(share.high)}), {percent(share.bytes_share)} of the text"
+        )
+    return lines
