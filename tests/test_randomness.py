@@ -17,6 +17,7 @@ from maskwright.randomness import PURPOSES, integers, key, permute, torch_seed, 
 GOLDEN_KEYS = {
     "bootstrap": "04dafdd93437055b",
     "crop": "59f88c87e4e63828",
+    "curate": "a12afff49fc25eb6",
     "draw": "cd5e08822691955d",
     "dropout": "41ba6dab273b1369",
     "init": "1a208c1614ce17ac",

@@ -31,6 +31,7 @@ from maskwright.errors import UsageError, near
 PURPOSES = {
     "bootstrap": 1,
     "crop": 1,
+    "curate": 1,
     "draw": 1,
     "dropout": 2,
     "init": 1,

@@ -1,0 +1,317 @@
+"""Personal details in texts: where they stand, and of which type.
+
+Digits and `@` are few in prose, so arrays find their places first, and the patterns look only
+there. Every pattern is bounded and a place is looked at once, so the time is linear.
+
+    email    a name, `@` and a domain with a top level of letters
+    phone    international (+ and 8 to 15 digits, E.164), North American (3-3-4), national with a
+             leading 0 in groups, or any number behind a word for telephone
+    iban     the length of its country and the check digits (ISO 13616, ISO 7064 mod 97-10)
+    card     the prefix and length of an issuer and the check digit of Luhn (ISO/IEC 7812)
+    ip       version 4, by a rule that passes version numbers over, and version 6
+    ssn      of the United States: no area 000, 666 or 9xx, no group 00, no serial 0000
+    profile  the user's name in a web address (/user/NAME, /~NAME, /@NAME)
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+BETWEEN = "\x00"  # no text has it
+# Of two details that overlap, the one whose type stands first here is taken.
+TYPES = ("email", "iban", "card", "ssn", "ip", "phone", "profile")
+# Digits so near to each other may belong to one detail; more of the text around is looked at.
+GAP, AROUND = 8, 48
+
+
+@dataclass(frozen=True)
+class Detail:
+    """A detail in the text number `text`, from character `begin` to before `end`."""
+
+    text: int
+    type: str
+    begin: int
+    end: int
+
+
+def details_of(
+    texts: Sequence[str], types: Sequence[str], allowed: Callable[[str], bool] = lambda value: False
+) -> list[Detail]:
+    """All details of these types, in the order of the texts, none overlapping another.
+
+    Args:
+        allowed: whether a value is no personal detail, such as the address of one's own help desk.
+    """
+    joined = BETWEEN.join(texts)
+    ends = np.cumsum([len(text) + 1 for text in texts])
+    points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+    places: dict[str, list[tuple[int, int]]] = {
+        "@": [(i, i + 1) for i in np.flatnonzero(points == ord("@")).tolist()],
+        "digits": _clusters(np.flatnonzero(_DIGITS[np.minimum(points, 127)]), len(joined)),
+        ":": _clusters(np.flatnonzero(points == ord(":")), len(joined), least=2),
+        "://": [(m.start(), m.end()) for m in re.finditer("://", joined)],
+    }
+    found: list[tuple[int, int, int]] = []
+    for rank, name in enumerate(TYPES):
+        if name in types:
+            for where, finder in FINDERS[name]:
+                for begin, end in places[where]:
+                    found += ((b, e, rank) for b, e in finder(joined, begin, end))
+    kept = _apart(found, allowed, joined)
+    owners = np.searchsorted(ends, [begin for begin, _, _ in kept], side="right")
+    firsts = np.concatenate([[0], ends])
+    return [
+        Detail(int(n), TYPES[rank], begin - int(firsts[n]), end - int(firsts[n]))
+        for n, (begin, end, rank) in zip(owners, kept, strict=True)
+    ]
+
+
+def _clusters(places: NDArray[np.int64], size: int, least: int = 4) -> list[tuple[int, int]]:
+    """Begin and end of every stretch with at least `least` of these places near to each other."""
+    if places.size < least:
+        return []
+    breaks = np.flatnonzero(np.diff(places) > GAP) + 1
+    firsts = np.concatenate([[0], breaks])
+    lasts = np.concatenate([breaks, [places.size]]) - 1
+    enough = lasts - firsts + 1 >= least
+    begins = places[firsts[enough]] - AROUND
+    return [
+        (max(0, b), min(size, e))
+        for b, e in zip(begins.tolist(), (places[lasts[enough]] + AROUND).tolist(), strict=True)
+    ]
+
+
+def _apart(
+    found: list[tuple[int, int, int]], allowed: Callable[[str], bool], joined: str
+) -> list[tuple[int, int, int]]:
+    """Those that no other of a higher rank, or of the same that begins before, overlaps."""
+    kept: list[tuple[int, int, int]] = []
+    taken: set[int] = set()  # every character of those kept: details are few and short
+    for begin, end, rank in sorted(set(found), key=lambda f: (f[2], f[0], -f[1])):
+        if taken.isdisjoint(range(begin, end)):
+            taken.update(range(begin, end))
+            kept.append((begin, end, rank))
+    return sorted(f for f in kept if not allowed(joined[f[0] : f[1]]))
+
+
+# ------------------------------------------------------------------------------ e-mail, profile
+_LOCAL = re.compile(r"[\w.%+'&/=-]{1,64}\Z")
+_DOMAIN = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}(?![\w@])")
+_PROFILE = re.compile(
+    r"://[\w.:-]{1,253}/(?:[\w.-]{1,64}/){0,3}?(?:~|@|(?:users?|profiles?|members?|in|u)/)"
+    r"([\w.-]{2,64})",
+    re.IGNORECASE,
+)
+
+
+def _emails(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    local = _LOCAL.search(text, max(0, begin - 64), begin)
+    domain = _DOMAIN.match(text, end, end + 260)
+    if local and domain:
+        name = local.group().rpartition("=")[2].rpartition("/")[2].lstrip(".'&%+-")
+        if name and name[-1] not in ".'&":
+            yield begin - len(name), domain.end()
+
+
+def _profiles(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    if match := _PROFILE.match(text, begin, begin + 600):
+        yield match.span(1)
+
+
+# ------------------------------------------------------------------------------ bank, card, number
+# The length of an IBAN by country, from the registry of SWIFT.
+_LENGTHS = {
+    **dict.fromkeys(("NO",), 15),
+    **dict.fromkeys(("BE",), 16),
+    **dict.fromkeys(("DK", "FI", "FO", "GL", "NL", "FK", "SD"), 18),
+    **dict.fromkeys(("MK", "SI"), 19),
+    **dict.fromkeys(("AT", "BA", "EE", "KZ", "LT", "LU", "XK", "MN"), 20),
+    **dict.fromkeys(("CH", "CR", "HR", "LI", "LV"), 21),
+    **dict.fromkeys(("BG", "BH", "DE", "GB", "GE", "IE", "ME", "RS", "VA"), 22),
+    **dict.fromkeys(("AE", "GI", "IL", "IQ", "TL", "OM", "SO"), 23),
+    **dict.fromkeys(("AD", "CZ", "ES", "MD", "PK", "RO", "SA", "SE", "SK", "TN", "VG"), 24),
+    **dict.fromkeys(("LY", "PT", "ST"), 25),
+    **dict.fromkeys(("IS", "TR"), 26),
+    **dict.fromkeys(("BI", "DJ", "FR", "GR", "IT", "MC", "MR", "SM"), 27),
+    **dict.fromkeys(("AL", "AZ", "BY", "CY", "DO", "GT", "HU", "LB", "NI", "PL", "SV"), 28),
+    **dict.fromkeys(("BR", "EG", "PS", "QA", "UA"), 29),
+    **dict.fromkeys(("JO", "KW", "MU", "YE"), 30),
+    **dict.fromkeys(("MT", "SC"), 31),
+    **dict.fromkeys(("LC",), 32),
+    **dict.fromkeys(("RU",), 33),
+}
+_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d\d(?:[ -]?[A-Z0-9]){11,29}", re.ASCII)
+_CARD = re.compile(r"(?<![\d.,-])[2-6]\d{3}(?:[ -]?\d){9,15}(?![\d-]|[.,]\d)", re.ASCII)
+_SSN = re.compile(
+    r"(?<![\w-])(?!000|666|9)\d{3}([- ])(?!00)\d\d\1(?!0000)\d{4}(?![\w-]|[.,]\d)", re.ASCII
+)
+_SSN_CUE = re.compile(r"(?:\bssn\b|social security|soc\. sec\.)[^\d\x00]{0,24}\Z", re.IGNORECASE)
+
+
+def _ibans(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    for match in _IBAN.finditer(text, begin, end):
+        length = _LENGTHS.get(match.group()[:2])
+        if length is None:
+            continue
+        signs = [i for i in range(*match.span()) if text[i].isalnum()][:length]
+        last = signs[-1] + 1
+        if len(signs) < length or text[last : last + 1].isalnum():
+            continue
+        value = "".join(text[i] for i in signs)
+        if int("".join(str(int(c, 36)) for c in value[4:] + value[:4])) % 97 == 1:
+            yield match.start(), last
+
+
+def _cards(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    for match in _CARD.finditer(text, begin, end):
+        digits = [int(c) for c in match.group() if c.isdigit()]
+        if _issued(digits) and _luhn(digits):
+            yield match.span()
+
+
+def _issued(digits: list[int]) -> bool:
+    """Whether an issuer gives cards that begin so numbers of this length."""
+    one, two, size = digits[0], digits[0] * 10 + digits[1], len(digits)
+    if one == 4:
+        return size in (13, 16, 19)
+    if 51 <= two <= 55 or 22 <= two <= 27:
+        return size == 16
+    if two in (34, 37):
+        return size == 15
+    if two in (30, 36, 38, 39):
+        return size == 14
+    return (two == 35 and size == 16) or (one in (5, 6) and 16 <= size <= 19)
+
+
+def _luhn(digits: list[int]) -> bool:
+    doubled = [d * 2 - 9 * (d > 4) for d in digits[-2::-2]]
+    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0 and len(set(digits)) > 1
+
+
+def _ssns(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    for match in _SSN.finditer(text, begin, end):
+        cue = _SSN_CUE.search(text, max(0, match.start() - 48), match.start())
+        if match.group(1) == "-" or cue:
+            yield match.span()
+
+
+# ------------------------------------------------------------------------------ addresses
+_IP4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)", re.ASCII)
+_IP6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:]|\.\w)", re.ASCII)
+_VERSION = re.compile(
+    r"(?:\b(?:v|vers?|versions?|releases?|builds?|firmware|rev|revisions?|sections?|chapters?|"
+    r"paragraphs?|clauses?|articles?|figures?|tables?)\.?|§|\w/)[\s:#=]{0,2}\Z",
+    re.IGNORECASE,
+)
+_HOST = re.compile(r"(?:\bip\b|\baddress\b|\bhosts?\b|\bserver\b|//|@)\W{0,3}\w{0,2}\W?\Z", re.I)
+
+
+def _ips(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    for match in _IP4.finditer(text, begin, end):
+        parts = match.group().split(".")
+        if any(int(p) > 255 or (len(p) > 1 and p[0] == "0") for p in parts) or parts[0] == "0":
+            continue
+        before = max(0, match.start() - 24)
+        # Numbers of versions and sections have small parts, those of hosts hardly ever.
+        if _HOST.search(text, before, match.start()) or (
+            len(match.group()) >= 9 and not _VERSION.search(text, before, match.start())
+        ):
+            yield match.span()
+
+
+def _ip6s(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    for match in _IP6.finditer(text, begin, end):
+        value = match.group()
+        groups = [group for group in value.split(":") if group]
+        # Words and years with colons (std::move, 1959::) are none; ::1 is every machine's own.
+        if len(groups) >= 3 and any(c.isdigit() for c in value):
+            try:
+                ipaddress.IPv6Address(value)
+            except ValueError:
+                continue
+            yield match.span()
+
+
+# ------------------------------------------------------------------------------ telephones
+_TAIL = r"(?![\w-]|[.,/:]\d| ?[%€$£])"
+_PHONES = (
+    # +44 20 7946 0018, +1 (212) 555-0123, 0049 30 123456
+    re.compile(
+        r"(?<![\w+.,-])(?:\+\s?|(?<!\d )00(?=[1-9]\d?\d?[ ./-]))[1-9](?:[ ./-]?(?:\(\d{1,5}\)|\d)){6,14}"
+        + _TAIL,
+        re.ASCII,
+    ),
+    # (212) 555-0123, 212-555-0123, 212.555.0123, 1 212 555 0123
+    re.compile(
+        r"(?<![\w.,/+-])(?<!\d )(?:\+?1[ .-]?)?(?:\([2-9]\d\d\) ?|[2-9]\d\d([ .-])(?=\d{3}\1))"
+        r"[2-9]\d\d[ .-]\d{4}" + _TAIL + r"(?! \d)",
+        re.ASCII,
+    ),
+    # 020 7946 0018, (01632) 960 001, 01 23 45 67 89, 030/1234567
+    re.compile(
+        r"(?<![\w.,/+:-])(?<!\d )(?:\(0[1-9]\d{0,4}\) ?|0[1-9]\d{0,4}[ ./-])"
+        r"\d{2,8}(?:[ .-]\d{2,8}){0,4}" + _TAIL + r"(?! \d)",
+        re.ASCII,
+    ),
+)
+_PAIRS = re.compile(r"0\d(?:[ .-]\d\d)+", re.ASCII)
+_BYTE = re.compile(r"(?<!\w)[0-9a-fA-F]{2}\s\Z")
+_ANY = re.compile(
+    r"(?<![\w.,/+-])\(?\d(?:[ ./-]?[ ./()-]?\d){5,14}(?!\w|[.,]\d)(?! ?[%€$£])", re.ASCII
+)
+_CUE = re.compile(
+    r"\b(?:tel|telephone|tele?fono?|telefoon|téléphone|teléfono|phones?|ph|fax|mobile|cell|handy|"
+    r"whatsapp|sms|call(?: (?:me|us|him|her))?(?: (?:at|on))?|dial|ring)\b[\s.:#]{0,3}"
+    r"(?:(?:no|nr|number|is|at|on)\b[\s.:#]{0,3}){0,2}\Z",
+    re.IGNORECASE,
+)
+_NO_PHONE = re.compile(
+    r"(?:\bisbn(?:-1[03])?|\bissn|\bdoi|\bpmid|\barxiv|\border|\binvoice|\bserial|\bid)\b"
+    r"[\s.:#]{0,3}\Z",
+    re.IGNORECASE,
+)
+_DATE = re.compile(r"\(?(?:[0-3]?\d[./ -][01]?\d[./ -](?:19|20)\d\d|(?:19|20)\d\d[./-]\d\d)")
+
+
+def _phones(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    for number, pattern in enumerate(_PHONES):
+        for match in pattern.finditer(text, begin, end):
+            digits = sum(c.isdigit() for c in match.group())
+            least, most = ((8, 15), (10, 11), (9, 12))[number]
+            pairs = _PAIRS.fullmatch(match.group())
+            if pairs and (
+                digits != 10 or _BYTE.search(text, max(0, match.start() - 4), match.start())
+            ):
+                continue  # of dumps; France writes five pairs
+            if least <= digits <= most and not _other_number(text, *match.span()):
+                yield match.span()
+    for match in _ANY.finditer(text, begin, end):
+        cue = _CUE.search(text, max(0, match.start() - 40), match.start())
+        if cue and not _other_number(text, *match.span()):
+            yield match.span()
+
+
+def _other_number(text: str, begin: int, end: int) -> bool:
+    """Whether it is a date, or a word before it says that it is another number."""
+    return bool(_DATE.match(text, begin, end) or _NO_PHONE.search(text, max(0, begin - 24), begin))
+
+
+# ------------------------------------------------------------------------------ tables
+_DIGITS = np.zeros(128, np.bool_)
+_DIGITS[48:58] = True
+Finder = Callable[[str, int, int], Iterator[tuple[int, int]]]
+FINDERS: dict[str, tuple[tuple[str, Finder], ...]] = {
+    "email": (("@", _emails),),
+    "iban": (("digits", _ibans),),
+    "card": (("digits", _cards),),
+    "ssn": (("digits", _ssns),),
+    "ip": (("digits", _ips), (":", _ip6s)),
+    "phone": (("digits", _phones),),
+    "profile": (("://", _profiles),),
+}

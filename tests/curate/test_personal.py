@@ -1,0 +1,188 @@
+"""Personal details: every form that is meant is masked, numbers that only look so are left."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.curate.in_process import batch_of, removed, run
+
+from maskwright.curate.parts.details import TYPES, details_of
+from maskwright.curate.steps.personal import Settings
+from maskwright.errors import ConfigError, DataError, UsageError
+
+DETAILS = [
+    ("email", "sam.jones71@guide.example"),
+    ("email", "o'neil+news@mail.co.uk"),
+    ("email", "jürgen@müller.de"),
+    ("phone", "(437) 555-0126"),
+    ("phone", "437-555-0126"),
+    ("phone", "+1 437 555 0126"),
+    ("phone", "+44 20 7946 0018"),
+    ("phone", "+49 (0)30 1234567"),
+    ("phone", "+33 1 23 45 67 89"),
+    ("phone", "0033 1 23 45 67 89"),
+    ("phone", "020 7946 0018"),
+    ("phone", "(01632) 960 001"),
+    ("phone", "01 23 45 67 89"),
+    ("phone", "030/12345678"),
+    ("iban", "DE89 3704 0044 0532 0130 00"),
+    ("iban", "GB82WEST12345698765432"),
+    ("iban", "FR14 2004 1010 0505 0001 3M02 606"),
+    ("card", "4111 1111 1111 1111"),
+    ("card", "378282246310005"),
+    ("card", "5555-5555-5555-4444"),
+    ("ip", "192.0.2.86"),
+    ("ip", "10.0.0.135"),
+    ("ip", "2001:db8::8a2e:370:7334"),
+    ("ssn", "219-09-9999"),
+]
+NUMBERS = [
+    *("in 1914-1918", "on 2014-05-06 at 12:30:45", "05/06/2014 and 01.02.2003", "$1,234,567.89"),
+    *("ISBN 978-3-16-148410-0", "ISBN 0-306-40615-2", "ISBN 0306406152", "version 12.10.11.12"),
+    *(
+        "see 1.2.3.4",
+        "release 10.11.12.13",
+        "Chrome/120.0.0.0",
+        "§ 11.22.33.44",
+        "3.14159265358979",
+    ),
+    *("DE89 3704 0044 0532 0130 01", "4111 1111 1111 1112", "1234567890123456", "000-12-3456"),
+    *("666-12-3456", "987-65-4321", "std::vector<int>", "cf. Hempel 1959::", "1 2 3 4 5 6 7 8 9 0"),
+    *("pages 200-2015", "a@b", "me @ home", "@handle", "4e 07 22 73 06 52 22 b2", "10 000 000 000"),
+    *("1995 1996 1997 1998", "0.1234567890", "scored 12-15-18-21", "300.500.700.900"),
+    *("order 202-555-0143", "1,000,000,000", "call 911", "00:1a:2b:3c:4d:5e", "2^31 = 2147483648"),
+]
+
+
+def found(text: str, types: tuple[str, ...] = TYPES) -> list[tuple[str, str]]:
+    return [(d.type, text[d.begin : d.end]) for d in details_of([text], types)]
+
+
+@pytest.mark.parametrize(("name", "value"), DETAILS)
+@pytest.mark.parametrize("around", ["{}", "Write to {}.", "({}), please", "a\n{}\nb", "是 {} 。"])
+def test_a_detail_is_found_whole(name: str, value: str, around: str) -> None:
+    assert found(around.format(value)) == [(name, value)]
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_other_numbers_are_left(text: str) -> None:
+    assert found(text) == []
+    assert found(f"{text} or +44 20 7946 0018") == [("phone", "+44 20 7946 0018")]  # the control
+
+
+@pytest.mark.parametrize("text", ["Tel. 2180 8188", "phone: 555-0143", "call me on 0171 2345678"])
+def test_a_word_for_telephone_makes_a_number_one(text: str) -> None:
+    assert [name for name, _ in found(text)] == ["phone"]
+    assert found(text.split(maxsplit=1)[1].lstrip("me on").replace("0171", "1171")) == []
+
+
+def test_small_version_like_numbers_are_addresses_where_the_text_says_so() -> None:
+    assert found("http://1.2.3.4/index") == [("ip", "1.2.3.4")]
+    assert found("ip: 1.2.3.4") == [("ip", "1.2.3.4")]
+    assert found("chapter 1.2.3.4") == []
+
+
+def test_details_are_masked_and_the_record_does_not_have_them() -> None:
+    text = "Call (437) 555-0126 or 437-555-0199; sam@guide.example"
+    (outcome,) = run(Settings(), [batch_of(["nothing here", text])])
+    assert outcome.texts == ["nothing here", "Call <PHONE> or <PHONE>; <EMAIL>"]
+    assert [(c.place, c.rule, c.value) for c in outcome.changes] == [
+        (1, "personal-email", 1),
+        (1, "personal-phone", 2),
+    ]
+    assert outcome.changes[1].where == "characters 5 to 19, 23 to 35"
+    assert "0126" not in repr(outcome.changes) and "sam" not in repr(outcome.changes)
+
+
+def test_a_detector_that_is_off_finds_nothing() -> None:
+    text = "sam@guide.example, 192.0.2.86, https://web.example/users/sam_jones"
+    (outcome,) = run(Settings(detect=("ip",)), [batch_of([text])])
+    assert outcome.texts == [text.replace("192.0.2.86", "<IP>")]
+    (outcome,) = run(Settings(detect=("profile",), placeholder="[{type}]"), [batch_of([text])])
+    assert outcome.texts == [text.replace("sam_jones", "[PROFILE]")]
+
+
+def test_documents_with_more_than_most_are_removed() -> None:
+    batch = batch_of(["no detail", "a@b.example", "a@b.example and c@d.example"])
+    assert set(removed(Settings(action="remove"), [batch])) == {"d1", "d2"}
+    assert removed(Settings(action="remove", most=1), [batch]) == {"d2": "personal_details"}
+
+
+def test_allowed_values_are_left(tmp_path: Path) -> None:
+    file = tmp_path / "allow.txt"
+    file.write_text("# ours\n@guide.example\n+44 20 7946 0018  # the desk\n")
+    batch = batch_of(["Sam@Guide.example, sam@other.example, +44 20 7946 0018, +44 20 7946 0019"])
+    (outcome,) = run(Settings(allow=str(file)), [batch])
+    assert outcome.texts == ["Sam@Guide.example, <EMAIL>, +44 20 7946 0018, <PHONE>"]
+
+
+def test_cuts_and_order_do_not_matter() -> None:
+    texts = [f"{around} {value}." for _, value in DETAILS for around in ("a", "5 +")]
+    whole = run(Settings(), [batch_of(texts)])[0].texts
+    parts = [run(Settings(), [batch_of(texts[n : n + 3])])[0].texts for n in range(0, 99, 3)]
+    assert [text for part in parts for text in part or ()] == whole
+    assert run(Settings(), [batch_of(texts[::-1])])[0].texts == list(whole or ())[::-1]
+    assert whole != texts
+
+
+@pytest.mark.parametrize("unit", ["1", "1 ", "@", "a@", "1.", "01 ", "(", "+1(1)", "::1", "A1 "])
+def test_hostile_text_is_read_in_linear_time(unit: str) -> None:
+    details_of([unit * 100_000], TYPES)  # a quadratic pattern would be killed by the timeout
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        (Settings(detect=()), "detect"),
+        (Settings(detect=("emial",)), "detect"),
+        (Settings(most=-1), "most"),
+        (Settings(most=2), "most"),
+        (Settings(placeholder="mask@masked.example"), "placeholder"),
+    ],
+)
+def test_bad_settings_are_refused(settings: Settings, where: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        settings.check()
+    assert refusal.value.where == where and refusal.value.do
+
+
+def test_a_bad_list_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        Settings(allow=str(tmp_path / "none")).open()
+    (tmp_path / "empty").write_text("# nothing\n\n")
+    with pytest.raises(DataError, match="no entries"):
+        Settings(allow=str(tmp_path / "empty")).open()
+    (tmp_path / "latin").write_bytes(b"a\nM\xfcller\n")
+    with pytest.raises(DataError, match=r"latin:2"):
+        Settings(allow=str(tmp_path / "latin")).open()
+
+
+# ------------------------------------------------------------------------------ shared data
+def rows(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def test_planted_details_of_a_crawl_are_found(real_data: Path) -> None:
+    truth = {row["id"]: row for row in rows(real_data / "webcrawl/truth.jsonl.gz")}
+    documents = list(rows(real_data / "webcrawl/docs.jsonl.gz"))
+    texts = [row["text"] for row in documents]
+    wanted = {
+        (n, *detail)
+        for n, row in enumerate(documents)
+        for detail in truth[row["id"]].get("pii", ())
+    }
+    got = {
+        (d.text, d.type, texts[d.text][d.begin : d.end], d.begin) for d in details_of(texts, TYPES)
+    }
+    hits = len(wanted & got)
+    assert hits / len(wanted) >= 0.98 and hits / len(got) >= 0.98
+    shifted = {(n, name, value, begin + 1) for n, name, value, begin in wanted}
+    assert not shifted & got  # the control
+    assert len(np.unique([n for n, *_ in got])) >= 40

@@ -1,0 +1,101 @@
+"""Lists of words: whole words, phrases, contexts in which they are fine, and limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.curate.in_process import batch_of, removed, run, survivors
+
+from maskwright.curate.steps.toxicity import Settings
+from maskwright.errors import ConfigError, DataError, UsageError
+
+TEXTS = [
+    "a clean text about ducks",
+    "What a BLARG this is",
+    "the blargs and unblarg are other words",
+    "he has a green nose, they say",
+    "he has a green\n- nose",
+    "green noses are nothing, nor is a nose that is green",
+    "the blarg of Blargstone is a town",
+    "the blarg of blargstone was a blarg",
+]
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> str:
+    file = tmp_path / "words.txt"
+    file.write_text("# mine\nblarg  # the worst\n\ngreen nose\nBlarg\n")
+    return str(file)
+
+
+def test_whole_words_and_phrases_without_case(words: str) -> None:
+    gone = removed(Settings(words=(words,)), [batch_of(TEXTS)])
+    assert gone == dict.fromkeys(("d1", "d3", "d4", "d6", "d7"), "listed_words")
+
+
+def test_the_word_and_its_place_are_recorded(words: str) -> None:
+    (outcome,) = run(Settings(words=(words,)), [batch_of(TEXTS)])
+    first = outcome.removals[0]
+    assert (first.value, first.where) == ("blarg", "characters 7 to 12")
+    assert TEXTS[1][7:12] == "BLARG"
+    assert outcome.removals[1].value == "green nose"
+    assert first.wanted is not None and "it has 1" in first.wanted
+
+
+def test_a_context_makes_a_word_fine_only_there(words: str, tmp_path: Path) -> None:
+    allow = tmp_path / "allow.txt"
+    allow.write_text("blarg of Blargstone\n")
+    step = Settings(words=(words,), allow=str(allow))
+    assert set(removed(step, [batch_of(TEXTS)])) == {"d1", "d3", "d4", "d7"}
+
+
+def test_limits_by_count_and_share(words: str) -> None:
+    texts = ["blarg " * n + "fine " * (10 - n) for n in range(5)]
+    assert survivors(Settings(words=(words,), most=2), [batch_of(texts)]) == ["d0", "d1", "d2"]
+    step = Settings(words=(words,), most_share=0.1)
+    assert survivors(step, [batch_of(texts)]) == ["d0", "d1"]
+    assert set(removed(step, [batch_of(texts)]).values()) == {"listed_words_share"}
+
+
+def test_a_phrase_does_not_reach_into_the_next_text(words: str) -> None:
+    assert removed(Settings(words=(words,)), [batch_of(["so green", "nose", "green"])]) == {}
+    assert removed(Settings(words=(words,)), [batch_of(["so green nose"])])  # the control
+
+
+def test_unspaced_scripts_are_phrases_of_letters(tmp_path: Path) -> None:
+    file = tmp_path / "words.txt"
+    file.write_text("坏话\n", encoding="utf-8")
+    gone = removed(Settings(words=(str(file),)), [batch_of(["这是坏话。", "这是坏的话。"])])
+    assert set(gone) == {"d0"}
+
+
+def test_cuts_and_order_do_not_matter(words: str) -> None:
+    step = Settings(words=(words,))
+    whole = [r.value for r in run(step, [batch_of(TEXTS)])[0].removals]
+    parts = [r.value for t in TEXTS for r in run(step, [batch_of([t])])[0].removals]
+    back = [r.value for r in run(step, [batch_of(TEXTS[::-1])])[0].removals]
+    assert whole == parts == back[::-1] and len(whole) == 5
+
+
+def test_without_a_list_the_step_is_refused() -> None:
+    with pytest.raises(ConfigError, match="none built in") as refusal:
+        Settings().check()
+    assert refusal.value.where == "words" and "words.txt" in str(refusal.value.do)
+
+
+def test_bad_settings_and_lists_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "words.txt"
+    file.write_text("fine\n!!!\n")
+    name = (str(file),)
+    for settings in (
+        Settings(words=name, most=-1),
+        Settings(words=name, most_share=1.5),
+        Settings(words=name, most=0, most_share=0.5),
+    ):
+        with pytest.raises(ConfigError):
+            settings.check()
+    with pytest.raises(DataError, match=r"words\.txt:2"):
+        Settings(words=name).open()
+    with pytest.raises(UsageError, match="words"):
+        Settings(words=(str(tmp_path / "none"),)).open()
