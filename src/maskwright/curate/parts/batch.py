@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.curate.parts.characters import Characters, characters_of
+from maskwright.curate.parts.lines import Lines, lines_of
 from maskwright.curate.parts.words import Words, words_of
 
 if TYPE_CHECKING:
@@ -47,6 +49,16 @@ class Batch:
         return words_of(self.texts)
 
     @functools.cached_property
+    def characters(self) -> Characters:
+        """The characters of all texts, behind each other."""
+        return characters_of(self.texts)
+
+    @functools.cached_property
+    def lines(self) -> Lines:
+        """The lines of all texts that are not blank."""
+        return lines_of(self.characters)
+
+    @functools.cached_property
     def lengths(self) -> NDArray[np.int64]:
         """(B,) characters of each text."""
         return np.fromiter(map(len, self.texts), np.int64, len(self.texts))
@@ -61,7 +73,7 @@ class Batch:
     def with_notes(self, notes: Mapping[str, Sequence[str | None]]) -> Batch:
         """The same documents with further or other notes; the texts' views are kept."""
         changed = replace(self, notes={**self.notes, **notes})
-        for view in ("words", "lengths"):
+        for view in ("words", "characters", "lines", "lengths"):
             if view in self.__dict__:
                 changed.__dict__[view] = self.__dict__[view]
         return changed

@@ -1,0 +1,105 @@
+"""The characters of many texts at once, as arrays: their classes, counts by text, sections' hashes.
+
+The texts are laid behind each other with a line end between them. The hash of a section is a
+polynomial over the odd number `BASE` modulo 2**64 of its characters, taken from running sums, so
+that any number of sections costs one pass.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.curate.parts.words import BASE, mix
+
+LINE_END = 0x0A
+# What a code point is: a bit for each.
+SPACE, ALPHABETIC, DIGIT, UPPER, LOWER, SYMBOL = 1, 2, 4, 8, 16, 32
+
+
+@dataclass(frozen=True)
+class Characters:
+    """N characters of B texts, the line end behind each text included.
+
+    Attributes:
+        points: (N,) uint32 code points.
+        offsets: (B + 1,) int64; text b is `points[offsets[b] : offsets[b + 1] - 1]`.
+    """
+
+    points: NDArray[np.uint32]
+    offsets: NDArray[np.int64]
+
+    @functools.cached_property
+    def classes(self) -> NDArray[np.uint8]:
+        """(N,) what each is: `SPACE`, `ALPHABETIC` and the other bits."""
+        return _classes()[self.points]
+
+    def count(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """(B,) how many of the characters where `chosen`, (N,), is true each text has."""
+        if len(self.offsets) == 1:
+            return np.zeros(0, np.int64)
+        return np.add.reduceat(chosen, self.offsets[:-1], dtype=np.int64)
+
+    def text_of(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The text of each of these characters."""
+        return np.searchsorted(self.offsets, places, "right") - 1
+
+
+def characters_of(texts: Sequence[str]) -> Characters:
+    """The characters of `texts`."""
+    joined = "\n".join(texts) + "\n" if texts else ""
+    points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    return Characters(points, np.concatenate([[0], np.cumsum(lengths + 1)]).astype(np.int64))
+
+
+def section_hashes(
+    numbers: NDArray[np.uint64], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    """Hashes of the sections `begins:ends` of `numbers`, equal for equal sections."""
+    powers, inverse = _powers(1 << max(10, len(numbers).bit_length()))
+    sums = np.zeros(len(numbers) + 1, np.uint64)
+    with np.errstate(over="ignore"):
+        np.cumsum(numbers * powers[: len(numbers)], out=sums[1:])
+        # BASE is odd, so it has an inverse; that moves each section's sum to place 0.
+        return mix((sums[ends] - sums[begins]) * inverse[begins])
+
+
+@functools.lru_cache(maxsize=2)
+def _powers(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """The first powers of `BASE` and of its inverse modulo 2**64."""
+    found = []
+    for base in (int(BASE), pow(int(BASE), -1, 1 << 64)):
+        factors = np.full(count, base, np.uint64)
+        factors[0] = 1
+        with np.errstate(over="ignore"):
+            found.append(np.multiply.accumulate(factors))
+    return found[0], found[1]
+
+
+@functools.cache
+def _classes() -> NDArray[np.uint8]:
+    """Of every code point its class bits."""
+    bits = np.zeros(sys.maxunicode + 1, np.uint8)
+    for point in range(len(bits)):
+        if 0x323B0 <= point < 0xE0100 or point >= 0xF0000:  # unassigned and private
+            bits[point] = SYMBOL
+            continue
+        character = chr(point)
+        category = unicodedata.category(character)
+        if character.isspace():
+            bits[point] = SPACE
+        elif category[0] in "LM":
+            bits[point] = ALPHABETIC
+            bits[point] |= {"Lu": UPPER, "Lt": UPPER, "Ll": LOWER}.get(category, 0)
+        elif category[0] == "N":
+            bits[point] = DIGIT
+        else:
+            bits[point] = SYMBOL
+    return bits

@@ -1,0 +1,107 @@
+"""Lines, sentences and repeated n-grams of many texts at once equal plain loops over each text."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from tests.curate.in_process import batch_of
+
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.lines import repeats
+from maskwright.curate.parts.ngrams import repeated_ngrams
+from maskwright.curate.parts.sentences import sentences_of
+
+TEXTS = [
+    "one line",
+    "\n\n  first \nsecond\n\n\tthird\t\n",
+    "same\nsame\nother\nsame ",
+    "wörld 一二\r\nx\u2028y",
+    "a",
+]
+
+
+def plain_lines(text: str) -> list[tuple[int, str]]:
+    return [(n, line.strip()) for n, line in enumerate(text.split("\n")) if line.strip()]
+
+
+def lines(batch: Batch) -> list[list[tuple[int, str]]]:
+    table = batch.lines
+    found: list[list[tuple[int, str]]] = [[] for _ in range(len(batch))]
+    for text, begin, end, number in zip(
+        table.texts, table.begins, table.ends, table.numbers, strict=True
+    ):
+        begin, end = begin - batch.characters.offsets[text], end - batch.characters.offsets[text]
+        found[text].append((int(number), batch.texts[text][begin:end]))
+    return found
+
+
+def test_lines_are_those_of_a_loop_and_a_blank_one_is_none() -> None:
+    assert lines(batch_of(TEXTS)) == [plain_lines(text) for text in TEXTS]
+    assert lines(batch_of([])) == []
+
+
+def test_equal_lines_have_equal_hashes_and_others_do_not() -> None:
+    table = batch_of(TEXTS).lines
+    texts = [line for text in TEXTS for _, line in plain_lines(text)]
+    assert len(set(table.hashes.tolist())) == len(set(texts)) < len(texts)
+    again = repeats(table.hashes, table.texts)
+    assert [texts[n] for n in np.flatnonzero(again)] == ["same", "same"]
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("One. Two! Three?", 3),
+        ('He said "Go." Then he left', 2),
+        ("No end", 1),
+        ("Version 3.14 is out.", 1),
+        ("Wait... what?!", 2),
+        ("好。很好！", 2),
+        ("(It ended.)", 1),
+    ],
+)
+def test_sentences_of_a_line(line: str, count: int) -> None:
+    alone = batch_of([line]).lines
+    assert sentences_of(alone).tolist() == [count]
+    among = batch_of(["Before. It", line + "\nAfter", "x"]).lines
+    assert sentences_of(among).tolist() == [2, count, 1, 1]
+
+
+def plain_ngrams(text: str, n: int) -> tuple[float, float]:
+    words = [m.span() for m in re.finditer(r"\w+", text)]
+    names = [text[b:e].lower() for b, e in words]
+    grams = [tuple(names[i : i + n]) for i in range(len(names) - n + 1)]
+    whole = sum(map(len, names))
+    counts = Counter(grams)
+    most = max(counts.values(), default=0)
+    top = 0
+    if most > 1:
+        top = max(most * sum(map(len, g)) for g, c in counts.items() if c == most)
+    covered, seen = set(), set()
+    for i, gram in enumerate(grams):
+        covered |= set(range(i, i + n)) if gram in seen else set()
+        seen.add(gram)
+    return min(1.0, top / whole), sum(len(names[i]) for i in covered) / whole
+
+
+def test_repeated_ngrams_equal_counting_them() -> None:
+    generator = random.Random(3)
+    texts = [
+        " ".join(generator.choices(["a", "bb", "ccc", "dddd"], k=generator.randint(1, 60)))
+        for _ in range(60)
+    ]
+    texts += [" ".join(generator.choices(["a", "bb"], k=40)) for _ in range(9)]
+    texts += ["One two three four five six seven eight nine ten, eleven. " * 2]
+    top, found = repeated_ngrams(batch_of(texts).words, (2, 3, 4), (5, 6, 10))
+    for n, values in top.items():
+        assert values == pytest.approx([plain_ngrams(t, n)[0] for t in texts])
+    for n, values in found.items():
+        assert values == pytest.approx([plain_ngrams(t, n)[1] for t in texts])
+        assert 0 < np.count_nonzero(values) < len(texts)
+    # The control: without the words' texts, what another text says would count.
+    joined = repeated_ngrams(batch_of([" ".join(texts)]).words, (2,), (5,))[1][5]
+    assert joined[0] > found[5].mean() + 0.2
