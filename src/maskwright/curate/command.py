@@ -5,19 +5,25 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from maskwright.corpus.reading import Reading
+from maskwright.corpus.files import find
+from maskwright.corpus.reading import Form, Reading
 from maskwright.curate.curation import Options, curate, require_place, work_folder
 from maskwright.curate.engine.daft_engine import DaftEngine
+from maskwright.curate.look import look, look_lines
 from maskwright.curate.parts import recipe as recipes
 from maskwright.curate.parts.default import default_recipe
 from maskwright.curate.parts.recipe import Recipe
+from maskwright.curate.plan import plan, plan_lines, require
 from maskwright.errors import ConfigError, near
-from maskwright.findings import Note
+from maskwright.findings import Finding, Note
 from maskwright.labelled.formats.options import HowRead, how_read
+from maskwright.report.document import require_new
 from maskwright.report.wording import duration, percent, size
+from maskwright.storage.one_file import write_file
 from maskwright.terminal import harmless_lines
 
 
@@ -35,18 +41,50 @@ def curate_command(
     tokenizer: Path | None = None,
     update: bool = False,
     read: Sequence[str] = (),
+    only: Literal["look", "plan"] | None = None,
+    write_recipe: Path | None = None,
     note: Note,
 ) -> None:
     """Curate as the command line asks for it, with progress on standard error.
+
+    Without a recipe the first look settles one, which is shown before it runs.
+
+    Args:
+        only: stop behind the first look, or behind the plan.
+        write_recipe: a new file for the recipe that runs, or would.
 
     Raises:
         As `curation.curate`.
     """
     chosen = choose(recipe, steps, without, settings)
-    require_place(out, update=update)
+    engine = DaftEngine(runner, address, workers)
+    reading = document_form(paths, read_as(read), note)
+    if only is None:
+        require_place(out, update=update)
+    if write_recipe is not None:
+        require_new(write_recipe)
+    engine.start()
+    usual = recipe is None and steps is None
+    if usual or only or write_recipe:
+        language_set = any(text.startswith("language.keep") for text in settings)
+        made, chosen = look(
+            paths, chosen, reading, settle_language=usual and not language_set, engine=engine
+        )
+        print(harmless_lines("\n".join(look_lines(made))))
+        for found in made.findings:
+            note(found)
+        planned = plan(made, chosen, engine)
+        if only == "plan" or only is None:
+            print(harmless_lines("\n".join(plan_lines(planned))))
+        if write_recipe is not None:
+            write_file(write_recipe, chosen.to_toml().encode())
+            print(harmless_lines(f"recipe: {write_recipe}"))
+        if only:
+            return
+        require(planned, out, engine)
     options = Options(
-        engine=DaftEngine(runner, address, workers),
-        reading=read_as(read),
+        engine=engine,
+        reading=reading,
         tokenizer="" if tokenizer is None else str(tokenizer_folder(tokenizer)),
         update=update,
         note=note,
@@ -70,6 +108,26 @@ def read_as(settings: Sequence[str]) -> Reading:
     asked = how_read(settings, HowRead(Options().reading))
     asked.require_only("reading")
     return asked.reading
+
+
+def document_form(paths: Sequence[str], reading: Reading, note: Note) -> Reading:
+    """How plain text splits into documents where the user does not say: of several files each is
+    one, a single file is split at blank lines.
+
+    Raises:
+        UsageError: a path that cannot be read.
+    """
+    plain = [source for source in find(paths)[0] if source.format == "text"]
+    if reading.form != "auto" or not plain:
+        return reading
+    form: Form = "file" if len(plain) > 1 else "blank-line"
+    what, other = (
+        ("each text file is one document", "blank-line")
+        if form == "file"
+        else ("the text file is split into documents at blank lines", "file")
+    )
+    note(Finding("document-form", what, "", f"otherwise: --read form={other} or form=line"))
+    return replace(reading, form=form)
 
 
 def choose(

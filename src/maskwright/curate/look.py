@@ -69,7 +69,8 @@ class Look:
         languages: documents of each language.
         lines: documents of the sample and the lines that many of them share, most frequent first.
         shares: what each step would remove.
-        seconds: of work for a MB of text and a core, for each part of the work.
+        seconds: of work for a MB of text and a core, for each part of the work, reading first.
+        disk: bytes of each room of the work folder for a byte of text.
     """
 
     files: int = 0
@@ -81,6 +82,7 @@ class Look:
     lines: list[tuple[str, int]] = field(default_factory=list)
     shares: list[Share] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    disk: dict[str, float] = field(default_factory=dict)
     card: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
@@ -133,7 +135,13 @@ def look(
         made.card = card_of(pieces, recipe)
         made.languages = made.languages or made.card["left"]["languages"]
         made.shares = _shares(made, recipe)
-        made.seconds = {n: s / (made.sampled[2] / 1e6) for n, s in watch.seconds.items()}
+        megabytes = made.sampled[2] / 1e6
+        made.seconds |= {name: s / megabytes for name, s in watch.seconds.items()}
+        made.disk = {
+            room.name: sum(p.stat().st_size for p in room.rglob("*") if p.is_file())
+            / made.sampled[2]
+            for room in sorted(work.iterdir())
+        }
     for share in made.shares:
         if share.share > 0.5:
             what = f"{share.step} would remove {share.share:.0%} of the documents"
@@ -187,6 +195,7 @@ def _sample(sources: Sequence[Source], reading: Reading, work: Path, made: Look)
     )
     made.sampled = (files, len(documents), read)
     made.lines = _frequent_lines(documents)
+    made.seconds["reading"] = (time.monotonic() - began) / (read / 1e6)
     folder = work / "reading" / "sample"
     folder.parent.mkdir(parents=True)
     commit(folder, lambda stage: write_shards(stage, iter(documents), dict))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Literal
 
 from maskwright.cli.verbs.arguments import add_read, add_settings, existing_texts, note
 from maskwright.errors import UsageError
@@ -60,6 +61,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="count the tokens of this tokenizer, model or run for the card",
     )
     parser.add_argument(
+        "--look",
+        action="store_true",
+        help="only a first look: what is in the files, and what each step would remove",
+    )
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="only the plan: time, disk and memory, from a measured sample",
+    )
+    parser.add_argument(
+        "--write-recipe",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="write the recipe, all settings included, to a new file",
+    )
+    parser.add_argument(
         "--update",
         action="store_true",
         help="take new files or other settings into the result that is there",
@@ -69,13 +87,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     existing_texts(a.text)
-    if a.out is None:
-        raise UsageError("no place for the result", where="--out", wanted="a folder, as clean/")
+    only = "plan" if a.plan else "look" if a.look else None
+    if a.out is None and only is None:
+        raise UsageError(
+            "no place for the result", where="--out", wanted="a folder, as --out clean/"
+        )
     from maskwright.curate.command import curate_command
 
     curate_command(
         a.text,
-        a.out,
+        a.out or Path("clean"),
         recipe=a.recipe,
         steps=a.steps,
         without=a.without,
@@ -86,5 +107,7 @@ def do(a: argparse.Namespace) -> None:
         tokenizer=a.tokenizer,
         update=a.update,
         read=a.read,
+        only=only,
+        write_recipe=a.write_recipe,
         note=note,
     )
