@@ -9,7 +9,6 @@ sorted before it is used.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -46,6 +45,7 @@ ENVIRONMENT = {
     "DAFT_PROGRESS_BAR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+_STARTED: list[Runner] = []  # Daft has one runner in a process
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,19 @@ class DaftEngine:
             import daft
         except ImportError as error:
             raise _not_installed("daft", "curate", error) from None
+        if _STARTED and self.runner not in _STARTED:
+            raise UsageError(
+                "another engine was started in this process",
+                found=_STARTED[0],
+                wanted="one engine in a process",
+                do="start a new process for the other engine",
+            )
         if self.runner == "ray":
             self._start_ray()
-            with _one_engine():
-                daft.set_runner_ray(noop_if_initialized=True)
-        else:
-            with _one_engine():
-                daft.set_runner_native()
+            daft.set_runner_ray(noop_if_initialized=True)
+        elif not _STARTED:
+            daft.set_runner_native()
+        _STARTED[:] = [self.runner]
 
     def _start_ray(self) -> None:
         try:
@@ -270,20 +276,6 @@ def _worker(processes: int) -> Any:
             return [answer(self.function, self.version, task) for task in tasks.to_pylist()]
 
     return Worker
-
-
-@contextlib.contextmanager
-def _one_engine() -> Iterator[None]:
-    """Daft has one runner in a process."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise UsageError(
-            "another engine was started in this process",
-            found=str(error)[:160],
-            wanted="one engine",
-            do="start a new process for the other engine",
-        ) from error
 
 
 def _lost(error: BaseException) -> bool:
