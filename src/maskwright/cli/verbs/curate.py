@@ -87,11 +87,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     existing_texts(a.text)
-    only = "plan" if a.plan else "look" if a.look else None
+    only: Literal["look", "plan"] | None = None
+    if a.plan:
+        only = "plan"
+    elif a.look:
+        only = "look"
     if a.out is None and only is None:
-        raise UsageError(
-            "no place for the result", where="--out", wanted="a folder, as --out clean/"
-        )
+        raise UsageError("no folder for the result", where="--out", wanted="--out clean/")
     from maskwright.curate.command import curate_command
 
     curate_command(
