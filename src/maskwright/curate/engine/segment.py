@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -129,6 +130,10 @@ class Flow:
                 sizes[place] = _size(new)
         return replace(self, batch=self.batch.with_texts(texts), sizes=sizes)
 
+    def least(self, count: int) -> list[int]:
+        """The places of the smallest keys, in order."""
+        return heapq.nsmallest(count, range(len(self.keys)), key=self.keys.__getitem__)
+
     def take(self, chosen: NDArray[np.bool_]) -> Flow:
         if chosen.all():
             return self
@@ -241,26 +246,48 @@ class Record:
         facts["examples"] = least_examples([*facts["examples"], found])
 
     def _measure(self, measures: dict[str, Any], flow: Flow, found: Sequence[Measure]) -> None:
+        sampled = flow.least(SAMPLE) if found else []
         for measure in found:
             facts = measures.setdefault(measure.rule, {"sample": [], "border": []})
             facts["low"], facts["high"] = measure.low, measure.high
             values = np.asarray(measure.values, np.float64)
-            usable = np.isfinite(values)
-            chosen = _first(flow.keys, usable, SAMPLE)
-            sample = [[flow.keys[place], _number(values[place])] for place in chosen]
-            facts["sample"] = sorted(facts["sample"] + sample)[:SAMPLE]
+            sample = facts["sample"]
+            last = sample[-1][0] if len(sample) == SAMPLE else "~"
+            more = [
+                [flow.keys[place], _number(values[place])]
+                for place in sampled
+                if flow.keys[place] < last and np.isfinite(values[place])
+            ]
+            if more:
+                facts["sample"] = sorted(sample + more)[:SAMPLE]
             limits = [limit for limit in (measure.low, measure.high) if limit is not None]
-            if not limits or not usable.any():
-                continue
-            distance = np.min([np.abs(values - limit) for limit in limits], axis=0)
-            border = []
-            for removed in (True, False):
-                places = np.flatnonzero(usable & (measure.outside == removed))
-                nearest = places[np.argsort(distance[places], kind="stable")][:EXAMPLES]
-                for place in nearest.tolist():
-                    entry = {**example(flow, place), "value": _number(values[place])}
-                    border.append({**entry, "removed": removed, "distance": float(distance[place])})
-            facts["border"] = nearest_examples(facts["border"] + border)
+            if limits:
+                facts["border"] = _border(facts["border"], flow, values, measure.outside, limits)
+
+
+def _border(
+    before: list[dict[str, Any]],
+    flow: Flow,
+    values: NDArray[np.float64],
+    outside: NDArray[np.bool_],
+    limits: Sequence[float],
+) -> list[dict[str, Any]]:
+    """The examples nearest to the limits, on both sides, with those of this batch."""
+    distance = np.abs(values - limits[0])
+    for limit in limits[1:]:
+        distance = np.minimum(distance, np.abs(values - limit))
+    more = []
+    for removed in (True, False):
+        known = [entry["distance"] for entry in before if entry["removed"] is removed]
+        worst = max(known) if len(known) == EXAMPLES else math.inf
+        places = np.flatnonzero((outside == removed) & (distance <= worst))
+        if len(places) > EXAMPLES:
+            places = places[np.argsort(distance[places], kind="stable")[:EXAMPLES]]
+        for place in places.tolist():
+            if math.isfinite(distance[place]):
+                entry = {**example(flow, place), "value": _number(values[place])}
+                more.append({**entry, "removed": removed, "distance": float(distance[place])})
+    return nearest_examples(before + more) if more else before
 
 
 def nearest_examples(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
