@@ -18,6 +18,7 @@ from maskwright.curate.parts import recipe as recipes
 from maskwright.curate.parts.default import default_recipe
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.curate.plan import plan, plan_lines, require
+from maskwright.curate.prove import prove
 from maskwright.errors import ConfigError, near
 from maskwright.findings import Finding, Note
 from maskwright.labelled.formats.options import HowRead, how_read
@@ -97,6 +98,23 @@ def curate_command(
     held = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
     print(harmless_lines(f"corpus: {out}"))
     print(harmless_lines(f"pieces for the next run with --update: {work} ({held})"))
+
+
+def prove_command(
+    clean: Path, budget: str | None, seeds: int | None, held_out: Sequence[str]
+) -> None:
+    """`prove` as the command line asks for it; the verdict on standard output.
+
+    Raises:
+        As `prove.prove`.
+    """
+    made = prove(clean, budget=budget or "tokens=2e6", seeds=seeds or 3, held_out=held_out)
+    before, after, held = made.documents
+    print(
+        f"documents: {before:,} before, {after:,} after, {held:,} held out; {made.recipe}, "
+        f"{made.budget}, {len(made.after)} seeds"
+    )
+    print(made.sentence)
 
 
 def read_as(settings: Sequence[str]) -> Reading:

@@ -78,6 +78,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="write the recipe, all settings included, to a new file",
     )
     parser.add_argument(
+        "--prove",
+        action="store_true",
+        help="then train a small model on the text before and one after, and compare their loss "
+        "on held-out text; with a result that is there, only this",
+    )
+    parser.add_argument(
+        "--budget", default=None, help="of each run of --prove (default: tokens=2e6)"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=None, help="runs of --prove on each text (default: 3)"
+    )
+    parser.add_argument(
+        "--held-out",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="text that judges the models of --prove (default: documents of the result)",
+    )
+    parser.add_argument(
         "--update",
         action="store_true",
         help="take new files or other settings into the result that is there",
@@ -94,7 +114,19 @@ def do(a: argparse.Namespace) -> None:
         only = "look"
     if a.out is None and only is None:
         raise UsageError("no folder for the result", where="--out", wanted="--out clean/")
-    from maskwright.curate.command import curate_command
+    unused = [n for n in ("budget", "seeds", "held_out") if getattr(a, n) and not a.prove]
+    if unused:
+        raise UsageError(
+            "an option of --prove without it",
+            where=f"--{unused[0].replace('_', '-')}",
+            do="add --prove, or leave it out",
+        )
+    from maskwright.curate.command import curate_command, prove_command
+    from maskwright.curate.curation import is_curated
+
+    if a.prove and is_curated(a.out or Path("clean")) and not a.update:
+        prove_command(a.out, a.budget, a.seeds, a.held_out)
+        return
 
     curate_command(
         a.text,
@@ -113,3 +145,5 @@ def do(a: argparse.Namespace) -> None:
         write_recipe=a.write_recipe,
         note=note,
     )
+    if a.prove and only is None:
+        prove_command(a.out, a.budget, a.seeds, a.held_out)

@@ -1,0 +1,296 @@
+"""Does cleaning pay? Two small models, one trained on the text before and one after, at equal
+tokens, several seeds each, and their loss on text that neither has seen.
+
+    clean.proof/
+      text/before.jsonl  after.jsonl  held-out.jsonl     what each learns from, and what judges them
+      tokenizer/                                         one for both, trained on both
+      comparison/                                        as `maskwright compare` writes it
+      proof.json                                         the difference, its interval, a sentence
+
+The held-out text is the user's, or documents of the curated corpus that are then taken out of both
+texts together with all of their copies.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from maskwright.config import fingerprint
+from maskwright.corpus.files import Paths
+from maskwright.corpus.read import Reader
+from maskwright.corpus.reading import Reading
+from maskwright.curate.card import read_card
+from maskwright.curate.curation import is_curated, work_folder
+from maskwright.curate.engine.pack import row_of
+from maskwright.curate.engine.segment import own_id
+from maskwright.curate.engine.shards import shards_of
+from maskwright.curate.engine.tables import read_batches
+from maskwright.errors import ConfigError, DataError, UsageError
+from maskwright.metrics.seeds import difference
+from maskwright.randomness import key, uniforms
+from maskwright.storage.commit import require_own
+from maskwright.storage.one_file import new_text
+
+HELD_OUT_SHARE = 0.02
+HELD_OUT_BYTES = 4 << 20
+LEAST_HELD_OUT = 20  # documents
+COPIES = ("exact-duplicates", "near-duplicates")
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What came of it, in bits per byte of the held-out text (lower is better).
+
+    Attributes:
+        before, after: of each seed.
+        gap: after minus before, the difference of the means.
+        interval: of the gap, 95 % (Welch); None with fewer than two seeds.
+        documents: (before, after, held out).
+        sentence: the verdict in words.
+    """
+
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    gap: float
+    interval: tuple[float, float] | None
+    documents: tuple[int, int, int]
+    budget: str
+    recipe: str
+    sentence: str
+
+
+def prove(
+    clean: Path,
+    out: Path | None = None,
+    *,
+    recipe: str = "gpt-mini",
+    budget: str = "tokens=2e6",
+    seeds: int = 3,
+    held_out: Paths = (),
+    settings: Sequence[str] = (),
+    stream: TextIO | None = None,
+) -> Proof:
+    """Compare training on the curated corpus `clean` with training on what it was made of.
+
+    Args:
+        out: the folder to make; `clean.proof` for `clean`. Started again, it goes on.
+        recipe: a pretraining recipe of a language model, built in or a file.
+        budget: of each run, as `maskwright compare` takes it.
+        held_out: files of text that neither model learns from; by default documents of `clean`.
+        settings: of the recipe, `path=value`.
+
+    Raises:
+        UsageError: `clean` is no curated corpus, or its pieces are gone.
+        DataError: too little text.
+        As `evaluate.compare.compare`.
+    """
+    # What brings torch waits until all is known that can be known without it.
+    if not is_curated(clean):
+        raise UsageError(
+            "not a curated corpus",
+            where=clean,
+            wanted="a folder that maskwright curate made",
+            do="curate first: maskwright curate TEXT --out clean/",
+        )
+    out = clean.with_name(f"{clean.name}.proof") if out is None else out
+    require_own(out, "text", "tokenizer", "comparison")
+    counts = _write_texts(clean, out / "text", held_out)
+    from maskwright.evaluate.compare.compare import compare
+    from maskwright.pretrain.tokenizer_run import train_and_report
+    from maskwright.recipes.parts.find import find
+    from maskwright.recipes.parts.override import override
+    from maskwright.recipes.parts.recipe import TokenizerFolder
+
+    chosen = override(find(recipe), settings)
+    texts = {name: str(out / "text" / f"{name}.jsonl") for name in ("before", "after", "held-out")}
+    tokenizer = out / "tokenizer"
+    if isinstance(chosen.tokenizer, TokenizerFolder):
+        raise ConfigError(
+            "the recipe brings its own tokenizer", where=recipe, do="take a recipe that trains one"
+        )
+    if not tokenizer.is_dir():
+        train_and_report(
+            [texts["before"], texts["after"]],
+            tokenizer,
+            kind=chosen.tokenizer.kind,
+            vocabulary=chosen.tokenizer.vocabulary,
+            lowercase=chosen.tokenizer.lowercase,
+        )
+    recipes = [
+        override(
+            replace(
+                chosen,
+                name=name,
+                corpus=replace(
+                    chosen.corpus,
+                    text=(texts[name],),
+                    held_out_text=(texts["held-out"],),
+                    limit_bytes=None,
+                ),
+            ),
+            [f"tokenizer.folder={tokenizer}"],
+        )
+        for name in ("before", "after")
+    ]
+    made = compare(recipes, out / "comparison", budget=budget, seeds=seeds, stream=stream)
+    measure = next((m.name for m in made.measures if m.name == "bits_per_byte"), "loss")
+    figures = {c.name: c.figures(measure) for c in made.contenders}
+    proof = _proof(figures["before"], figures["after"], counts, budget, chosen.name)
+    with new_text(out / "proof.json") as file:
+        file.write(json.dumps(vars(proof), indent=1) + "\n")
+    return proof
+
+
+def _proof(
+    before: dict[int, float],
+    after: dict[int, float],
+    documents: tuple[int, int, int],
+    budget: str,
+    recipe: str,
+) -> Proof:
+    gap = float(np.mean(list(after.values())) - np.mean(list(before.values())))
+    found = difference(after, before)
+    if found is None:
+        interval, verdict = None, "no verdict: a spread takes two seeds or more"
+    else:
+        interval = (found.low, found.high)
+        verdict = "no difference that is larger than the spread of the seeds"
+        if found.high < 0:
+            verdict = "cleaning pays: the difference is larger than the spread of the seeds"
+        elif found.low > 0:
+            verdict = "cleaning costs: the difference is larger than the spread of the seeds"
+    spread = "" if interval is None else f" (95 % {interval[0]:+.4f} to {interval[1]:+.4f})"
+    sentence = f"after minus before: {gap:+.4f} bits per byte{spread}; {verdict}"
+    return Proof(
+        tuple(before.values()),
+        tuple(after.values()),
+        gap,
+        interval,
+        documents,
+        budget,
+        recipe,
+        sentence,
+    )
+
+
+# ------------------------------------------------------------------------------ the three texts
+def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, int]:
+    """Write what each model learns from and what judges them; the documents of each."""
+    marker = folder / "counts.json"
+    state = fingerprint([read_card(clean)["read"], str(held_out)])
+    if marker.is_file():
+        known = json.loads(marker.read_text(encoding="utf-8"))
+        if known["of"] == state:
+            return tuple(known["documents"])
+    folder.mkdir(parents=True, exist_ok=True)
+    own = not held_out
+    chosen = _chosen(clean) if own else set()
+    kept_out = chosen | _copies(clean, chosen)
+    counts = [0, 0, 0]
+    with new_text(folder / "held-out.jsonl") as file:
+        rows = (r for r in _kept(clean) if r["id"] in chosen) if own else _rows_of(held_out)
+        counts[2] = _write(file, rows)
+    with new_text(folder / "after.jsonl") as file:
+        counts[1] = _write(file, (r for r in _kept(clean) if r["id"] not in kept_out))
+    with new_text(folder / "before.jsonl") as file:
+        counts[0] = _write(file, (r for r in _read(clean) if r["id"] not in kept_out))
+    if own and counts[2] < LEAST_HELD_OUT:
+        raise DataError(
+            "too few documents to hold some out",
+            where=clean,
+            found=f"{counts[2]} of {counts[1] + counts[2]}",
+            wanted=f"at least {LEAST_HELD_OUT} held out, of {LEAST_HELD_OUT / HELD_OUT_SHARE:.0f}",
+            do="name a file of text that judges the models: --held-out FILE",
+        )
+    with new_text(marker) as file:
+        file.write(json.dumps({"of": state, "documents": counts}) + "\n")
+    return counts[0], counts[1], counts[2]
+
+
+def _write(file: TextIO, rows: Iterator[Mapping[str, Any]]) -> int:
+    count = 0
+    for row in rows:
+        file.write(json.dumps({"id": row["id"], "text": row["text"]}, ensure_ascii=False) + "\n")
+        count += 1
+    return count
+
+
+def _chosen(clean: Path) -> set[str]:
+    """The documents that are held out: a share of them, by a hash of their names."""
+
+    names, size = set[str](), 0
+    for row in _kept(clean):
+        number = int.from_bytes(
+            hashlib.blake2b(row["id"].encode(), digest_size=7).digest(), "little"
+        )
+        if float(uniforms(key("split", number), 1)[0]) < HELD_OUT_SHARE and size < HELD_OUT_BYTES:
+            names.add(row["id"])
+            size += len(row["text"])
+    return names
+
+
+def _copies(clean: Path, chosen: set[str]) -> set[str]:
+    """The documents that were removed as copies of these, however many copies lie between."""
+    survivors: dict[str, str] = {}
+    for step in COPIES:
+        path = clean / "removed" / f"{step}.jsonl.gz"
+        if path.is_file():
+            for row in _lines(path):
+                survivors[row["id"]] = str(row["value"])
+    found = set()
+    for name in survivors:
+        last, seen = name, {name}
+        while (further := survivors.get(last)) is not None and further not in seen:
+            last = further
+            seen.add(last)
+        if last in chosen:
+            found.add(name)
+    return found
+
+
+def _kept(clean: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted((clean / "text").glob("*.jsonl.gz")):
+        yield from _lines(path)
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        for line in file:
+            yield json.loads(line)
+
+
+def _read(clean: Path) -> Iterator[dict[str, Any]]:
+    """The documents as they were read."""
+    work = work_folder(clean) / "reading"
+    wanted = {entry["sha256"] for entry in read_card(clean)["read"]["files"]}
+    folders = sorted(work.glob("*/shards.json")) if work.is_dir() else []
+    found = False
+    for marker in folders:
+        shards, facts = shards_of(marker.parent)
+        if not {entry["sha256"] for entry in facts["files"]} <= wanted:
+            continue
+        for shard in shards:
+            found = True
+            for batch in read_batches(shard.path):
+                for place in range(len(batch)):
+                    yield {**row_of(batch, place), "id": own_id(batch, place)}
+    if not found:
+        raise UsageError(
+            "the text as it was before is gone",
+            where=work,
+            wanted="the pieces that maskwright curate left there",
+            do="curate again into another --out, and prove that",
+        )
+
+
+def _rows_of(paths: Paths) -> Iterator[dict[str, Any]]:
+    for document in Reader(paths, Reading()):
+        yield {"id": document.id, "text": document.text}

@@ -1,0 +1,269 @@
+"""A curation as a whole: equal bytes however it is cut, stopped and gone on with."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.corpus.reading import Reading
+from maskwright.curate.curation import Options, curate, work_folder
+from maskwright.curate.engine import shards, tables
+from maskwright.curate.parts.recipe import Recipe, make
+from maskwright.errors import ConfigError, DataError, OutputError, UsageError
+from maskwright.storage import commit as commits
+
+pytest.importorskip("daft")
+NAMES = ["alder", "birch", "cedar", "dogwood", "elder", "fir", "gorse", "hazel", "ivy", "juniper"]
+OPTIONS = Options(reading=Reading(notes=("*",)))
+
+
+def sentence(number: int) -> str:
+    """Words that depend on the number, and on nothing else."""
+    chosen = [NAMES[(number * k + k) % len(NAMES)] for k in range(1, 14)]
+    return f"The {' and the '.join(chosen)} stand by the river in the year {1500 + number}."
+
+
+def write_corpus(folder: Path, count: int = 60) -> Path:
+    """Three files: lines of JSON with notes, a table, plain text; every third document is there
+    twice, one holds an address."""
+    folder.mkdir()
+    rows = [
+        {"id": f"a{n}", "text": sentence(n), "url": f"http://a.example/{n}"} for n in range(count)
+    ]
+    rows += [{"id": f"b{n}", "text": sentence(n), "source": "copy"} for n in range(0, count, 3)]
+    rows.append({"id": "mail", "text": sentence(900) + " Write to ann@birch.example today."})
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "one.jsonl").write_text(lines)
+    table = "text,date\n" + "".join(f'"{sentence(n)}",19{n % 90 + 10}\n' for n in range(200, 220))
+    (folder / "two.csv").write_text(table)
+    (folder / "three.txt").write_text("\n\n".join(sentence(n) for n in range(300, 310)))
+    return folder
+
+
+def recipe() -> Recipe:
+    return make(
+        ["personal", "exact-duplicates", "near-duplicates", "sample"], {"sample": {"share": 0.9}}
+    )
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder, by its name."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def rows_of(folder: Path, room: str) -> list[dict[str, Any]]:
+    found = []
+    for path in sorted((folder / room).glob("*.jsonl.gz")):
+        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+        found += [json.loads(line) for line in lines]
+    return found
+
+
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many shards and batches from little text."""
+    monkeypatch.setattr(shards, "SHARD_BYTES", 2000)
+    monkeypatch.setattr(shards, "GROUP_BYTES", 4000)
+    monkeypatch.setattr(tables, "BATCH_DOCUMENTS", 3)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A corpus and its curation, in one shard a file."""
+    folder = tmp_path_factory.mktemp("whole")
+    text = write_corpus(folder / "text")
+    curate(text, folder / "clean", recipe(), OPTIONS)
+    return text, folder / "clean"
+
+
+def test_every_document_is_kept_or_removed_once(finished: tuple[Path, Path]) -> None:
+    _, clean = finished
+    kept, gone = rows_of(clean, "text"), rows_of(clean, "removed")
+    names = sorted(row["id"] for row in kept + gone)
+    assert len(names) == len(set(names)) == 60 + 20 + 1 + 20 + 10
+    assert {row["step"] for row in gone} == {"exact-duplicates", "sample"}
+    first = next(row for row in kept if row["id"].startswith("a"))
+    assert first["url"].startswith("http://a.example/") and first["source"].endswith("one.jsonl")
+    assert any(row.get("date", "").startswith("19") for row in kept)
+    assert all("file" in row and "rule" in row and "value" in row for row in gone)
+    mail = next(row for row in kept + gone if row["id"] == "mail")
+    assert "ann@birch.example" not in mail["text"]
+
+
+def test_the_card_adds_up(finished: tuple[Path, Path]) -> None:
+    _, clean = finished
+    card = json.loads((clean / "card.json").read_text())
+    gone = rows_of(clean, "removed")
+    for step in card["steps"]:
+        records = [row for row in gone if row["step"] == step["step"]]
+        assert step["documents_in"] - step["documents_out"] == len(records)
+        assert sum(rule["documents"] for rule in step["rules"].values()) == len(records)
+    assert card["left"]["documents"] == len(rows_of(clean, "text"))
+
+
+def test_shards_do_not_change_what_survives(
+    finished: tuple[Path, Path], tmp_path: Path, small_shards: None
+) -> None:
+    text, clean = finished
+    curate(text, tmp_path / "cut", recipe(), OPTIONS)
+    assert len(list((tmp_path / "cut" / "text").iterdir())) > 5
+    for room in ("text", "removed"):
+        one, other = rows_of(clean, room), rows_of(tmp_path / "cut", room)
+        assert sorted(map(json.dumps, one)) == sorted(map(json.dumps, other))
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+def test_a_curation_that_is_killed_anywhere_goes_on_to_the_same_bytes(
+    tmp_path: Path, small_shards: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = write_corpus(tmp_path / "text", 18)
+    curate(text, tmp_path / "whole", recipe(), OPTIONS)
+    whole, put = content(tmp_path / "whole"), commits._put_in_place
+    place, made = 0, list[Path]()
+
+    def killed_at(limit: int) -> Callable[..., None]:
+        count = iter(range(limit + 1))
+
+        def put_or_die(staged: Path, target: Path, files: Any) -> None:
+            if next(count) == limit:
+                raise KilledError
+            put(staged, target, files)
+            made.append(target)
+
+        return put_or_die
+
+    while True:
+        out = tmp_path / "stopped" / "clean"
+        monkeypatch.setattr(commits, "_put_in_place", killed_at(place))
+        try:
+            curate(text, out, recipe(), OPTIONS)
+        except KilledError:
+            assert not out.exists()
+        else:
+            break
+        monkeypatch.setattr(commits, "_put_in_place", put)
+        before = {path for path in made if path.exists()}
+        times = {path: path.stat().st_mtime_ns for path in before}
+        curate(text, out, recipe(), OPTIONS)
+        assert content(out) == whole
+        assert {path: path.stat().st_mtime_ns for path in before if path.exists()} == {
+            path: time for path, time in times.items() if path.exists()
+        }
+        shutil.rmtree(out.parent)
+        made.clear()
+        place += 4  # every fourth piece: reading, passes, segments, packing and the result
+    assert place > 30
+
+
+def test_new_files_are_taken_in_and_the_pieces_of_the_others_are_found(
+    tmp_path: Path, small_shards: None
+) -> None:
+    text = write_corpus(tmp_path / "text")
+    curate(text, tmp_path / "clean", recipe(), OPTIONS)
+    before = {path.name for path in (work_folder(tmp_path / "clean") / "reading").iterdir()}
+    more = "".join(json.dumps({"text": sentence(n)}) + "\n" for n in range(400, 420))
+    (text / "zzz.jsonl").write_text(more)
+    with pytest.raises(OutputError, match="--update"):
+        curate(text, tmp_path / "clean", recipe(), OPTIONS)
+    curate(text, tmp_path / "clean", recipe(), Options(reading=OPTIONS.reading, update=True))
+    after = {path.name for path in (work_folder(tmp_path / "clean") / "reading").iterdir()}
+    assert len(before & after) >= len(before) - 1  # the last group has another end
+    curate(text, tmp_path / "fresh", recipe(), OPTIONS)
+    assert content(tmp_path / "clean") == content(tmp_path / "fresh")
+
+
+def test_a_changed_step_runs_again_and_the_steps_before_it_do_not(tmp_path: Path) -> None:
+    text = write_corpus(tmp_path / "text")
+    curate(text, tmp_path / "clean", recipe(), OPTIONS)
+    work = work_folder(tmp_path / "clean")
+    before = {path: path.stat().st_mtime_ns for path in work.rglob("*.parquet")}
+    other = make(
+        ["personal", "exact-duplicates", "near-duplicates", "sample"], {"sample": {"share": 0.5}}
+    )
+    curate(text, tmp_path / "clean", other, Options(reading=OPTIONS.reading, update=True))
+    again = [
+        path for path, time in before.items() if path.exists() and path.stat().st_mtime_ns == time
+    ]
+    assert len(again) >= len(before) - 1
+    assert len(rows_of(tmp_path / "clean", "text")) < 75
+
+
+# ------------------------------------------------------------------------------ refusals
+def test_a_step_that_would_remove_everything_is_refused(tmp_path: Path) -> None:
+    text = write_corpus(tmp_path / "text")
+    with pytest.raises(DataError) as refused:
+        curate(
+            text,
+            tmp_path / "clean",
+            make(["gopher-quality"], {"gopher-quality": {"min_words": 5000}}),
+            OPTIONS,
+        )
+    assert refused.value.where == "gopher-quality" and "every document" in refused.value.what
+    assert not (tmp_path / "clean").exists()
+
+
+def test_no_documents_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n \n")
+    with pytest.raises(DataError, match="0 documents"):
+        curate(tmp_path / "empty.txt", tmp_path / "clean", recipe(), OPTIONS)
+
+
+def test_a_file_named_twice_is_refused(tmp_path: Path) -> None:
+    text = write_corpus(tmp_path / "text")
+    with pytest.raises(UsageError, match="twice"):
+        curate([text, text / "two.csv"], tmp_path / "clean", recipe(), OPTIONS)
+
+
+def test_a_folder_that_is_no_curated_corpus_is_never_replaced(tmp_path: Path) -> None:
+    text = write_corpus(tmp_path / "text")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    for update in (False, True):
+        with pytest.raises(OutputError, match="something else"):
+            curate(text, tmp_path / "mine", recipe(), Options(update=update))
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    ("toml", "where", "what"),
+    [
+        ('steps = ["normalize"]', "steps", "no step"),
+        ('steps = ["sample", "sample"]', "steps", "twice"),
+        ('steps = ["sample"]\n[sample]\nshrae = 0.5', "sample.shrae", "unknown setting"),
+        ('steps = ["sample"]\n[sample]\nshare = 1.5', "sample.share", ""),
+        ('steps = ["sample"]\n[personal]\naction = "mask"', "personal", "does not run"),
+        ("[sample]\nshare = 0.5", "steps", "no steps"),
+        ("steps = [", "", "TOML"),
+    ],
+)
+def test_a_recipe_at_fault_is_refused_by_its_field(
+    tmp_path: Path, toml: str, where: str, what: str
+) -> None:
+    from maskwright.curate.parts.recipe import read
+
+    file = tmp_path / "recipe.toml"
+    file.write_text(toml)
+    with pytest.raises(ConfigError) as refused:
+        read(file)
+    assert where in str(refused.value.where) and what in str(refused.value)
+    assert str(file) in str(refused.value.where)
+
+
+def test_a_written_recipe_reads_back(tmp_path: Path) -> None:
+    from maskwright.curate.parts.recipe import read
+
+    (tmp_path / "r.toml").write_text(recipe().to_toml())
+    assert read(tmp_path / "r.toml") == recipe()
