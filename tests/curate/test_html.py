@@ -1,0 +1,121 @@
+"""Markup becomes plain text, and what only looks like it stays to the byte."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.curate.in_process import batch_of, run
+
+from maskwright.curate.steps.html import Settings
+
+PLAIN = [
+    "a < b and b > c, so a<b>c is odd; x <- 3",
+    "It says <unk> and [MASK], <s> and </s>, <pad> or <|endoftext|>.",
+    "Write to Ann <ann@example.org> or <a@b.example>, see <https://a.example/p?x=1&copy=2>.",
+    "std::vector<int> v; List<String> l; Map<K, V> m; f<p>(x); if (a <b> c) {}",
+    "The mean <p> and <x> of the state; <p> again.",
+    "Use `<b>bold</b>` and `&nbsp;`, or\n```\n<p>one</p>\n<br>\n```\nas you like.",
+    "AT&T, R&D; Tom & Jerry; &lt; is how HTML writes <, and &amp;lt; how it writes that.",
+    "I <3 you. 1 <2. <- <= => ->",
+    "<",
+    "A text with one <b> in it",
+]
+MARKUP = [
+    ("<p>One.</p><p>Two.</p>", "One.\nTwo."),
+    ("<p>One.</p>\n\n<p>Two.</p>", "One.\n\nTwo."),
+    ("Some <b>bold</b> and un<i>believ</i>able words", "Some bold and unbelievable words"),
+    ("One<br>two<BR/>three<br />four", "One\ntwo\nthree\nfour"),
+    ("<p>One\n<p>Two", "One\nTwo"),
+    ("<div id='a>b' title=\"x\">text</div>", "text"),
+    ("<a href=don't>link</a> &copy; here", "link © here"),
+    ("<script>if (a < b) { x('<p>') }</script>\nText\n<style>p {}</style>\nmore", "Text\nmore"),
+    ("<p>a<SCRIPT type='x'>1</Script >b</p>", "ab"),
+    ("One\n<!-- ad\n<b>slot</b> -->\ntwo<br>", "One\ntwo"),
+    ("<!DOCTYPE html><html><head><title>T</title></head><body>B</body></html>", "T\nB"),
+    ("<ul><li>one</li><li>two</li></ul>", "one\ntwo"),
+    ("<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr></table>", "a\tb\nc"),
+    ("<p>1 &lt; 2 &amp; <unk> stays</p>", "1 < 2 & <unk> stays"),
+    ("<p>five&nbsp;pounds &#39;and&#x27; more</p>", "five pounds 'and' more"),
+    ("It&#39;s &quot;so&quot;,&nbsp;&eacute;&hellip;", 'It\'s "so", é…'),
+    ("<p>kept</p> <script> without an end", "kept\nwithout an end"),
+    ("<p>kept <!-- without an end <br> here", "kept\nwithout an end\nhere"),
+    ("<p>x <![CDATA[a <b> c]]> y</p>", "x a <b> c y"),
+    ("<p>see `<b>` there</p>", "see `<b>` there"),
+]
+
+
+def plain(text: str, **settings: int) -> str:
+    outcome = run(Settings(**settings), [batch_of(["other", text])])[0]
+    found = (outcome.texts or ["other", text])[1]
+    # What changed is said, and only then.
+    assert bool(outcome.changes) == (found != text)
+    assert all(change.place == 1 for change in outcome.changes)
+    return found
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_what_only_looks_like_markup_stays(text: str) -> None:
+    assert plain(text) == text
+    # The control: in a text of real tags, they are read as such.
+    assert plain(f"<p>{text}</p>") != f"<p>{text}</p>"
+
+
+@pytest.mark.parametrize(("text", "wanted"), MARKUP)
+def test_markup_becomes_plain_text(text: str, wanted: str) -> None:
+    assert plain(text) == wanted
+
+
+def test_a_text_with_few_tags_is_left_by_a_setting() -> None:
+    text = "Some <b>bold</b> words"
+    assert plain(text, min_tags=3) == text
+    assert plain(text, min_tags=2) == "Some bold words"
+
+
+def test_references_can_stay() -> None:
+    assert plain("<p>a&nbsp;b</p>", references=False) == "a&nbsp;b"
+
+
+def test_what_went_is_counted() -> None:
+    text = "<p>a&nbsp;b</p><script>x</script><!-- c -->"
+    outcome = run(Settings(), [batch_of([text])])[0]
+    assert {c.rule: c.value for c in outcome.changes} == {
+        "tags": 2,
+        "elements": 2,
+        "references": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<",
+        "<a",
+        "<a ",
+        '<a "',
+        "<a '\"",
+        "<!--",
+        "<script>",
+        "<p>",
+        "`",
+        "```",
+        "&",
+        "&a",
+        "&#1",
+        " ",
+        "</p>",
+        "<p><",
+        "\n<br>",
+        "<b>`",
+    ],
+)
+def test_F66_time_grows_with_the_text(unit: str) -> None:
+    def seconds(size: int) -> float:
+        batch = batch_of(["<p>x</p>" + unit * (size // len(unit))])
+        start = time.process_time()
+        Settings().apply(batch, None)
+        return time.process_time() - start
+
+    seconds(1000)
+    small, large = seconds(50_000), seconds(200_000)
+    assert large < 1.0 and large < 10 * small + 0.05

@@ -1,0 +1,151 @@
+"""One way to write the same text; what is correct in any language stays to the byte."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+
+import numpy as np
+import pytest
+from tests.curate.in_process import batch_of, run
+
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.steps.normalise import Settings
+from maskwright.errors import ConfigError
+
+CORRECT = [
+    "“Quotes” and ‘these’, «ça va ?», „so“, …—–, it’s £5 & €6, naïve café; São João, MANHÃ DE SOL",
+    "Ещё «слово» РФ», Сёмга; Съешь же ещё этих мягких булок…",
+    "Ξεσκεπάζω την ψυχοφθόρα βδελυγμία «ναι»",
+    "人人生而自由，　在尊严和权利上一律平等。「はい」",
+    "می‌خواهم بنویسم \u200fمرحبا",
+    "क्‍ष हिन्दी",
+    "ภาษา\u200bไทย",
+    "👩‍👩‍👧 🇨🇿 e\u0301x".replace("e\u0301", "é"),
+    "Strč prst skrz krk. Größe, ÄÖÜ, ß“, Ĳssel, łódź, Ångström",
+    "if (a && b) { s = \"&amp;\"; t = 'x'; }\n\treturn a << 2;\n\n    # end",
+    "Tiếng Việt có dấu. ÂM NHẠC, Â và Ã.",
+]
+MOJIBAKE = [
+    ("cp1252", "“It’s naïve…” — he said"),
+    ("cp1251", "Привет, мир: это правда"),
+    ("latin-1", "Größe und Übung"),
+    ("mac-roman", "“Déjà vu”, said the naïve café owner"),
+    ("cp1250", "Příliš žluťoučký kůň"),
+]
+
+
+def normal(text: str, **settings: object) -> tuple[str, dict[str, object]]:
+    """The text, and what was changed how often."""
+    outcome = run(Settings(**settings), [batch_of(["other", text])])[0]  # type: ignore[arg-type]
+    assert {change.place for change in outcome.changes} <= {1}
+    return (outcome.texts or ["other", text])[1], {c.rule: c.value for c in outcome.changes}
+
+
+@pytest.mark.parametrize("text", CORRECT)
+def test_correct_text_of_any_language_stays(text: str) -> None:
+    assert normal(text) == (text, {})
+
+
+@pytest.mark.parametrize(("encoding", "text"), MOJIBAKE)
+def test_a_line_of_a_wrong_encoding_is_repaired_and_others_are_not(
+    encoding: str, text: str
+) -> None:
+    wrong = text.encode().decode(encoding, "surrogateescape")
+    # What an encoding has no character for, readers take for the C1 character of that number.
+    wrong = "".join(chr(ord(c) - 0xDC00) if 0xDC80 <= ord(c) <= 0xDCFF else c for c in wrong)
+    good = "Correct “line” before. Café…"
+    found, changes = normal(f"{good}\n{wrong}")
+    assert found == f"{good}\n{text}" and changes["mojibake"] == 1
+    # The control: without the repair it stays wrong.
+    assert text not in normal(f"{good}\n{wrong}", mojibake=False, controls=False)[0]
+
+
+def test_a_quotation_mark_whose_byte_was_lost() -> None:
+    assert normal("â€œGo!â€\ufffd he said")[0] == "“Go!” he said"
+    assert normal("A � alone, as of a page, stays")[1] == {}
+
+
+def test_quotes_and_references_only_if_wanted() -> None:
+    text = "“So” it’s &lt;b&gt;"
+    assert normal(text) == (text, {})
+    assert normal(text, quotes=True)[0] == '"So" it\'s &lt;b&gt;'
+    assert normal(text, references=True)[0] == "“So” it’s <b>"
+
+
+def test_F52_a_byte_order_mark_is_no_character_of_a_word() -> None:
+    assert normal("\ufeffOne tw\ufeffo") == ("One two", {"invisible": 2})
+    assert normal("\ufeffOne", invisible=False) == ("\ufeffOne", {})
+
+
+def test_F53_no_control_character_is_left() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        points = generator.integers(0, 0xA1, 40)
+        found = normal("x" + "".join(map(chr, points.tolist())))[0]
+        left = {c for c in found if unicodedata.category(c) == "Cc"}
+        assert left <= {"\t", "\n"}
+    assert normal("a\x00b\x07c\x7f") == ("abc", {"controls": 3})
+    assert normal("a\x00b", controls=False) == ("a\x00b", {})
+
+
+def test_F55_all_line_ends_become_one() -> None:
+    text = "a\r\nb\rc\u2028d\u2029e\vf\fg\nh"
+    assert normal(text) == ("a\nb\nc\nd\ne\nf\ng\nh", {"line-ends": 6})
+    assert normal(text, line_ends=False)[0] == text
+
+
+def test_F56_both_forms_of_a_text_become_one() -> None:
+    texts = ["Ångström, café, ñandú", "Việt Nam", "각한글", "e\u00ad\u0301"]
+    for text in texts:
+        forms = {normal(unicodedata.normalize(form, text))[0] for form in ("NFC", "NFD")}
+        assert len(forms) == 1
+        assert unicodedata.is_normalized("NFC", forms.pop())
+    decomposed = unicodedata.normalize("NFD", texts[0])
+    assert normal(decomposed, form="as-is") == (decomposed, {})
+    assert normal("ﬁne １２", form="NFKC")[0] == "fine 12"
+
+
+def test_spaces_and_zero_width_spaces() -> None:
+    assert normal("5\u00a0km\u2009x\u202f!") == ("5 km x !", {"spaces": 3})
+    assert normal("long\u200bword \u200bx", spaces=False) == ("longword x", {"invisible": 2})
+
+
+@pytest.mark.parametrize(("most", "blank"), [(1, 1), (0, 0), (2, 2), (-1, 4)])
+def test_rows_of_blank_lines(most: int, blank: int) -> None:
+    text = "a\n\n \n\t\n\nb"
+    found, changes = normal(text, blank_lines=most)
+    assert found.count("\n") == blank + 1
+    assert changes == ({"blank-lines": 4 - blank} if blank < 4 else {})
+
+
+def test_a_number_of_blank_lines_below_minus_one_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings(blank_lines=-2).check()
+    assert caught.value.where == "blank_lines"
+
+
+def test_twice_is_once_and_batches_do_not_matter() -> None:
+    texts = CORRECT + [text.encode().decode("cp1252", "replace") for text in CORRECT]
+    texts += ["a\r\n\r\n\r\n\u00a0b", "\ufeffx\x00", "plain"]
+    whole = run(Settings(), [batch_of(texts)])[0].texts
+    assert whole is not None and list(whole) != texts
+    alone = [run(Settings(), [batch_of([t])])[0].texts or [t] for t in texts]
+    assert [found[0] for found in alone] == list(whole)
+    again = run(Settings(), [batch_of(whole)])[0]
+    assert again.texts is None and not again.changes
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", " ", "\n", "\u0301", "Ã©", "â€", "\x85", "\u200b", "\r", "à"]
+)
+def test_F66_time_grows_with_the_text(unit: str) -> None:
+    def seconds(size: int) -> float:
+        batch = batch_of(["x" + unit * (size // len(unit))])
+        start = time.process_time()
+        Settings().apply(Batch(batch.rows, batch.ids, batch.texts), None)
+        return time.process_time() - start
+
+    seconds(1000)
+    small, large = seconds(20_000), seconds(80_000)
+    assert large < 1.0 and large < 10 * small + 0.05
