@@ -9,7 +9,7 @@ A module of `curate/steps/` has
 `Step` judges a document by itself. `CorpusStep` must have seen all documents first: its `gather`
 may send a function over the whole corpus as often as it needs, and answers what `apply` is to know
 of single documents. Neither depends on how the corpus is cut into shards and batches, or on the
-order of the documents: survivors are chosen by `Order`, never by arrival.
+order of the documents: survivors are chosen by `curate/parts/order.py`, never by arrival.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 # A document's number in tables about the whole corpus: its shard's tag << 32 | its row there.
 DOCUMENT = "document"
-# The columns by which a survivor is chosen; see `curate/parts/order.py`.
-ORDER = ("priority", "quality", "length", "content")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +89,8 @@ class Corpus(Protocol):
                 table has a column `row`, the documents' numbers in the shard, which arrives as
                 `document`, their numbers in the corpus. It may have any number of rows.
             known: a table with the column `document`; each batch gets the rows that are about it,
-                with `row` instead. With it, only shards that it mentions are read.
+                with `row` instead, and only shards that it mentions are read. A table without that
+                column goes to every batch whole.
         """
         ...
 

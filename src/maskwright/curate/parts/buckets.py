@@ -1,0 +1,99 @@
+"""Pairs of documents to compare, of those that share a bucket, without squares of large buckets.
+
+In a bucket of at most `SMALL` documents all pairs are compared. In a larger one, whose documents
+are all similar (an eighth part of a signature is equal), each is compared with `HUBS` documents
+spread over the bucket and with its `NEXT` neighbours in the order of the next bands' hashes, where
+documents that share another band, too, stand side by side. So the number of pairs grows with the
+documents. A pair that goes without comparison here is one of a crowd that the hubs join; or it
+shares another, smaller bucket; its documents end in one cluster in all these cases.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+SMALL, HUBS, NEXT = 24, 8, 4
+
+
+def pairs_in_buckets(
+    keys: NDArray[np.uint64], documents: NDArray[np.int64], order: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """(P, 2) pairs of documents, the smaller number first; each pair once.
+
+    Args:
+        keys: (R,) the bucket of each row.
+        documents: (R,) int64 below 2**32; no document twice in a bucket.
+        order: (K, R) by which the rows of a bucket are arranged; together different for each.
+    """
+    rows = np.lexsort((*order[::-1], keys))
+    keys, documents = keys[rows], documents[rows]
+    begins = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))[: len(keys)]
+    sizes = np.diff(np.append(begins, len(keys)))
+    found = []
+    places = np.arange(len(keys)) - np.repeat(begins, sizes)
+    own = np.repeat(sizes, sizes)
+    small = own <= SMALL
+    for step in range(1, min(SMALL, int(sizes.max(initial=1)))):
+        # All pairs of a small bucket; the neighbours in a large one.
+        first = np.flatnonzero((places + step < own) & (small | (step <= NEXT)))
+        found.append(np.stack([documents[first], documents[first + step]], axis=1))
+    large = np.flatnonzero(~small)
+    if large.size:
+        bucket_begin = np.repeat(begins, sizes)[large]
+        for hub in range(HUBS):
+            other = bucket_begin + own[large] * hub // HUBS
+            found.append(np.stack([documents[large], documents[other]], axis=1)[large != other])
+    return unique_pairs(np.concatenate(found)) if found else np.zeros((0, 2), np.int64)
+
+
+def unique_pairs(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(P, 2) each pair once, sorted, the smaller number first."""
+    low, high = pairs.min(axis=1), pairs.max(axis=1)
+    codes = np.unique((low.astype(np.uint64) << np.uint64(32)) | high.astype(np.uint64))
+    mask = np.uint64(0xFFFFFFFF)
+    return np.stack([codes >> np.uint64(32), codes & mask], axis=1).astype(np.int64)
+
+
+def components(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """(count,) the number of each document's connected component."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    ones = np.ones(len(pairs), np.int8)
+    graph = coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(count, count))
+    return connected_components(graph, directed=False)[1].astype(np.int64)
+
+
+def portions(
+    pairs: NDArray[np.int64], sizes: NDArray[np.int64], limit: int
+) -> list[NDArray[np.int64]]:
+    """The pairs in portions whose documents together are no larger than about `limit`.
+
+    Documents that are connected stay together as far as they can, so that few portions are needed
+    and a document is in few of them.
+
+    Args:
+        pairs: (P, 2) of documents, numbers below len(sizes).
+        sizes: (D,) of the documents.
+    """
+    if not len(pairs):
+        return []
+    used = np.unique(pairs)
+    if sizes[used].sum() <= limit:
+        return [pairs]
+    groups = components(pairs, len(sizes))[used]
+    rows = np.lexsort((used, groups))
+    used, groups = used[rows], groups[rows]
+    before = np.cumsum(sizes[used]) - sizes[used]
+    opening = np.concatenate([[True], np.diff(groups) != 0])
+    own_group = np.cumsum(opening) - 1
+    group_sizes = np.add.reduceat(sizes[used], np.flatnonzero(opening))[own_group]
+    group_before = before[opening][own_group]
+    half = max(1, limit // 2)
+    block = np.zeros(len(sizes), np.int64)
+    block[used] = np.where(group_sizes <= half, group_before, before) // half
+    codes = block[pairs[:, 0]] * (block.max() + 1) + block[pairs[:, 1]]
+    order = np.argsort(codes, kind="stable")
+    cuts = np.flatnonzero(np.diff(codes[order])) + 1
+    return [pairs[part] for part in np.split(order, cuts)]

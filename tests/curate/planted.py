@@ -1,0 +1,120 @@
+"""Texts of real words with planted copies of known similarity, and the truth about all of them.
+
+The words are those of the embedded corpus. A copy is its original after edits: words substituted,
+left out, put in, sentences put in another order, a header before the text, other case. Truth is
+computed from strings, with none of the code under test: the Jaccard similarity of the sets of
+5-word shingles of every two texts that share one.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.stats import poisson_binom
+
+from maskwright.corpus import embedded
+from maskwright.curate.parts.batch import Batch
+
+SHINGLE = 5
+
+
+@functools.cache
+def real_words(size: int) -> tuple[str, ...]:
+    """Words of about `size` bytes of documentation."""
+    found = embedded.documents(["stdlib"], limit_bytes=size)
+    return tuple(re.findall(r"[a-z]+", " ".join(document.text.lower() for document in found)))
+
+
+@dataclass(frozen=True)
+class Planted:
+    texts: tuple[str, ...]
+    pairs: NDArray[np.int64]  # (P, 2) that share a shingle
+    similarities: NDArray[np.float64]  # (P,)
+
+    def batches(self, shards: int = 1, order: Sequence[int] | None = None) -> list[Batch]:
+        """All texts, cut into shards; a text's id does not depend on where it is."""
+        order = list(range(len(self.texts))) if order is None else list(order)
+        made = []
+        for part in np.array_split(np.array(order), shards):
+            ids = [f"t{n}" for n in part]
+            made.append(Batch(np.arange(len(part)), ids, [self.texts[n] for n in part]))
+        return made
+
+
+@functools.cache
+def planted(originals: int, copies: int, seed: int = 5) -> Planted:
+    """`originals` texts of 40 to 120 words, and copies of some, similarities spread over 0.3..1."""
+    random = np.random.default_rng(seed)
+    words = real_words(originals * 900)
+    texts, place = [], 0
+    while len(texts) < originals and place + 120 < len(words):
+        length = int(random.integers(40, 121))
+        texts.append(list(words[place : place + length]))
+        place += length
+    assert len(texts) == originals, "too few words for so many texts"
+    for original in random.permutation(originals)[:copies]:
+        texts.append(_edited(texts[original], words, random))
+    joined = tuple(" ".join(text) for text in texts)
+    return Planted(joined, *truth(joined))
+
+
+def _edited(text: list[str], words: Sequence[str], random: np.random.Generator) -> list[str]:
+    # Of n shingles a share q is left when a word in each 5 is hit with probability 1 - q**(1/5).
+    wanted = random.uniform(0.3, 1.0)
+    rate = 1 - (2 * wanted / (1 + wanted)) ** (1 / SHINGLE)
+    sort = random.choice(["substitute", "delete", "insert", "all", "reorder", "header", "case"])
+    if sort == "reorder":
+        cuts = np.sort(random.integers(1, len(text), max(1, round(rate * len(text)))))
+        parts = [part.tolist() for part in np.split(np.array(text), cuts)]
+        return [word for n in random.permutation(len(parts)) for word in parts[n]]
+    if sort == "header":
+        added = max(1, round(len(text) * (1 / wanted - 1)))
+        start = int(random.integers(0, len(words) - added))
+        return [*words[start : start + added], *text]
+    if sort == "case":
+        return [word.upper() if random.random() < 0.3 else word for word in text]
+    edited = []
+    for word in text:
+        if random.random() >= rate:
+            edited.append(word)
+            continue
+        other = words[int(random.integers(len(words)))]
+        how = random.choice(["substitute", "delete", "insert"]) if sort == "all" else sort
+        edited += {"substitute": [other], "delete": [], "insert": [word, other]}[how]
+    return edited or text[:1]
+
+
+def truth(texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Every pair of texts that share a shingle, and its Jaccard similarity."""
+    numbers: dict[tuple[str, ...], int] = {}
+    rows, columns = [], []
+    for row, text in enumerate(texts):
+        words = text.lower().split()
+        shingles = {
+            tuple(words[n : n + SHINGLE]) for n in range(max(1, len(words) - SHINGLE + 1))
+        }
+        columns += [numbers.setdefault(shingle, len(numbers)) for shingle in shingles]
+        rows += [row] * len(shingles)
+    shape = (len(texts), len(numbers))
+    table = csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=shape)
+    sizes = table.sum(axis=1)
+    common = (table @ table.T).tocoo()
+    upper = common.row < common.col
+    first, second, shared = common.row[upper], common.col[upper], common.data[upper]
+    pairs = np.stack([first, second], axis=1).astype(np.int64)
+    return pairs, shared / (sizes[first] + sizes[second] - shared)
+
+
+def within_band(found: int, probabilities: NDArray[np.float64], level: float = 0.999) -> bool:
+    """Whether a count is in the middle `level` of the sum of independent trials."""
+    if not len(probabilities):
+        return found == 0
+    counted = poisson_binom(np.clip(probabilities, 0, 1))
+    tail = (1 - level) / 2
+    return bool(counted.cdf(found) > tail and counted.sf(found - 1) > tail)

@@ -1,0 +1,87 @@
+"""Exact duplicates: what counts as the same, which is kept, and that arrival decides nothing."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from curate.in_process import batch_of, removed, run, survivors
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.steps.exact_duplicates import Settings
+from maskwright.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    "first, second, same, settings",
+    [
+        ("The  cat\n", "the cat", True, {}),
+        ("The cat.", "The cat", False, {}),
+        ("The cat.", "The cat", True, {"ignore_punctuation": True}),
+        ("well-known", "wellknown", False, {"ignore_punctuation": True}),
+        ("???", "!!!", False, {"ignore_punctuation": True}),
+        ("The cat", "the cat", False, {"ignore_case": False}),
+        ("the  cat", "the cat", False, {"ignore_spaces": False}),
+        ("the cat", "the dog", False, {}),
+    ],
+)
+def test_what_counts_as_the_same(
+    first: str, second: str, same: bool, settings: dict[str, bool]
+) -> None:
+    found = removed(Settings(**settings), [batch_of([first, second])])
+    assert list(found.values()) == ["exact-duplicate"] * same
+
+
+def test_the_removal_names_the_document_that_is_kept() -> None:
+    (outcome,) = run(Settings(), [batch_of(["other", "a b", "A  b"])])
+    (removal,) = outcome.removals
+    assert (removal.place, removal.value) == (1, "d2")  # the longer one is kept
+
+
+def _documents() -> list[tuple[str, str, str, str | None]]:
+    """(id, text, source, quality): copies that differ in one part of the order each."""
+    return [
+        *(("a0", "x y", "web", None), ("a1", "X y", "book", None)),  # source
+        *(("b0", "p q", "web", "0.2"), ("b1", "P q", "web", "0.9"), ("b2", "p Q", "web", None)),
+        *(("c0", "l m", "web", None), ("c1", "l   m", "web", None)),  # length
+        *(("d0", "s t", "web", None), ("d1", "S t", "web", None)),  # hash
+        *(("e0", "u v", "web", None), ("e1", "u v", "web", None)),  # id
+    ]
+
+
+def _kept(order: list[int], shards: int) -> set[str]:
+    rows = _documents()
+    batches = []
+    for part in np.array_split(np.array(order), shards):
+        own = [rows[n] for n in part]
+        ids, texts, sources, qualities = (list(c) for c in zip(*own, strict=True))
+        batches.append(
+            Batch(np.arange(len(own)), ids, texts, {"source": sources, "quality": qualities})
+        )
+    return set(survivors(Settings(priority=("book",)), batches))
+
+
+def test_arrival_decides_nothing() -> None:
+    usual = list(range(len(_documents())))
+    kept = _kept(usual, 1)
+    assert {"a1", "b1", "c1"} < kept and len(kept) == 5
+    for order, shards in itertools.product((usual, usual[::-1]), (1, 2, 5)):
+        assert _kept(order, shards) == kept
+
+
+def test_the_first_that_came_would_depend_on_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
+    from maskwright.curate.steps import exact_duplicates
+
+    monkeypatch.setattr(  # the control
+        exact_duplicates,
+        "firsts",
+        lambda table, groups: np.array([np.flatnonzero(groups == g)[0] for g in groups]),
+    )
+    usual = list(range(len(_documents())))
+    assert _kept(usual, 1) != _kept(usual[::-1], 1)
+
+
+def test_a_source_named_twice_is_refused() -> None:
+    with pytest.raises(ConfigError, match="priority"):
+        Settings(priority=("a", "a")).check()

@@ -1,0 +1,234 @@
+"""Near-duplicates against the truth: what is found, what is removed, and what that depends on."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from curate.in_process import InProcess, batch_of, removed, run, survivors
+from curate.planted import Planted, planted, within_band
+from maskwright.curate.parts import buckets, minhash
+from maskwright.curate.steps import near_duplicates
+from maskwright.curate.steps.near_duplicates import Settings
+from maskwright.errors import ConfigError, DataError
+
+BINS = np.arange(0.3, 1.0, 0.1)
+
+
+def agreement(truth: Planted, step: Settings) -> NDArray[np.bool_]:
+    """(bands, P) whether the two texts of each true pair agree in each band."""
+    batch = truth.batches()[0]
+    table = step.signatures(batch, None)
+    hashes = np.stack([table.column(f"band_{n}").to_numpy() for n in range(step.bands)])
+    return hashes[:, truth.pairs[:, 0]] == hashes[:, truth.pairs[:, 1]]
+
+
+def faults(truth: Planted, step: Settings) -> Iterator[str]:
+    """Where the share of pairs found leaves the middle 99.9 % of what theory says."""
+    agree, s = agreement(truth, step), truth.similarities
+    one_band = s**step.rows
+    for band in range(step.bands):
+        if not within_band(int(agree[band].sum()), one_band):
+            yield f"band {band}: {agree[band].sum()} pairs, not about {one_band.sum():.0f}"
+    found = agree.any(axis=0)
+    curve = 1 - (1 - one_band) ** step.bands
+    for low in BINS:
+        own = (s >= low) & (s < low + 0.1)
+        if not within_band(int(found[own].sum()), curve[own]):
+            yield f"{low:.1f}: {found[own].sum()} of {own.sum()}, not {curve[own].sum():.0f}"
+    if not within_band(int(found.sum()), curve):
+        yield f"all: {found.sum()}, not {curve.sum():.0f}"
+
+
+def candidates_found(truth: Planted, step: Settings) -> set[tuple[int, int]]:
+    """The pairs that `gather` compares, whatever their similarity."""
+    corpus = InProcess(truth.batches())
+    tables = corpus.map("signatures", step.signatures)
+    documents = tables.read(["document"]).column("document").to_numpy()
+    pairs = step._candidates(tables, documents, np.arange(len(documents)))
+    return set(map(tuple, pairs.tolist()))
+
+
+def check_recall(truth: Planted) -> None:
+    step = Settings()
+    assert list(faults(truth, step)) == []
+    agree = agreement(truth, step).any(axis=0)
+    # What agrees in a band is compared, and nothing else of what shares a shingle.
+    known = set(map(tuple, truth.pairs.tolist()))
+    assert candidates_found(truth, step) & known == set(map(tuple, truth.pairs[agree].tolist()))
+
+
+def check_controls(truth: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = minhash.band_hashes
+
+    def one_band_broken(minima: NDArray[np.uint32], bands: int, rows: int) -> NDArray[np.uint64]:
+        hashes = right(minima, bands, rows)
+        hashes[3] = np.arange(hashes.shape[1])
+        return hashes
+
+    kept = minhash.multipliers(112).copy()
+    kept[17:20] = kept[16]  # four permutations of band 2 are one
+
+    for module, name, broken in (
+        (near_duplicates, "band_hashes", one_band_broken),
+        (minhash, "multipliers", lambda count: kept),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, broken)
+            assert list(faults(truth, Settings())), f"{name} was broken and nothing noticed"
+
+
+def true_clusters(truth: Planted, step: Settings) -> NDArray[np.int64]:
+    """(B,) the component of each text by the true pairs that agree in a band."""
+    passed = agreement(truth, step).any(axis=0) & (truth.similarities >= step.threshold)
+    return buckets.components(truth.pairs[passed], len(truth.texts))
+
+
+def check_clusters(truth: Planted) -> None:
+    step = Settings()
+    clusters = true_clusters(truth, step)
+    left = survivors(step, truth.batches())
+    own = clusters[[int(name[1:]) for name in left]]
+    assert len(np.unique(own)) == len(own) == clusters.max() + 1  # one of each cluster
+    random = np.random.default_rng(3)
+    shuffled = random.permutation(len(truth.texts)).tolist()
+    for batches in (truth.batches(2), truth.batches(7), truth.batches(3, shuffled)):
+        assert set(survivors(step, batches)) == set(left)
+
+
+def check_precision(truth: Planted) -> None:
+    exact = {
+        frozenset(pair): value
+        for pair, value in zip(truth.pairs.tolist(), truth.similarities, strict=True)
+    }
+    step = Settings()
+    seen = 0
+    for outcome in run(step, truth.batches()):
+        for removal in outcome.removals:
+            match = re.fullmatch(r"t(\d+)(?: through t(\d+))?, Jaccard ([\d.]+)", str(removal.value))
+            assert match
+            linked = int(match[2] or match[1])
+            similarity = exact[frozenset((removal.place, linked))]
+            assert similarity >= step.threshold
+            assert float(match[3]) == pytest.approx(similarity, abs=0.0006)
+            seen += 1
+    assert seen
+
+
+# ------------------------------------------------------------------------------ the truth
+SIZE = (1500, 1500)
+
+
+def test_pairs_are_found_as_often_as_theory_says() -> None:
+    check_recall(planted(*SIZE))
+
+
+def test_a_broken_band_or_seed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_controls(planted(*SIZE), monkeypatch)
+
+
+def test_clusters_do_not_depend_on_order_or_shards() -> None:
+    check_clusters(planted(*SIZE))
+
+
+def test_a_dropped_merge_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = buckets.components
+    monkeypatch.setattr(
+        near_duplicates, "components", lambda pairs, count: right(pairs[1:], count)
+    )
+    with pytest.raises(AssertionError):
+        check_clusters(planted(*SIZE))
+
+
+def test_every_removal_has_a_true_reason() -> None:
+    check_precision(planted(*SIZE))
+
+
+def test_without_comparison_precision_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near_duplicates, "jaccards", lambda pairs, sets: np.ones(len(pairs)))
+    with pytest.raises((AssertionError, KeyError)):
+        check_precision(planted(*SIZE))
+
+
+@pytest.mark.proof
+def test_the_truth_at_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = planted(8000, 6000)
+    check_recall(truth)
+    check_controls(truth, monkeypatch)
+    check_clusters(truth)
+    check_precision(truth)
+
+
+# ------------------------------------------------------------------------------ behaviour
+WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
+
+
+def test_short_texts_are_one_shingle_and_texts_without_words_stay() -> None:
+    texts = ["yes", "Yes!", "yes yes", "...", "!!!", "one two three four", "One, two three: four"]
+    left = survivors(Settings(), [batch_of(texts)])
+    assert left == ["d1", "d2", "d3", "d4", "d6"]  # of each cluster the longer
+
+
+def test_what_is_kept_follows_the_order() -> None:
+    base = " ".join(WORDS * 5)
+    texts = [base, base + " x", base + " x y"]
+    assert survivors(Settings(), [batch_of(texts)]) == ["d2"]  # the longest
+    sources = batch_of(texts, source=["good", "poor", "poor"])
+    assert survivors(Settings(priority=("good",)), [sources]) == ["d0"]
+    quality = batch_of(texts, quality=["0.5", "0.9", None])
+    assert survivors(Settings(), [quality]) == ["d1"]
+    assert survivors(Settings(quality=""), [quality]) == ["d2"]
+
+
+def crowd(count: int) -> list[str]:
+    """Texts that differ from each other in two words of 200."""
+    random = np.random.default_rng(0)
+    texts = []
+    for number in range(count):
+        text = [f"w{n}" for n in range(200)]
+        text[int(random.integers(200))] = f"own{number}"
+        texts.append(" ".join(text))
+    return texts
+
+
+@pytest.mark.parametrize("small", [buckets.SMALL, 1000])
+def test_a_crowd_in_one_bucket_is_no_square(monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+    compared = []
+    right = near_duplicates.jaccards
+
+    def counting(pairs: NDArray[np.int64], sets: object) -> NDArray[np.float64]:
+        compared.append(len(pairs))
+        return right(pairs, sets)
+
+    monkeypatch.setattr(near_duplicates, "jaccards", counting)
+    monkeypatch.setattr(buckets, "SMALL", small)
+    assert len(survivors(Settings(), [batch_of(crowd(500))])) == 1
+    # Every pair, 124,750, where no bucket is large: the control.
+    assert (sum(compared) < 60_000) == (small == buckets.SMALL == 24)
+
+
+def test_comparison_in_portions_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = planted(300, 300)
+    left = survivors(Settings(), truth.batches())
+    monkeypatch.setattr(near_duplicates, "COMPARED_AT_ONCE", 500)
+    assert survivors(Settings(), truth.batches()) == left
+    monkeypatch.setattr(near_duplicates, "portions", lambda pairs, sizes, limit: [pairs[:20]])
+    assert survivors(Settings(), truth.batches()) != left  # the control
+
+
+@pytest.mark.parametrize(
+    "field, value", [("bands", 0), ("rows", 0), ("shingle", 0), ("threshold", 0.0)]
+)
+def test_settings_out_of_range_are_refused(field: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=field):
+        dataclasses.replace(Settings(), **{field: value}).check()
+
+
+def test_a_quality_that_is_no_number_is_refused() -> None:
+    with pytest.raises(DataError, match="quality = 'high'"):
+        run(Settings(), [batch_of(["some text of words"], quality=["high"])])
