@@ -96,9 +96,7 @@ def truth(texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.float64]]
     rows, columns = [], []
     for row, text in enumerate(texts):
         words = text.lower().split()
-        shingles = {
-            tuple(words[n : n + SHINGLE]) for n in range(max(1, len(words) - SHINGLE + 1))
-        }
+        shingles = {tuple(words[n : n + SHINGLE]) for n in range(max(1, len(words) - SHINGLE + 1))}
         columns += [numbers.setdefault(shingle, len(numbers)) for shingle in shingles]
         rows += [row] * len(shingles)
     shape = (len(texts), len(numbers))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from curate.in_process import InProcess, batch_of, removed, run, survivors
+from curate.in_process import InProcess, batch_of, run, survivors
 from curate.planted import Planted, planted, within_band
 from maskwright.curate.parts import buckets, minhash
 from maskwright.curate.steps import near_duplicates
@@ -110,7 +110,9 @@ def check_precision(truth: Planted) -> None:
     seen = 0
     for outcome in run(step, truth.batches()):
         for removal in outcome.removals:
-            match = re.fullmatch(r"t(\d+)(?: through t(\d+))?, Jaccard ([\d.]+)", str(removal.value))
+            match = re.fullmatch(
+                r"t(\d+)(?: through t(\d+))?, Jaccard ([\d.]+)", str(removal.value)
+            )
             assert match
             linked = int(match[2] or match[1])
             similarity = exact[frozenset((removal.place, linked))]
@@ -138,9 +140,7 @@ def test_clusters_do_not_depend_on_order_or_shards() -> None:
 
 def test_a_dropped_merge_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     right = buckets.components
-    monkeypatch.setattr(
-        near_duplicates, "components", lambda pairs, count: right(pairs[1:], count)
-    )
+    monkeypatch.setattr(near_duplicates, "components", lambda pairs, count: right(pairs[1:], count))
     with pytest.raises(AssertionError):
         check_clusters(planted(*SIZE))
 
@@ -165,7 +165,7 @@ def test_the_truth_at_length(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ------------------------------------------------------------------------------ behaviour
-WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
+WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
 def test_short_texts_are_one_shingle_and_texts_without_words_stay() -> None:

@@ -48,7 +48,9 @@ class Settings(OrderedStep):
         import pyarrow as pa
 
         keys = [hash_128(self.compared(text)) for text in batch.texts]
-        columns = {name: pa.array([key[n] for key in keys], pa.uint64()) for n, name in enumerate(KEYS)}
+        columns = {
+            name: pa.array([key[n] for key in keys], pa.uint64()) for n, name in enumerate(KEYS)
+        }
         ids = pa.array(batch.ids, pa.large_string())
         return pa.table({"row": pa.array(batch.rows), **columns, **self.order(batch), "id": ids})
 
