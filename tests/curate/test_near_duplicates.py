@@ -165,7 +165,7 @@ def test_the_truth_at_length(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ------------------------------------------------------------------------------ behaviour
-WORDS = [
+WORDS = [f"word{number}" for number in range(12)]
     "one",
     "two",
     "three",
