@@ -166,19 +166,6 @@ def test_the_truth_at_length(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # ------------------------------------------------------------------------------ behaviour
 WORDS = [f"word{number}" for number in range(12)]
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-]
 
 
 def test_short_texts_are_one_shingle_and_texts_without_words_stay() -> None:
