@@ -1,0 +1,214 @@
+"""Languages: the library's own answers, second languages, and texts of which none is said."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.curate.in_process import batch_of, removed, run
+
+from maskwright.curate.parts.identify import NaiveBayes
+from maskwright.curate.parts.passages import passages_of
+from maskwright.curate.steps.language import Settings, identify
+from maskwright.errors import ConfigError, DataError, UsageError
+
+pytest.importorskip("py3langid")
+
+TEXTS = {
+    "en": "The river had risen in the night, and by the morning the lower fields were under water. "
+    "Nobody in the village was surprised, for it came every spring; they took the sheep up the "
+    "hill and waited for the wind to turn.",
+    "de": "Der Fluss war in der Nacht gestiegen, und am Morgen standen die unteren Felder unter "
+    "Wasser. Niemand im Dorf wunderte sich darüber, denn es geschah in jedem Frühjahr; man trieb "
+    "die Schafe auf den Hügel und wartete, bis der Wind sich drehte.",
+    "fr": "La rivière était montée pendant la nuit et, au matin, les champs du bas étaient sous "
+    "l'eau. Personne au village ne s'en étonnait, car cela arrivait chaque printemps ; on mena les "
+    "moutons sur la colline et l'on attendit que le vent tourne.",
+    "ru": "За ночь река поднялась, и к утру нижние поля оказались под водой. Никто в деревне не "
+    "удивился, потому что так бывало каждую весну; овец увели на холм и стали ждать, пока ветер "
+    "переменится.",
+    "zh": "夜里河水上涨,到了早晨,低处的田地都被水淹没了。村里没有人感到惊讶,因为每年春天都会这样;"
+    "人们把羊赶到山上,等待风向改变。老人们说,今年的水比往年来得更早一些。",
+    "tr": "Gece boyunca nehir yükselmişti ve sabah olduğunda aşağıdaki tarlalar su altındaydı. "
+    "Köyde kimse buna şaşırmadı, çünkü her ilkbaharda böyle olurdu; koyunları tepeye çıkardılar ve "
+    "rüzgârın dönmesini beklediler.",
+}
+
+
+@pytest.fixture(scope="module")
+def model() -> NaiveBayes:
+    opened = Settings().open()
+    assert isinstance(opened, NaiveBayes)
+    return opened
+
+
+def test_languages_are_noted(model: NaiveBayes) -> None:
+    (outcome,) = run(Settings(), [batch_of(list(TEXTS.values()))])
+    assert list(outcome.notes["language"]) == list(TEXTS)
+    assert all(float(p or 0) > 0.9 for p in outcome.notes["language_probability"])
+    assert not outcome.removals and not outcome.measures and outcome.texts is None
+
+
+def test_the_answers_are_those_of_the_library(model: NaiveBayes) -> None:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    library = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    texts = [t[:n] for t in TEXTS.values() for n in (60, 120, 240)] + ["A SHIP WAS SEEN FROM SHORE"]
+    found = identify(texts, model, 8)
+    for text, code, probability in zip(texts, found.codes, found.probabilities, strict=True):
+        name, expected = library.classify(text)
+        assert code == name and probability == pytest.approx(expected, abs=2e-3)
+    # The control: a walk that forgets too early gives other scores.
+    passages, _ = passages_of(texts, 8)
+    forgetful = NaiveBayes(**{**vars(model), "depth": 1})
+    assert np.abs(forgetful.scores(passages) - model.scores(passages)).max() > 1
+    raw = np.array([library._raw_score(p) for p in passages]) - model.priors
+    assert np.abs(raw - model.scores(passages)).max() < 0.05
+
+
+def test_languages_that_are_not_kept_are_removed() -> None:
+    batch = batch_of([*TEXTS.values(), "Ok, 12!", "12:30 --- 99"])
+    gone = removed(Settings(keep=("en", "de")), [batch])
+    assert gone == dict.fromkeys(("d2", "d3", "d4", "d5"), "language")
+    strict = removed(Settings(keep=("en", "de"), keep_undecided=False), [batch])
+    assert set(strict) - set(gone) == {"d6", "d7"}
+
+
+def test_short_texts_are_undecided_and_numbers_have_no_language() -> None:
+    (outcome,) = run(
+        Settings(), [batch_of(["Ok, fine then", "1914, 1918 (!)", "是的", TEXTS["zh"]])]
+    )
+    assert list(outcome.notes["language"]) == ["und", "zxx", "und", "zh"]
+    assert list(outcome.notes["language_probability"])[:3] == [None] * 3
+
+
+def test_a_second_language_is_found_and_removed() -> None:
+    english = "\n".join([TEXTS["en"]] * 2)
+    mixed = f"{english}\n{TEXTS['tr']}"
+    batch = batch_of([english, mixed, TEXTS["tr"], f"{english} He said: danke schön, mein Herr."])
+    (outcome,) = run(Settings(most_other=0.2), [batch])
+    second = list(outcome.notes["second_language"])
+    assert second[0] is None and second[2] is None and second[3] is None
+    assert second[1] is not None and second[1].startswith("tr 0.3")
+    assert removed(Settings(most_other=0.2), [batch]) == {"d1": "other_language_share"}
+    assert removed(Settings(most_other=0.5), [batch]) == {}
+    both = Settings(keep=("en", "tr"), most_other=0.2)
+    assert removed(both, [batch]) == {}  # a wanted language is no other
+
+
+def test_a_probability_too_low_is_removed() -> None:
+    unclear = "Die hand is in water. Die man is in die bed."
+    batch = batch_of([TEXTS["en"], unclear])
+    found = identify(batch.texts, Settings().open(), 8)
+    step = Settings(keep=("en", found.codes[1]), least=float(found.probabilities[1]) + 0.001)
+    assert removed(step, [batch]) == {"d1": "language_probability"}
+
+
+def test_cuts_and_order_do_not_matter(model: NaiveBayes) -> None:
+    texts = [*TEXTS.values(), *(a + "\n" + b for a in TEXTS.values() for b in TEXTS.values())]
+    whole = identify(texts, model, 3)
+    for n, text in enumerate(texts):
+        single = identify([text], model, 3)
+        assert single.codes[0] == whole.codes[n] and single.second[0] == whole.second[n]
+        assert single.probabilities[0] == whole.probabilities[n]
+    assert list(identify(texts[::-1], model, 3).codes) == list(whole.codes)[::-1]
+
+
+def test_passages_are_the_text_and_end_at_lines() -> None:
+    lines = [f"Line {n} of the text, with some words in it.\n" * (n % 3 + 1) for n in range(40)]
+    texts = ["".join(lines), "x" * 5000, "short", "日本語" * 900, "word " * 2000]
+    passages, owners = passages_of(texts, 10_000)
+    for n, text in enumerate(texts):
+        own = [p for p, owner in zip(passages, owners, strict=True) if owner == n]
+        assert b"".join(own).decode() == text
+        assert all(p.decode() for p in own)  # no character is cut
+        assert max(map(len, own)) <= 700
+    assert all(p.endswith(b"\n") for p, owner in zip(passages, owners, strict=True) if owner == 0)
+    few, owners = passages_of(texts, 4)
+    assert np.bincount(owners).tolist() == [4, 4, 1, 4, 4]
+    assert few[0] == passages[0] and set(few) <= set(passages)
+
+
+class FakeModel:
+    """What fastText gives: labels and probabilities, the best first."""
+
+    def get_labels(self) -> list[str]:
+        return ["__label__en", "__label__deu_Latn"]
+
+    def predict(self, texts: list[str], k: int) -> tuple[list[list[str]], list[list[float]]]:
+        german = [" der " in text or " und " in text for text in texts]
+        labels = [["__label__deu_Latn", "__label__en"][:: 1 if g else -1] for g in german]
+        return labels, [[0.98, 0.02]] * len(texts)
+
+
+def test_a_model_of_fasttext(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "lid.ftz"
+    step = Settings(model=f"fasttext:{path}", keep=("en",))
+    with pytest.raises(UsageError, match="no such model"):
+        step.open()
+    path.write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "fasttext", None)
+    with pytest.raises(UsageError, match="pip install fasttext"):
+        step.open()
+    fake = types.ModuleType("fasttext")
+    fake.load_model = lambda name: FakeModel()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fasttext", fake)
+    assert removed(step, [batch_of([TEXTS["en"], TEXTS["de"]])]) == {"d1": "language"}
+    assert step.files() == (path,)
+
+    def broken(name: str) -> None:
+        raise ValueError("bad magic")
+
+    fake.load_model = broken  # type: ignore[attr-defined]
+    with pytest.raises(DataError, match="bad magic"):
+        step.open()
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        (Settings(least=0.5), "least"),
+        (Settings(keep=("en",), least=1.5), "least"),
+        (Settings(most_other=-1), "most_other"),
+        (Settings(keep_undecided=False), "keep_undecided"),
+        (Settings(passages=0), "passages"),
+        (Settings(model="langid"), "model"),
+        (Settings(model="fasttext:"), "model"),
+    ],
+)
+def test_settings_that_contradict_are_refused(settings: Settings, where: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        settings.check()
+    assert refusal.value.where == where and refusal.value.do
+
+
+def test_an_unknown_language_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'eng'") as refusal:
+        Settings(keep=("eng",)).open()
+    assert "'en'" in str(refusal.value.do)
+
+
+# ------------------------------------------------------------------------------ shared data
+def test_labelled_passages_and_mixed_documents(real_data: Path, model: NaiveBayes) -> None:
+    with gzip.open(real_data / "labelled/udhr_langid/validation.jsonl.gz", "rt") as lines:
+        rows = [json.loads(line) for line in lines]
+    codes = {"eng": "en", "fra": "fr", "deu": "de", "fin": "fi", "hun": "hu", "ell": "el"}
+    rows = [row for row in rows if row["label_name"] in codes]
+    found = identify([row["text"] for row in rows], model, 8)
+    right = [codes[r["label_name"]] == c for r, c in zip(rows, found.codes, strict=True)]
+    assert np.mean(right) > 0.98
+    shifted = [codes[r["label_name"]] == c for r, c in zip(rows[9:], found.codes, strict=False)]
+    assert np.mean(shifted) < 0.9  # the control
+    with gzip.open(real_data / "webcrawl/truth.jsonl.gz", "rt") as lines:
+        truth = {row["id"]: row["lang"] for row in map(json.loads, lines)}
+    with gzip.open(real_data / "webcrawl/docs.jsonl.gz", "rt") as lines:
+        documents = [row for row in map(json.loads, lines) if truth[row["id"]] != "und"]
+    found = identify([row["text"] for row in documents], model, 8)
+    mixed = np.array([truth[row["id"]] == "mixed" for row in documents])
+    assert (found.others[mixed] >= 0.1).mean() > 0.9
+    assert (found.others[~mixed] >= 0.1).mean() < 0.002
