@@ -23,6 +23,7 @@ import maskwright
 from maskwright.analysis import pages
 from maskwright.analysis.layers import Layered
 from maskwright.analysis.pooling import Pooled
+from maskwright.curate.data_card import data_card
 from maskwright.evaluate.compare.report import Comparison, Measure
 from maskwright.evaluate.compare.report import render as comparison_page
 from maskwright.findings import Finding
@@ -36,11 +37,12 @@ from maskwright.report import document, page, run_folder
 from maskwright.report.drawing.shades import grid, head_weights, scatter
 from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.task_type import Mistake
+from curate.cards import card_with
 from report.runs import RUN, sample, train, whole_run, write_run
 from report.test_verdicts import contender
 
 SOURCE = Path(maskwright.__file__).parent
-LAYOUT = {"base.html", "parts.html"}  # what the others are made of
+LAYOUT = {"base.html", "parts.html", "table.md"}  # what the others are made of
 HOSTILE = "\"'></pre></style><script>alert(1)</script><img src=x onerror='a()'>&lt;{{ 7 * 7 }}|`x`"
 HOSTILE += "[a](b)\x1b[2J\u202e\x85\n\ud800"
 TABLE = {"title": HOSTILE, "head": ["", HOSTILE], "rows": [[HOSTILE, HOSTILE]], "note": HOSTILE}
@@ -176,6 +178,10 @@ def of_pretrained_card(folder: Path, text: str) -> str:
     )
 
 
+def of_data_card(folder: Path, text: str) -> str:
+    return data_card(card_with(text))
+
+
 PAGES: dict[str, Callable[[Path, str], str]] = {
     "run.html": of_run,
     "finetuning.html": of_finetuning,
@@ -188,6 +194,7 @@ PAGES: dict[str, Callable[[Path, str], str]] = {
     "model.html": of_model,
     "pretrained.md": of_pretrained_card,
     "finetuned.md": of_finetuned_card,
+    "data_card.md": of_data_card,
 }
 
 
@@ -222,11 +229,13 @@ def faults(name: str, made: str) -> list[str]:
         found.append("control characters")
     if name.endswith(".md"):
         _, _, text = made.split("---\n", 2)
-        text = re.sub(r"^```python\n.*?^```$", "", text, flags=re.M | re.S)
+        text = re.sub(r"^```(?:python|bash)\n.*?^```$", "", text, flags=re.M | re.S)
         text = re.sub(r"(?<![\\`])(`+)(?!`)(.+?)(?<!`)\1(?!`)", "code", text)
         text = re.sub(r"\\[!-/:-@\[-`{-~]", "", text)
-        rows = [line for line in text.splitlines() if line.startswith("|")]
-        found += [] if all(row.count("|") == 3 for row in rows) else ["cells"]
+        tables = re.findall(r"(?:^\|.*\n)+", text, flags=re.M)
+        for table in tables:
+            if len({row.count("|") for row in table.splitlines()}) > 1:
+                found.append("cells")
         return found + re.findall(r"[<\[`]", text)
     tags = Tags(made)
     found += [*tags.found, *(f"open {tag}" for tag in tags.open)]

@@ -6,12 +6,17 @@ Cards of the same recipe can be added up: all numbers are counts.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskwright.curate.engine.run import Pieces
+from maskwright.config import to_plain
+from maskwright.corpus import curated
+from maskwright.corpus.files import Paths, listed
+from maskwright.corpus.reading import Reading
+from maskwright.curate.engine.run import Pieces, folder_key
 from maskwright.curate.engine.segment import (
     FACTS_FILE,
     MOST_SOURCES,
@@ -20,32 +25,55 @@ from maskwright.curate.engine.segment import (
     nearest_examples,
 )
 from maskwright.curate.engine.shards import read_facts
+from maskwright.curate.parts.describe import defaults_of, setting_of
 from maskwright.curate.parts.recipe import Recipe, summary_of
+from maskwright.curate.parts.step import Step
 from maskwright.version import VERSION
 
 FORMAT = 1
 LICENCES = ("licence", "license")
 
 
-def card_of(pieces: Pieces, recipe: Recipe, tokenizer: str = "") -> dict[str, Any]:
-    """Everything about the corpus, examples included, as JSON holds it."""
+def card_of(
+    pieces: Pieces,
+    recipe: Recipe,
+    tokenizer: str = "",
+    *,
+    paths: Paths = (),
+    reading: Reading | None = None,
+) -> dict[str, Any]:
+    """Everything about the corpus, examples included, as JSON holds it.
+
+    Args:
+        paths, reading: what was read, and how.
+
+    Raises:
+        DataError: a curated corpus among `paths` is damaged.
+    """
     facts = pieces.facts
     values = {
         name: _counted(f["values"].get(name, {}) for f in facts)
         for name in ("source", "language", *LICENCES)
     }
-    licences = {n: c for name in LICENCES for n, c in values[name].items()}
     steps = [
         _step(name, [read_facts(folder / FACTS_FILE)["steps"][name] for folder in folders])
-        | {"settings": recipe.plain()[name], "summary": summary_of(name)}
+        | _about_step(name, recipe.steps[name])
         | {"findings": [found.to_json() for found in pieces.found.get(name, [])]}
         for names, folders in pieces.segments
         for name in names
     ]
+    for step in steps:
+        for rule, measure in step["measures"].items():
+            measure["settings"] = {
+                limit: setting_of(recipe.steps[step["step"]], rule, measure[limit])
+                for limit in ("low", "high")
+            }
     return {
         "format": FORMAT,
         "made_by": f"maskwright {VERSION}",
         "read": {
+            "paths": listed(paths),
+            "reading": {} if reading is None else _not_default(reading),
             "files": [file for reading in pieces.reading for file in reading["files"]],
             **{
                 name: sum(reading[name] for reading in pieces.reading)
@@ -54,16 +82,45 @@ def card_of(pieces: Pieces, recipe: Recipe, tokenizer: str = "") -> dict[str, An
             "bytes": steps[0]["bytes_in"],
             "findings": _findings(pieces.reading),
         },
+        "parents": _parents(listed(paths)),
         "steps": steps,
         "left": {
             **{n: sum(f[n] for f in facts) for n in ("documents", "bytes", "words")},
             **({"tokens": sum(f["tokens"] for f in facts)} if tokenizer else {}),
             "sources": values["source"],
             "languages": values["language"],
-            "licences": licences,
+            "licences": _counted(values[name] for name in LICENCES),
         },
         "tokenizer": tokenizer or None,
+        "tokenizer_fingerprint": folder_key(tokenizer) or None,
     }
+
+
+def _about_step(name: str, step: Step) -> dict[str, Any]:
+    settings = to_plain(step)
+    usual = defaults_of(name)
+    return {
+        "summary": summary_of(name),
+        "settings": settings,
+        "not_default": {n: v for n, v in settings.items() if v != usual.get(n)},
+    }
+
+
+def _not_default(reading: Reading) -> dict[str, Any]:
+    usual = to_plain(Reading(notes=("*",)))
+    return {name: value for name, value in to_plain(reading).items() if value != usual[name]}
+
+
+def _parents(paths: Sequence[str]) -> list[dict[str, Any]]:
+    """The curated corpora that the paths are, or lie in."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in map(Path, paths):
+        for folder in (path, *path.parents[:2]):
+            if curated.is_curated(folder):
+                found.setdefault(os.path.realpath(folder), curated.summary(folder))
+    return [
+        {"folder": each["folder"], "fingerprint": each["fingerprint"]} for each in found.values()
+    ]
 
 
 def _step(name: str, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -72,6 +129,11 @@ def _step(name: str, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for count in ("documents_in", "bytes_in", "documents_out", "bytes_out"):
         step[count] = sum(part[count] for part in parts)
     step["changes"] = _counted(part["changes"] for part in parts)
+    step["change_examples"] = {}
+    for part in parts:
+        for rule, examples in part["change_examples"].items():
+            shown = step["change_examples"].get(rule, [])
+            step["change_examples"][rule] = least_examples(shown + examples)
     step["kept"] = least_examples([example for part in parts for example in part["kept"]])
     rules: dict[str, dict[str, Any]] = {}
     measures: dict[str, dict[str, Any]] = {}
@@ -86,7 +148,7 @@ def _step(name: str, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             found["examples"] = least_examples(found["examples"] + facts["examples"])
         for rule, facts in part["measures"].items():
             found = measures.setdefault(rule, {**facts, "sample": [], "border": []})
-            found["sample"] = sorted(found["sample"] + facts["sample"])[: 10 * SAMPLE]
+            found["sample"] = sorted(found["sample"] + facts["sample"])[:SAMPLE]
             found["border"] = nearest_examples(found["border"] + facts["border"])
     return {**step, "rules": dict(sorted(rules.items())), "measures": measures}
 

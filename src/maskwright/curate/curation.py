@@ -14,11 +14,13 @@ from typing import Any, cast
 from maskwright.corpus.files import Paths
 from maskwright.corpus.reading import Reading
 from maskwright.curate.card import card_of
+from maskwright.curate.data_card import data_card
 from maskwright.curate.engine.corpus import Progress
 from maskwright.curate.engine.daft_engine import DaftEngine
-from maskwright.curate.engine.pack import PACKED
+from maskwright.curate.engine.pack import PACKED, compressed
 from maskwright.curate.engine.run import Pieces, prune, read_files, run
 from maskwright.curate.engine.segment import CHANGED_FILE, REMOVED_FILE
+from maskwright.curate.engine.shards import REJECTED
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.errors import OutputError
 from maskwright.findings import Note, ignore
@@ -26,6 +28,7 @@ from maskwright.storage.commit import StagedFile, Staging, commit, writing
 from maskwright.storage.manifest import MANIFEST, read_manifest
 
 MADE = "curated corpus"
+UNREADABLE = "unreadable.jsonl.gz"
 
 
 def _silent(name: str, total: int, done: int) -> None:
@@ -85,7 +88,7 @@ def curate(
             note=options.note,
             progress=options.progress,
         )
-        card = card_of(pieces, recipe, options.tokenizer)
+        card = card_of(pieces, recipe, options.tokenizer, paths=paths, reading=options.reading)
         commit(
             out,
             lambda stage: _write(stage, pieces, recipe, card),
@@ -131,8 +134,10 @@ def _write(stage: Staging, pieces: Pieces, recipe: Recipe, card: Mapping[str, An
         stage.write_bytes(f"text/{number:05}.jsonl.gz", _pieces_of(folder / PACKED))
     for room, name in (("removed", REMOVED_FILE), ("changed", CHANGED_FILE)):
         _write_records(stage, pieces, room, name)
+    _write_unreadable(stage, pieces)
     stage.write_bytes("recipe.toml", recipe.to_toml().encode())
     stage.write_json("card.json", card)
+    stage.write_bytes("card.md", data_card(card).encode("utf-8", "replace"))
 
 
 def _pieces_of(path: Path) -> Iterator[bytes]:
@@ -153,6 +158,14 @@ class _Sink:
 
     def flush(self) -> None:
         return None
+
+
+def _write_unreadable(stage: Staging, pieces: Pieces) -> None:
+    """`unreadable.jsonl.gz`: the rows that could not be read, if there are any."""
+    files = [path for folder in pieces.read if (path := folder / REJECTED).is_file()]
+    if files:
+        rows = (piece for path in files for piece in _pieces_of(path))
+        stage.write_bytes(UNREADABLE, compressed(rows))
 
 
 def _write_records(stage: Staging, pieces: Pieces, room: str, name: str) -> None:

@@ -6,15 +6,16 @@ import argparse
 
 from maskwright.errors import UsageError, near
 
-ROOMS = ("families", "objectives", "adapters", "tasks", "recipes")
-SUMMARY = "list families, objectives, adapters, tasks and recipes"
+ROOMS = ("families", "objectives", "adapters", "tasks", "recipes", "steps")
+SUMMARY = "list families, objectives, adapters, tasks, recipes and steps of a curation"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "room",
         nargs="?",
-        help="only one of these: families, objectives, adapters, tasks or recipes",
+        help="only one of these: families, objectives, adapters, tasks, recipes or steps (of a "
+        "curation, with their settings)",
     )
 
 
@@ -26,6 +27,11 @@ def do(a: argparse.Namespace) -> None:
             wanted=near(a.room, ROOMS),
             do="maskwright list",
         )
+    if a.room == "steps":
+        from maskwright.curate.parts.describe import step_lines
+
+        print("\n".join(step_lines()))
+        return
     for room in (a.room,) if a.room else ROOMS:
         print(f"{room}: {', '.join(_names(room))}")
 
@@ -35,4 +41,6 @@ def _names(room: str) -> list[str]:
     from maskwright import catalogue
     from maskwright.labelled.shapes import shapes
 
-    return list(shapes()) if room == "tasks" else catalogue.names(room)
+    if room == "tasks":
+        return list(shapes())
+    return catalogue.names("curate.steps" if room == "steps" else room)

@@ -51,12 +51,14 @@ class Pieces:
         segments: for each segment, the names of its steps and the folder of each shard.
         packed: the folders of the shards that have documents left.
         found: what steps reported about the whole corpus, by step.
+        read: the folders of the groups of files.
     """
 
     reading: list[dict[str, Any]]
     segments: list[tuple[list[str], list[Path]]]
     packed: list[Path]
     found: dict[str, list[Finding]] = field(default_factory=dict)
+    read: list[Path] = field(default_factory=list)
 
     @functools.cached_property
     def facts(self) -> list[dict[str, Any]]:
@@ -71,10 +73,12 @@ class ReadFiles:
     Attributes:
         shards: of all files, in order.
         facts: what was met in each group of files.
+        folders: of each group of files.
     """
 
     shards: list[Shard]
     facts: list[dict[str, Any]]
+    folders: list[Path] = field(default_factory=list)
 
 
 def read_files(
@@ -96,7 +100,8 @@ def read_files(
     ]
     size = sum(g.bytes for g in groups)
     engine.run(read_group, tasks, size, lambda done: progress("reading", len(tasks), done))
-    read = [shards_of(work / "reading" / g.key) for g in groups]
+    folders = [work / "reading" / g.key for g in groups]
+    read = [shards_of(folder) for folder in folders]
     read[0][1]["ignored"] = ignored
     shards = [shard for part, _ in read for shard in part]
     facts = [facts for _, facts in read]
@@ -107,7 +112,7 @@ def read_files(
             found=f"{sum(f['rows'] for f in facts):,} rows, all blank or rejected",
             wanted="at least one document",
         )
-    return ReadFiles(shards, facts)
+    return ReadFiles(shards, facts, folders)
 
 
 def run(
@@ -145,12 +150,12 @@ def run(
     left = [shard for shard in shards if shard.documents]
     tasks: list[dict[str, Any]] = []
     for shard in left:
-        key = fingerprint(["pack", 1, _code("engine.pack"), shard.key, _folder_key(tokenizer)])
+        key = fingerprint(["pack", 1, _code("engine.pack"), shard.key, folder_key(tokenizer)])
         out = work / "packed" / key
         tasks.append({"shard": str(shard.path), "tokenizer": tokenizer, "out": str(out)})
     engine.run(pack_shard, tasks, _size(left), lambda done: progress("packing", len(tasks), done))
     packed = [Path(task["out"]) for task in tasks]
-    return Pieces(read.facts, segments, packed, found)
+    return Pieces(read.facts, segments, packed, found, read.folders)
 
 
 def prune(work: Path, pieces: Pieces) -> None:
@@ -271,7 +276,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _folder_key(folder: str) -> str:
+def folder_key(folder: str) -> str:
     """A hash of the files of a tokenizer's folder."""
     if not folder:
         return ""

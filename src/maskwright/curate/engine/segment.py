@@ -10,6 +10,7 @@ Nothing in it depends on time or place, so that the same shard gives the same by
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import heapq
 import json
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from maskwright.curate.engine.opened import opened
 from maskwright.curate.engine.tables import read_batches, write_tables
 from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.outcome import Measure, Outcome, Removal
+from maskwright.curate.parts.outcome import Change, Measure, Outcome, Removal
 from maskwright.curate.parts.recipe import make
 from maskwright.curate.parts.step import CorpusStep, Step
 from maskwright.storage.commit import Staging, commit
@@ -42,8 +43,10 @@ TEXT_FILE, REMOVED_FILE, CHANGED_FILE, FACTS_FILE = (
 )
 NOTHING_LEFT = "nothing-left"
 EXCERPT = 300  # characters of a text that a record shows
+AROUND = 60  # characters before a change that an example of it shows
 EXAMPLES = 3  # of each rule and shard
-SAMPLE = 200  # numbers of each rule and shard, for a histogram
+BORDER = 4  # of each limit and side of it
+SAMPLE = 500  # numbers of each rule and shard, for a histogram
 MOST_SOURCES = 200
 
 
@@ -130,6 +133,11 @@ class Flow:
                 sizes[place] = _size(new)
         return replace(self, batch=self.batch.with_texts(texts), sizes=sizes)
 
+    @functools.cached_property
+    def ranks(self) -> NDArray[np.int64]:
+        """(B,) the place of each key in the order of keys."""
+        return np.argsort(np.argsort(np.array(self.keys)))
+
     def least(self, count: int) -> list[int]:
         """The places of the smallest keys, in order."""
         return heapq.nsmallest(count, range(len(self.keys)), key=self.keys.__getitem__)
@@ -170,6 +178,7 @@ class Record:
                 "bytes_out": 0,
                 "rules": {},
                 "changes": {},
+                "change_examples": {},
                 "measures": {},
                 "kept": [],
             }
@@ -200,6 +209,7 @@ class Record:
             facts["changes"][change.rule] = facts["changes"].get(change.rule, 0) + 1
             entry = {**place_of(batch, change.place), "step": name, "rule": change.rule}
             self.changed.append(_present({**entry, "value": change.value, "where": change.where}))
+        self._change_examples(facts["change_examples"], flow, outcome)
         for place, reason in sorted(reasons.items()):
             entry = {**place_of(batch, place), "step": name, "rule": reason.rule}
             entry |= {"value": reason.value, "wanted": reason.wanted, "where": reason.where}
@@ -260,47 +270,84 @@ class Record:
             ]
             if more:
                 facts["sample"] = sorted(sample + more)[:SAMPLE]
-            limits = [limit for limit in (measure.low, measure.high) if limit is not None]
-            if limits:
-                facts["border"] = _border(facts["border"], flow, values, measure.outside, limits)
+            facts["border"] = _border(facts["border"], flow, measure, values)
+
+    def _change_examples(self, found: dict[str, Any], flow: Flow, outcome: Outcome) -> None:
+        if outcome.texts is None or not outcome.changes:
+            return
+        by_rule: dict[str, dict[int, Change]] = {}
+        for change in outcome.changes:
+            by_rule.setdefault(change.rule, {}).setdefault(change.place, change)
+        for rule, changes in by_rule.items():
+            entries = []
+            for place in heapq.nsmallest(EXAMPLES, changes, key=flow.keys.__getitem__):
+                before, after = around(flow.batch.texts[place], outcome.texts[place])
+                entry = {**example(flow, place), "value": changes[place].value}
+                entries.append({**entry, "before": before, "after": after})
+            found[rule] = least_examples([*found.get(rule, []), *entries])
 
 
 def _border(
-    before: list[dict[str, Any]],
-    flow: Flow,
-    values: NDArray[np.float64],
-    outside: NDArray[np.bool_],
-    limits: Sequence[float],
+    before: list[dict[str, Any]], flow: Flow, measure: Measure, values: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
-    """The examples nearest to the limits, on both sides, with those of this batch."""
-    distance = np.abs(values - limits[0])
-    for limit in limits[1:]:
-        distance = np.minimum(distance, np.abs(values - limit))
+    """The examples nearest to the limits, on both sides of each, with those of this batch."""
     more = []
-    for removed in (True, False):
-        known = [entry["distance"] for entry in before if entry["removed"] is removed]
-        worst = max(known) if len(known) == EXAMPLES else math.inf
-        places = np.flatnonzero((outside == removed) & (distance <= worst))
-        if len(places) > EXAMPLES:
-            places = places[np.argsort(distance[places], kind="stable")[:EXAMPLES]]
-        for place in places.tolist():
-            if math.isfinite(distance[place]):
-                entry = {**example(flow, place), "value": _number(values[place])}
-                more.append({**entry, "removed": removed, "distance": float(distance[place])})
+    inside = np.isfinite(values) & ~measure.outside
+    for limit, at in (("low", measure.low), ("high", measure.high)):
+        if at is None:
+            continue
+        beyond = values < at if limit == "low" else values > at
+        distance = np.abs(values - at)
+        for removed, side in ((True, beyond), (False, inside)):
+            here = [e for e in before if e["limit"] == limit and e["removed"] is removed]
+            known = {abs(e["value"] - at): e["key"] for e in here}
+            worst = max(known) if len(here) == BORDER else math.inf
+            for place in _nearest(flow, distance, np.flatnonzero(side & (distance <= worst))):
+                value = _number(values[place])
+                if flow.keys[place] < known.get(abs(value - at), "~"):
+                    about = {"value": value, "removed": removed, "limit": limit, "at": at}
+                    more.append({**example(flow, place), **about})
     return nearest_examples(before + more) if more else before
 
 
+def _nearest(flow: Flow, distance: NDArray[np.float64], places: NDArray[np.int64]) -> list[int]:
+    """For each of the least distances at some places, the place of the smallest key."""
+    if not len(places):
+        return []
+    there = distance[places]
+    order = np.lexsort((flow.ranks[places], there))
+    ordered = there[order]
+    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))[:BORDER]
+    return [int(place) for place in places[order[first]]]
+
+
 def nearest_examples(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of examples at a limit, the nearest on each side."""
+    """Of examples at a limit, the nearest of different values on each side of it."""
+    sides: dict[tuple[str, bool], dict[float, dict[str, Any]]] = {}
+    for entry in sorted(found, key=lambda e: (e["limit"], not e["removed"], e["key"])):
+        side = sides.setdefault((entry["limit"], entry["removed"]), {})
+        side.setdefault(entry["value"], entry)
     return [
         entry
-        for side in (True, False)
+        for side in sides.values()
         for entry in heapq.nsmallest(
-            EXAMPLES,
-            (e for e in found if e["removed"] is side),
-            key=lambda e: (e["distance"], e["key"]),
+            BORDER, side.values(), key=lambda e: (abs(e["value"] - e["at"]), e["key"])
         )
     ]
+
+
+def around(before: str, after: str) -> tuple[str, str]:
+    """Of a text as it was and as it is, what stands where they first differ."""
+    same, end = 0, min(len(before), len(after))
+    while same < end:  # bisected, since texts are long
+        middle = (same + end + 1) // 2
+        if before[same:middle] == after[same:middle]:
+            same = middle
+        else:
+            end = middle - 1
+    begin = max(0, same - AROUND)
+    mark = "…" if begin else ""
+    return mark + excerpt(before[begin:]), mark + excerpt(after[begin:])
 
 
 def least_examples(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

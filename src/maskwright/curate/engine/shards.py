@@ -32,6 +32,7 @@ SHARD_DOCUMENTS = 1 << 20
 GROUP_BYTES = 32 << 20  # of files that are read by one task
 GROWTH = 4  # of a compressed file, for the size of its text
 SHARDS = "shards.json"
+REJECTED = "rejected.jsonl"  # the rows that could not be read
 LARGEST_FACTS = 1 << 30
 
 
@@ -109,8 +110,10 @@ def read_group(task: dict[str, Any]) -> dict[str, Any]:
     if not out.is_dir():
         reading = from_plain(Reading, task["reading"])
         files = [Path(name) for name in task["files"]]
-        reader = Reader(files, reading, rejects=out.with_name(f"{out.name}.rejected.jsonl"))
-        commit(out, lambda stage: _write(stage, reader))
+        rejects = out.with_name(f"{out.name}.{REJECTED}")
+        reader = Reader(files, reading, rejects=rejects)
+        commit(out, lambda stage: _write(stage, reader, rejects))
+        rejects.unlink(missing_ok=True)
     return {}
 
 
@@ -136,9 +139,11 @@ def read_facts(path: Path) -> dict[str, Any]:
     return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_FACTS)
 
 
-def _write(stage: Staging, reader: Reader) -> None:
+def _write(stage: Staging, reader: Reader, rejects: Path) -> None:
     def facts() -> dict[str, Any]:
         counts = reader.counts
+        if counts.rejected and rejects.is_file():
+            stage.write_bytes(REJECTED, rejects.read_bytes())
         return {
             "files": [
                 {"file": name, "sha256": digest, "bytes": _size(name, reader.sources)}

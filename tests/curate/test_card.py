@@ -1,0 +1,196 @@
+"""The cards of a corpus: their numbers are those of the records, and equal input gives equal
+bytes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curate.cards import card_with
+from maskwright.corpus.reading import Reading
+from maskwright.curate import card_tables
+from maskwright.curate.curation import Options, curate
+from maskwright.curate.data_card import data_card
+from maskwright.curate.parts import recipe as recipes
+from maskwright.curate.parts.describe import setting_of, step_lines
+
+STEPS = ["gopher-quality", "c4", "personal"]
+LONG = "The old man went down to the river and sat there with his dog. "
+READING = Reading(notes=("*",), on_bad="skip", max_bad_fraction=1.0)
+
+
+def texts() -> list[dict[str, str]]:
+    """Documents of which some are short, some lose lines and some have addresses."""
+    rows = []
+    for n in range(40):
+        text = LONG * (1 + n % 6) + f"He said {n} times that it was good. That is all we know."
+        text += "\nHome\nWrite to me at ann@example.org when you have the time." * (n % 2)
+        rows.append({"id": f"d{n}", "text": text, "source": "ab"[n % 2]})
+    return rows
+
+
+def write_rows(path: Path, rows: list[Any]) -> Path:
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The corpus of `texts`, curated within `folder`."""
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    write_rows(Path("raw/a.jsonl"), texts()[:25])
+    write_rows(Path("raw/b.jsonl"), [*texts()[25:], '{"id": "broken", "text": 5}'])
+    curate("raw", "clean", recipes.make(STEPS), Options(reading=READING))
+    return folder / "clean"
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        return made(tmp_path_factory.mktemp("card") / "work", patch)
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line)
+        for path in sorted(folder.glob("*.jsonl.gz"))
+        for line in gzip.decompress(path.read_bytes()).splitlines()
+    ]
+
+
+def differences(folder: Path) -> list[str]:
+    """Where the numbers of the card are not those of the records and texts."""
+    card = json.loads((folder / "card.json").read_text())
+    found = []
+    gone = records(folder / "removed")
+    by_rule = Counter((r["step"], r["rule"]) for r in gone)
+    sizes: Counter[tuple[str, str]] = Counter()
+    for r in gone:
+        sizes[r["step"], r["rule"]] += r["bytes"]
+    changed = Counter((r["step"], r["rule"]) for r in records(folder / "changed"))
+    before = card["read"]["documents"]
+    for step in card["steps"]:
+        name = step["step"]
+        if step["documents_in"] != before:
+            found.append(f"{name}: came")
+        before = step["documents_out"]
+        if step["documents_in"] - before != sum(r["documents"] for r in step["rules"].values()):
+            found.append(f"{name}: left")
+        for rule, facts in step["rules"].items():
+            if (facts["documents"], facts["bytes"]) != (by_rule[name, rule], sizes[name, rule]):
+                found.append(f"{name}: {rule}")
+            if sum(facts["sources"].values()) != facts["documents"]:
+                found.append(f"{name}: {rule} by source")
+        for rule, count in step["changes"].items():
+            if count != changed[name, rule]:
+                found.append(f"{name}: {rule} changed")
+    rows = records(folder / "text")
+    if {len(rows), before} != {card["left"]["documents"]}:
+        found.append("left")
+    if sum(len(row["text"].encode()) for row in rows) != card["left"]["bytes"]:
+        found.append("bytes left")
+    return found
+
+
+def test_the_numbers_are_those_of_the_records(clean: Path, tmp_path: Path) -> None:
+    assert differences(clean) == []
+    card = json.loads((clean / "card.json").read_text())
+    assert card["read"]["documents"] == 40 and card["read"]["rejected"] == 1
+    assert {s["step"] for s in card["steps"] if s["rules"]} >= {"gopher-quality"}
+    assert any(s["changes"] for s in card["steps"])
+    # The control: a record that is gone is found.
+    copy = tmp_path / "copy"
+    shutil.copytree(clean, copy)
+    path = copy / "removed" / "gopher-quality.jsonl.gz"
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    path.write_bytes(gzip.compress(b"".join(lines[1:])))
+    assert differences(copy) == ["gopher-quality: gopher_short_doc"]
+
+
+def test_equal_input_gives_equal_bytes(
+    clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = made(tmp_path / "again", monkeypatch)
+    for name in ("MANIFEST.json", "card.json", "card.md"):
+        assert (clean / name).read_bytes() == (again / name).read_bytes(), name
+    text = (clean / "card.md").read_text()
+    assert str(clean.parent) not in text, "no place of a machine"
+    assert "202" not in text.replace("SHA-256", "").split("| raw/a")[0], "no date"
+
+
+def test_the_card_answers_for_the_corpus(clean: Path) -> None:
+    text = (clean / "card.md").read_text()
+    files = json.loads((clean / "card.json").read_text())["read"]["files"]
+    assert [f["file"] for f in files] == ["raw/a.jsonl", "raw/b.jsonl"]
+    assert all(f["sha256"] in text for f in files)
+    assert "40 documents" in text and "rows that could not be read, left out: 1" in text
+    for step in STEPS:
+        assert f". {step}" in text
+    assert "gopher\\_short" not in text and "| gopher_short_doc | at least 50 |" in text
+    assert "no column licence or license" in text
+    assert "the recipe has no step decontamination" in text
+    assert "--recipe recipe.toml --read on_bad=skip" in text
+    assert "personal details (e-mail" not in text, "it ran"
+    assert "near-duplicates were not looked for" in text
+    unreadable = gzip.decompress((clean / "unreadable.jsonl.gz").read_bytes())
+    assert json.loads(unreadable)["line"] == 16
+    # The control: a card with licences, tokens and contamination says them instead.
+    other = data_card(card_with("CC-BY-4.0"))
+    assert "no column licence" not in other and "Unknown for 2 documents" in other
+    assert "4 documents removed by decontamination" in other
+    assert "120 tokens" in other and "fingerprint " + "cd" * 32 in other
+
+
+def test_a_curated_input_is_named_as_parent(
+    clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(clean.parent)
+    out = tmp_path / "second"
+    card = curate("clean", out, recipes.make(["personal"]), Options(reading=READING))
+    manifest = json.loads((clean / "MANIFEST.json").read_text())
+    assert card["parents"] == [{"folder": "clean", "fingerprint": manifest["sha256"]}]
+    assert manifest["sha256"] in (out / "card.md").read_text()
+    first = json.loads((clean / "card.json").read_text())
+    assert first["parents"] == [], "raw files are no parents"
+
+
+def test_a_rule_knows_the_setting_of_its_limit(clean: Path) -> None:
+    card = json.loads((clean / "card.json").read_text())
+    measures = next(s for s in card["steps"] if s["step"] == "gopher-quality")["measures"]
+    assert measures["gopher_short_doc"]["settings"] == {"low": "min_doc_words", "high": None}
+    assert measures["gopher_long_doc"]["settings"] == {"low": None, "high": "max_doc_words"}
+    step = recipes.settings_of("gopher-quality")()
+    assert setting_of(step, "gopher_short_doc", 51) is None, "another value is another limit"
+    assert setting_of(step, "gopher_short", 50) is None, "another rule"
+
+
+def test_examples_stand_on_both_sides_of_a_limit(clean: Path) -> None:
+    card = json.loads((clean / "card.json").read_text())
+    step = next(s for s in card["steps"] if s["step"] == "gopher-quality")
+    border = step["measures"]["gopher_short_doc"]["border"]
+    assert all(e["removed"] == (e["value"] < 50) for e in border)
+    assert {e["removed"] for e in border} == {True, False}
+    values = [e["value"] for e in border if e["removed"]]
+    assert len(values) == len(set(values)), "of different values"
+    changes = next(s for s in card["steps"] if s["step"] == "personal")["change_examples"]
+    shown = changes["personal-email"][0]
+    assert "ann@example.org" in shown["before"] and "ann@example.org" not in shown["after"]
+
+
+def test_the_command_is_one_for_a_shell() -> None:
+    command = card_tables.command(card_with("my files/$x"))
+    assert command.startswith("maskwright curate 'my files/$x' --recipe recipe.toml")
+
+
+def test_steps_are_listed_with_their_settings() -> None:
+    lines = list(step_lines())
+    assert any(line.startswith("gopher-quality: ") for line in lines)
+    assert any(line.strip().startswith("min_doc_words = 50  # Fewest words") for line in lines)
