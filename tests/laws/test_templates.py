@@ -20,6 +20,7 @@ import pytest
 from jinja2 import Environment, nodes
 
 import maskwright
+from curate.cards import card_with
 from maskwright.analysis import pages
 from maskwright.analysis.layers import Layered
 from maskwright.analysis.pooling import Pooled
@@ -37,7 +38,6 @@ from maskwright.report import document, page, run_folder
 from maskwright.report.drawing.shades import grid, head_weights, scatter
 from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.task_type import Mistake
-from curate.cards import card_with
 from report.runs import RUN, sample, train, whole_run, write_run
 from report.test_verdicts import contender
 

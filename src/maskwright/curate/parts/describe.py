@@ -47,9 +47,9 @@ def setting_of(step: Step, rule: str, limit: float | None) -> str | None:
     in the string under it, and has the limit's value."""
     for name, words in descriptions(type(step)).items():
         value = getattr(step, name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value == limit:
-            if name == rule or f"`{rule}`" in words:
-                return name
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if number and value == limit and (name == rule or f"`{rule}`" in words):
+            return name
     return None
 
 
