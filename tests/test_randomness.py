@@ -30,6 +30,7 @@ GOLDEN_KEYS = {
     "prefix": "17dff959471fe716",
     "replace": "8a78389b64daf09c",
     "sample": "dd63554840a5ebc6",
+    "schedule": "1bdc44200c5326fe",
     "shuffle": "ced495caa66463dc",
     "span": "04b1580b5b8761b6",
     "split": "26ef45bd2b31b2ce",

@@ -160,7 +160,8 @@ def _read_union(hint: Any, plain: Any, path: str, usual: Any) -> Any:
         body = {k: v for k, v in plain.items() if k != "type"}
         return from_plain(configs[name], body, path, usual if name == own else None)
     errors = []
-    for arm in arms:
+    tables = [arm for arm in arms if typing.get_origin(arm) is dict]
+    for arm in tables if tables and isinstance(plain, dict) else arms:
         if arm is NONE or dataclasses.is_dataclass(arm):
             continue
         try:

@@ -44,6 +44,7 @@ PURPOSES = {
     "prefix": 1,
     "replace": 1,
     "sample": 1,
+    "schedule": 1,
     "shuffle": 1,
     "span": 1,
     "split": 1,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.data.toy import corpus, store_of
 
 from maskwright.data.loader import Loader
-from maskwright.data.mixture import Mixture
+from maskwright.data.mixture import BLOCK, Mixture, ScheduledMixture
 from maskwright.data.pack import PackedDocuments, SentencePairs
 from maskwright.data.rows import Rows
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
@@ -120,3 +120,107 @@ def test_refusals(tmp_path: Path) -> None:
     mixture = Mixture([(PackedDocuments(store, 32), 1), (SentencePairs(store, 32), 1)])
     with pytest.raises(UsageError, match="segments"):
         mixture.rows(np.arange(len(mixture)), 0)
+
+
+def scheduled(
+    sizes: tuple[int, ...], begin: list[float], end: list[float], samples: int, seed: int = 0
+) -> ScheduledMixture:
+    sources = [Named(n, size) for n, size in enumerate(sizes)]
+    progress = [(0, 0.0), (samples, 1.0)]
+    return ScheduledMixture(sources, np.array(begin), np.array(end), progress, seed=seed)
+
+
+def drawn(mixture: ScheduledMixture, begin: int, count: int) -> list[tuple[int, int, int]]:
+    rows = Loader(mixture, 1, 0).rows_of(*mixture.take(begin, count))
+    return [tuple(row) for row in rows.tokens.tolist()]
+
+
+def test_shares_that_change_over_the_run() -> None:
+    mixture = scheduled((70, 1000, 300), [3, 1, 0], [1, 1, 2], 20_000)
+    names = np.array([name for name, _, _ in drawn(mixture, 0, 20_000)])
+    for tenth in range(10):
+        over = (tenth + 0.5) / 10
+        part = names[tenth * 2000 : (tenth + 1) * 2000]
+        for number, (first, last) in enumerate([(0.75, 0.25), (0.25, 0.25), (0, 0.5)]):
+            wanted = (1 - over) * first + over * last
+            assert (part == number).mean() == pytest.approx(wanted, abs=0.02)
+    assert mixture.realised(20_000).tolist() == np.bincount(names).tolist()
+    assert mixture.realised(777).tolist() == np.bincount(names[:777], minlength=3).tolist()
+    assert mixture.realised(20_000) / 20_000 == pytest.approx([0.5, 0.25, 0.25], abs=2e-3)
+    assert "75.0% to 25.0% source 0" in mixture.description
+    # Behind the end the last shares stay.
+    later = np.array([name for name, _, _ in drawn(mixture, 50_000, 8192)])
+    assert np.bincount(later) / 8192 == pytest.approx([0.25, 0.25, 0.5], abs=0.01)
+    # The control: the same weights at both ends.
+    even = scheduled((70, 1000, 300), [3, 1, 1], [3, 1, 1], 20_000)
+    first = [name for name, _, _ in drawn(even, 0, 2000)]
+    assert np.bincount(first) / 2000 == pytest.approx([0.6, 0.2, 0.2], abs=0.01)
+
+
+def test_a_rare_source_of_a_schedule_has_its_share() -> None:
+    mixture = scheduled((10, 10), [1, 1e-4], [1, 3e-4], 1_000_000)
+    assert mixture.realised(1_000_000)[1] == pytest.approx(200, abs=3)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 12), st.integers(0, 9), st.integers(1, 9)), min_size=1
+    ).filter(lambda made: len(made) < 5 and any(weight for _, weight, _ in made)),
+    st.integers(1, 3000),
+    st.integers(0, 5),
+)
+def test_a_schedule_repeats_no_row_before_all_are_seen(
+    made: list[tuple[int, int, int]], samples: int, seed: int
+) -> None:
+    sizes, begin, end = zip(*made, strict=True)
+    mixture = scheduled(sizes, list(begin), list(end), samples, seed)
+    blocks = -(-1000 // BLOCK) * BLOCK  # whole blocks: in one, rows come in any order
+    seen = drawn(mixture, 0, blocks)
+    assert len(set(seen)) == len(seen)
+    for number, size in enumerate(sizes):
+        epochs = collections.Counter(e for name, _, e in seen if name == number)
+        if epochs:
+            *whole, last = [epochs[e] for e in range(max(epochs) + 1)]
+            assert whole == [size] * len(whole) and 0 < last <= size
+
+
+def test_a_schedule_is_a_function_of_the_sample() -> None:
+    mixture = scheduled((7, 30, 90), [1, 2, 3], [3, 2, 1], 5000, seed=4)
+    whole = drawn(mixture, 0, 3000)
+    other = scheduled((7, 30, 90), [1, 2, 3], [3, 2, 1], 5000, seed=4)
+    assert [drawn(other, n, 1)[0] for n in (2999, 0, 131, 128, 127)] == [
+        whole[n] for n in (2999, 0, 131, 128, 127)
+    ], "asked in any order, in a fresh object"
+    numbers, epochs = mixture.take(0, 3000)
+    keys = set(zip(numbers.tolist(), epochs.tolist(), strict=True))
+    assert len(keys) == 3000, "no two samples share their masks"
+    assert drawn(scheduled((7, 30, 90), [1, 2, 3], [3, 2, 1], 5000, seed=5), 0, 3000) != whole
+    prints = {
+        scheduled(sizes, begin, [3, 2, 1], samples, seed).fingerprint
+        for sizes, begin, samples, seed in (
+            ((7, 30, 90), [1, 2, 3], 5000, 4),
+            ((7, 30, 90), [1, 2, 4], 5000, 4),
+            ((7, 30, 90), [1, 2, 3], 5001, 4),
+            ((7, 30, 90), [1, 2, 3], 5000, 5),
+        )
+    }
+    assert len(prints) == 4 and mixture.fingerprint in prints
+
+
+def test_a_loader_takes_the_order_of_a_schedule() -> None:
+    mixture = scheduled((70, 100), [1, 0], [0, 1], 1600)
+    loader = Loader(mixture, 16, 9)
+    batches = [loader.rows(step).tokens[:, 0].mean() for step in range(100)]
+    assert np.mean(batches[:10]) < 0.1 and np.mean(batches[-10:]) > 0.9
+    # The control: a mixture that the loader shuffles has the same share in every part.
+    plain = Loader(Mixture([(s, 1) for s in mixture.sources]), 16, 9)
+    batches = [plain.rows(step).tokens[:, 0].mean() for step in range(100)]
+    assert np.mean(batches[:10]) == pytest.approx(0.5, abs=0.15)
+
+
+def test_refusals_of_schedules() -> None:
+    for begin, end in (([0.0, 1.0], [0.0, 1.0]), ([-1.0, 1.0], [1.0, 1.0]), ([1.0], [1.0])):
+        with pytest.raises((ConfigError, ValueError)):
+            scheduled((5, 5), begin, end, 100)
+    with pytest.raises(ConfigError, match="no rows"):
+        scheduled((5, 0), [1, 1], [1, 1], 100)

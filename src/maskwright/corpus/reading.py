@@ -6,7 +6,7 @@ Nothing here is silent: what a policy drops, strips or replaces is counted by th
 from __future__ import annotations
 
 import codecs
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from maskwright.errors import ConfigError, near
@@ -160,3 +160,13 @@ class Reading:
                 do="name one that Python knows, such as utf-8 or cp1252",
             )
         return name
+
+
+def with_notes(reading: Reading, notes: tuple[str, ...]) -> Reading:
+    """The same way of reading with these notes, also of a subclass of `Reading`.
+
+    Raises:
+        ConfigError: a note that is the text.
+    """
+    values = {each.name: getattr(reading, each.name) for each in fields(Reading)}
+    return Reading(**{**values, "notes": notes})

@@ -4,6 +4,8 @@
     epoch, i = divmod(n, num_rows)
     row = permute(key("shuffle", seed, epoch), num_rows, i)
 
+A source with an order of its own (`Ordered`) is asked for the rows of these samples instead.
+
 Every row comes once per epoch; a batch may end one epoch and begin the next, so none is dropped.
 The loader's state is one integer, the step or, where batches differ in size, the number of samples;
 the trainer owns it. The number of processes that share a batch does not change the result.
@@ -15,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.config import fingerprint
-from maskwright.data.rows import Rows, RowSource, join
+from maskwright.data.rows import Ordered, Rows, RowSource, join
 from maskwright.errors import DataError, UsageError
 from maskwright.randomness import key, permute
 
@@ -63,6 +65,8 @@ class Loader:
 
     def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Row numbers and their epochs, (count,) each, of `count` samples from number `begin`."""
+        if isinstance(self.source, Ordered):
+            return self.source.take(begin, count)
         epochs, places = np.divmod(np.arange(begin, begin + count), len(self.source))
         keys = key("shuffle", self.seed, epochs)
         return permute(keys, len(self.source), places), epochs

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,16 @@ class RowSource(Protocol):
     def __len__(self) -> int: ...
 
     def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows: ...
+
+
+@runtime_checkable
+class Ordered(RowSource, Protocol):
+    """Rows that come in an order of their own, not shuffled by the loader."""
+
+    def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Row numbers and their epochs, (count,) each, of `count` samples of a run from number
+        `begin`; a pure function of both."""
+        ...
 
 
 def join(parts: Sequence[Rows]) -> Rows:

@@ -26,6 +26,7 @@ from maskwright.models.model import Model
 from maskwright.models.open import open_model
 from maskwright.models.run_folder import RECIPE, is_run
 from maskwright.nn.transformer import Transformer
+from maskwright.pretrain.mixing import weights_of
 from maskwright.pretrain.prepare import training_stores
 from maskwright.recipes.parts.find import read
 from maskwright.report import document, tables
@@ -75,7 +76,7 @@ def evaluate_pairs(
     network = prepare(model.network, precision="float32")
     result = score(network, model.tokenizer, paradigms, how)
     stores = training_stores(model.folder)
-    weights = read(model.folder / RECIPE).corpus.weights if stores else ()
+    weights = weights_of(read(model.folder / RECIPE).corpus, stores) if stores else ()
     counts = token_counts(stores, weights) if stores else None
     baselines = {
         name: minimal_pairs.judge(paradigms, baseline)

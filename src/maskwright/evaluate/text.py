@@ -35,6 +35,7 @@ from maskwright.objectives.parts.objective import Objective
 from maskwright.objectives.parts.spec import Member, usual_for
 from maskwright.pretrain import build, checkpoints
 from maskwright.pretrain.checkpoints import OWN
+from maskwright.pretrain.mixing import weights_of
 from maskwright.pretrain.prepare import HELD_OUT, keeps_text, training_stores
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.parts.corpus import Corpus
@@ -151,7 +152,7 @@ def evaluate_text(
         )
         trained_on = training_stores(model.folder)
         learned = trained_on or [store]
-        weights = read(model.folder / RECIPE).corpus.weights if trained_on else ()
+        weights = weights_of(read(model.folder / RECIPE).corpus, trained_on) if trained_on else ()
         lines = likelihood.reference_lines(
             objective,
             likelihood.token_counts(learned, weights),

@@ -7,8 +7,8 @@ a command: while the tokenizer is trained, the checked documents wait in spools 
     text --+--> tokenizer/train --> tokenizer/
            +--> spools --data/tokenize--> data/train/, data/held-out/
 
-Texts with weights have a store each, `data/train-0/` and so on; their held-out parts are one store,
-in which each text has its natural share.
+Texts with weights have a store each, `data/train-0/` and so on, and so has every value of a column
+that is mixed by; their held-out parts are one store, in which each has its natural share.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,12 +27,14 @@ from typing import Any
 import numpy as np
 
 from maskwright import config
+from maskwright.corpus.document import Document
 from maskwright.counted import counted
 from maskwright.data.store import MANIFEST, TokenStore
 from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, DataError
 from maskwright.findings import Finding
 from maskwright.pretrain.as_read import changed_meanwhile, differences
+from maskwright.pretrain.mixing import keep_values, values_of
 from maskwright.pretrain.text import (
     Text,
     require_other_files,
@@ -41,6 +43,7 @@ from maskwright.pretrain.text import (
     texts_of,
 )
 from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.mixing import OTHERS, shares
 from maskwright.recipes.parts.objective_rows import needs_sentences
 from maskwright.recipes.parts.recipe import Recipe, TokenizerFolder
 from maskwright.report import document
@@ -63,7 +66,7 @@ class Prepared:
     """The tokenizer and stores of a run.
 
     Attributes:
-        train: one store, or one for each text that has a weight.
+        train: one store, or one for each text, or value of a column, that has a share.
     """
 
     tokenizer: Tokenizer
@@ -90,27 +93,33 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         ConfigError: a path with an unset variable, or a file that would be read twice.
         IncompatibleError: the text has changed since a part of it was read.
     """
-    names = _parts(recipe.corpus)
-    texts: Sequence[Text | None] = [None] * len(names)
+    by_value = recipe.corpus.mix_by is not None
+    texts: list[Text] = []
     if is_prepared(recipe.corpus, folder):
         for line in _changes_note(recipe.corpus, folder):
             say(line)
     else:
         if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
             require_other_files(recipe.corpus)
-            kept = not isinstance(recipe.tokenizer, TokenizerFolder)  # until the tokenizer is there
+            # Until the tokenizer is there, or the values.
+            kept = by_value or not isinstance(recipe.tokenizer, TokenizerFolder)
             share = 1 / TEXT_TO_STORE + kept
             storage.require_space(folder, share * text_bytes(recipe.corpus))
         texts = texts_of(recipe.corpus, folder)
     tokenizer_folder = folder / "tokenizer"
     if not tokenizer_folder.is_dir():
-        present = [text for text in texts if text is not None]
-        trained = _tokenizer(recipe, present, say)
-        _keep_read(folder, present)
+        trained = _tokenizer(recipe, texts, say)
+        _keep_read(folder, texts)
         trained.save(tokenizer_folder)
     tokenizer = Tokenizer.load(tokenizer_folder)
     store_of = partial(_store, recipe, folder, tokenizer, say)
-    train = tuple(store_of(name, [t]) for name, t in zip(names, texts, strict=True))
+    if by_value:
+        train = _stores_by_value(folder, texts, store_of)
+        names = [store.path.name for store in train]
+    else:
+        names = _parts(recipe.corpus, folder) or []
+        each = [[text] for text in texts] or [[]] * len(names)
+        train = tuple(store_of(name, one) for name, one in zip(names, each, strict=True))
     _require_tokenizers_text(folder, names, recipe.corpus)
     files_for_it = recipe.corpus.held_out_text  # the same for all texts
     held_out = store_of(HELD_OUT, texts[:1] if files_for_it else texts)
@@ -120,7 +129,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         _require_same_text(folder, names)
     mixture = {}
     if len(train) > 1:
-        mixture["mixture"] = _shares(recipe.corpus, train)
+        mixture["mixture"] = _shares(recipe.corpus, folder, train)
         say(f"mixture: {mixture['mixture']}")
     provenance_file = folder / "data" / "provenance.json"
     made = Prepared(tokenizer, train, held_out, {})
@@ -134,6 +143,31 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         }
         document.write(provenance_file, json.dumps(provenance, indent=2) + "\n")
     return replace(made, provenance=_read(provenance_file))
+
+
+def _stores_by_value(
+    folder: Path, texts: Sequence[Text], store_of: Callable[..., TokenStore]
+) -> tuple[TokenStore, ...]:
+    """A store for each value of the column that is mixed by; without `texts` they are there."""
+    values = values_of(folder)
+    if texts and not (values and all(_is_store(folder, n) for n in _numbered(len(values)))):
+        (text,) = texts
+        found = text.by_value()
+        keep_values(folder, str(text.corpus.mix_by), found.values)
+        return tuple(
+            store_of(name, texts, documents=found.of(value), lines=name == f"{TRAIN}-0")
+            for name, value in zip(_numbered(len(found.values)), found.values, strict=True)
+        )
+    return tuple(store_of(name, []) for name in _numbered(len(values or [])))
+
+
+def _numbered(count: int) -> list[str]:
+    """Names of training stores that are mixed."""
+    return [f"{TRAIN}-{number}" for number in range(count)]
+
+
+def _is_store(folder: Path, part: str) -> bool:
+    return (folder / "data" / part / MANIFEST).is_file()
 
 
 def training_stores(folder: Path) -> list[TokenStore]:
@@ -153,16 +187,24 @@ def _store(
     tokenizer: Tokenizer,
     say: Say,
     part: str,
-    maybe_texts: Sequence[Text | None],
+    texts: Sequence[Text],
+    *,
+    documents: Iterable[Document] | None = None,
+    lines: bool = True,
 ) -> TokenStore:
-    """The store of a part of the texts, made if it is not there; then they are needed."""
+    """The store of a part of the texts, made if it is not there; then they are needed.
+
+    Args:
+        documents: those of the store; None: all of the part.
+        lines: say what the reading of the texts met.
+    """
     path, held_out = folder / "data" / part, part == HELD_OUT
-    texts = [text for text in maybe_texts if text is not None]
     if not (path / MANIFEST).is_file():
         path.parent.mkdir(exist_ok=True)
-        documents = itertools.chain.from_iterable(
-            text.held_out() if held_out else text.training() for text in texts
-        )
+        if documents is None:
+            documents = itertools.chain.from_iterable(
+                text.held_out() if held_out else text.training() for text in texts
+            )
         counting, unknown = tokenizer.counting()
         given = isinstance(recipe.tokenizer, TokenizerFolder)
         remedy = OTHER_MODEL if given else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
@@ -172,7 +214,10 @@ def _store(
 
         sentences = needs_sentences(recipe)
         build_store(documents, counting, path, sentences=sentences, read=keep)
-        for line in itertools.chain.from_iterable(t.report_lines(held_out=held_out) for t in texts):
+        reported = texts if lines else ()
+        for line in itertools.chain.from_iterable(
+            text.report_lines(held_out=held_out) for text in reported
+        ):
             say(line)
     store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
     say(f"{part}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}")
@@ -261,8 +306,10 @@ def text_is_there(corpus: Corpus) -> bool:
 
 def is_prepared(corpus: Corpus, folder: Path) -> bool:
     """Whether tokenizer and tokens are all there, so that the text itself is not needed."""
-    stores = (folder / "data" / name / MANIFEST for name in (*_parts(corpus), HELD_OUT))
-    return (folder / "tokenizer").is_dir() and all(part.is_file() for part in stores)
+    names = _parts(corpus, folder)
+    if names is None or not (folder / "tokenizer").is_dir():
+        return False
+    return all(_is_store(folder, name) for name in (*names, HELD_OUT))
 
 
 def take_tokens(source: Path, folder: Path) -> None:
@@ -286,9 +333,13 @@ def take_tokens(source: Path, folder: Path) -> None:
             DISK.fsync_folder(folder)
 
 
-def _parts(corpus: Corpus) -> list[str]:
-    """The names of the stores that are trained on."""
-    return [f"{TRAIN}-{n}" for n in range(len(corpus.text))] if len(corpus.weights) > 1 else [TRAIN]
+def _parts(corpus: Corpus, folder: Path) -> list[str] | None:
+    """The names of the stores that are trained on; None if they depend on a text that was not yet
+    read."""
+    if corpus.mix_by is not None:
+        values = values_of(folder)
+        return None if values is None else _numbered(len(values))
+    return _numbered(len(corpus.text)) if corpus.mixed else [TRAIN]
 
 
 def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
@@ -407,14 +458,18 @@ def _require_no_copies(folder: Path, parts: Sequence[str]) -> None:
             )
 
 
-def _shares(corpus: Corpus, train: Sequence[TokenStore]) -> str:
-    """The share of each text among the training rows, and how often it is read in an epoch."""
-    shares = np.array(corpus.weights) / sum(corpus.weights)
+def _shares(corpus: Corpus, folder: Path, train: Sequence[TokenStore]) -> str:
+    """The share of each text, or value, among the training rows, and how often it is read in an
+    epoch."""
+    names = values_of(folder) if corpus.mix_by else [Path(name).name for name in corpus.text]
     sizes = np.array([store.num_tokens for store in train])
-    times = shares * sizes.sum() / np.maximum(1, sizes)
+    begin, end = shares(corpus, sizes.tolist())
+    times = (begin + end) / 2 * sizes.sum() / np.maximum(1, sizes)
     part = (
-        f"{share:.0%} {Path(name).name} ({often:.2g} times an epoch)"
-        for name, share, often in zip(corpus.text, shares, times, strict=True)
+        f"{first:.0%}{f' to {last:.0%}' if corpus.weights_end else ''} "
+        f"{'all others' if corpus.mix_by and name == OTHERS else name} "
+        f"({often:.2g} times an epoch)"
+        for name, first, last, often in zip(names or [], begin, end, times, strict=True)
     )
     return ", ".join(part)
 

@@ -7,7 +7,6 @@ import bisect
 from collections.abc import Sequence
 from functools import partial
 
-from maskwright.data.mixture import mixed
 from maskwright.data.pack import PackedDocuments, PackedSentences
 from maskwright.data.pairs import SentencePairs
 from maskwright.data.rows import RowSource
@@ -17,6 +16,7 @@ from maskwright.errors import IncompatibleError
 from maskwright.findings import Finding
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.nn.config import Learned, TransformerConfig
+from maskwright.pretrain.mixing import mixed_rows
 from maskwright.recipes.parts.objective_rows import require_rows, row_kind, streams
 from maskwright.recipes.parts.recipe import Folder, Recipe
 
@@ -32,9 +32,8 @@ def held_out_rows(recipe: Recipe, store: TokenStore, length: int | None = None) 
 def training_rows(
     recipe: Recipe, stores: Sequence[TokenStore], length: int | None = None
 ) -> RowSource:
-    """The `rows` of one store, or of several stores mixed by the weights of the recipe's texts."""
-    sources = [rows(recipe, store, length) for store in stores]
-    return mixed(sources, recipe.corpus.weights, seed=recipe.training.seed)
+    """The `rows` of one store, or of several stores mixed as the recipe says."""
+    return mixed_rows(recipe, [rows(recipe, store, length) for store in stores], stores)
 
 
 def rows(

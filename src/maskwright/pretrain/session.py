@@ -28,6 +28,7 @@ from maskwright.objectives.parts.objective import Objective
 from maskwright.pretrain import build, card, head_first, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints
 from maskwright.pretrain.head_first import HeadFirst
+from maskwright.pretrain.mixing import mixture_of_run, weights_of
 from maskwright.pretrain.prepare import Prepared
 from maskwright.pretrain.rows import check_length, held_out_rows, training_rows, untrained_positions
 from maskwright.recipes.parts.find import find
@@ -124,6 +125,8 @@ def start_session(
     run: dict[str, Any] = {}
     if processes.first:
         run = _described(recipe, prepared, objective, train_rows[-1], held_out, about["machine"])
+        for line in run.get("mixture", ()):
+            say(line)
         for found in _held_out_targets(run["references"]["targets"]):
             say(found.line())
         document.write(out / RUN, json.dumps(run, indent=2) + "\n")
@@ -165,7 +168,9 @@ def _objective(
     if not saved and isinstance(recipe.model, Folder):
         start.load_objective_state(objective, recipe.model, say)
         if "vocabulary_head" in recipe.model.new:
-            counts = likelihood.token_counts(prepared.train, recipe.corpus.weights)
+            counts = likelihood.token_counts(
+                prepared.train, weights_of(recipe.corpus, prepared.train)
+            )
             head_first.expect_frequencies(objective.product, counts)
     elif not saved:
         objective.start_run()
@@ -199,7 +204,7 @@ def _described(
     losses."""
     lines = likelihood.reference_lines(
         objective,
-        likelihood.token_counts(prepared.train, recipe.corpus.weights),
+        likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train)),
         train_rows,
         held_out,
         rows=recipe.evaluation.rows,
@@ -216,6 +221,7 @@ def _described(
         "scored_by": recipe.objective.spec.scored_by,
         "ask": _ask(recipe, prepared, objective),
         "corpus": prepared.provenance,
+        **mixture_of_run(recipe, train_rows, prepared.train),
         "references": lines.to_json(),
         "machine": machine_,
     }

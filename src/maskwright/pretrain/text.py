@@ -21,9 +21,11 @@ from maskwright.corpus.document import Document
 from maskwright.corpus.files import find, size_of
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.read import Reader
+from maskwright.corpus.reading import Reading, with_notes
 from maskwright.corpus.spool import Spool
 from maskwright.errors import ConfigError, DataError
 from maskwright.findings import Finding
+from maskwright.pretrain.mixing import ByValue
 from maskwright.recipes.parts.corpus import Corpus
 
 SMALL_CORPUS = 256  # documents, of which the share is counted in text and not left to the hashes
@@ -31,12 +33,25 @@ PAIR_CORPUS = 10  # texts, of which at least two are held out: pairs of sentence
 
 
 def texts_of(corpus: Corpus, folder: Path) -> list[Text]:
-    """One text for each weight, or the whole corpus as one text if there are none; `folder` is the
-    run's."""
-    if not corpus.weights:
+    """One text for each weight, or the whole corpus as one text if there are none, or if it is
+    mixed by a column; `folder` is the run's.
+
+    Raises:
+        ConfigError: the embedded corpus is to be mixed by a column.
+    """
+    if corpus.mix_by is not None and not corpus.text:
+        raise ConfigError(
+            "the embedded corpus has no columns",
+            where="corpus.mix_by",
+            found=corpus.mix_by,
+            wanted="files with columns",
+            do="name them: --text FILES",
+        )
+    if corpus.mix_by is not None or not corpus.mixed:
         return [Text(corpus, folder)]
+    alone = replace(corpus, weights=(), weights_end=(), temperature=None)
     return [
-        Text(replace(corpus, text=(path,), weights=()), folder, f"{number}-")
+        Text(replace(alone, text=(path,)), folder, f"{number}-")
         for number, path in enumerate(corpus.text)
     ]
 
@@ -60,7 +75,7 @@ class Text:
         self._reader: Reader | None = None  # of the last reading
         self._own: Reader | None = None  # of what is not held out in files of its own
         self._division = ""
-        self._kept: dict[bool, Spool] = {}  # by whether it is held out
+        self._kept: dict[bool, Spool | ByValue] = {}  # by whether it is held out
 
     def for_tokenizer(self, *, keep: int | None = None) -> Iterator[Document]:
         """The tokenizer's training text: everything that is not held out.
@@ -70,13 +85,30 @@ class Text:
         """
         if ranges := self.corpus.characters:
             return self._characters(ranges.tokenizer)
-        return self._part(held_out=False, keep=Spool(self._folder, keep))
+        return self._part(held_out=False, keep=self._by_value() or Spool(self._folder, keep))
 
     def training(self) -> Iterator[Document]:
         """The training part; it is not kept, unless `for_tokenizer` kept it."""
         if ranges := self.corpus.characters:
             return self._characters(ranges.train)
         return self._part(held_out=False)
+
+    def by_value(self) -> ByValue:
+        """The training part by the values of the column that is mixed by; read for this, unless
+        `for_tokenizer` kept it.
+
+        Raises:
+            DataError: values without weights, weights without values, too many values.
+        """
+        if not isinstance(kept := self._kept.get(False), ByValue):
+            kept = ByValue(self.corpus, self._folder)
+            for _ in self._part(held_out=False, keep=kept):
+                pass
+        return kept
+
+    def _by_value(self) -> ByValue | None:
+        """A place for the documents of each value, if the text is mixed by a column."""
+        return None if self.corpus.mix_by is None else ByValue(self.corpus, self._folder)
 
     def held_out(self) -> Iterator[Document]:
         if ranges := self.corpus.characters:
@@ -123,18 +155,23 @@ class Text:
                 self._embedded = list(embedded.documents(limit_bytes=limit))
             return iter(self._embedded)
         rejects = self._folder / f"{self._prefix}{prefix}rejects.jsonl"
-        self._reader = Reader(paths, self.corpus, rejects=rejects, limit_bytes=limit)
+        reading: Reading = self.corpus
+        if paths is self.paths and self.corpus.mix_by is not None:
+            reading = with_notes(reading, (self.corpus.mix_by,))
+        self._reader = Reader(paths, reading, rejects=rejects, limit_bytes=limit)
         if paths is self.paths:
             self._own = self._reader
         return iter(self._reader)
 
-    def _part(self, *, held_out: bool, keep: Spool | None = None) -> Iterator[Document]:
+    def _part(self, *, held_out: bool, keep: Spool | ByValue | None = None) -> Iterator[Document]:
         """A part of the documents, from its spool if it is kept; else the files are read, this part
         goes into `keep`, and what is held out into a spool of its own."""
         if (kept := self._kept.get(held_out)) is not None:
             yield from kept
             return
-        spools = {} if keep is None or not self.paths else {held_out: keep}
+        spools: dict[bool, Spool | ByValue] = {}
+        if keep is not None and self.paths:
+            spools[held_out] = keep
         if not held_out and self.paths and not self.held_out_paths:
             spools[True] = Spool(self._folder)
         for document, out in self._divided():
@@ -142,6 +179,8 @@ class Text:
                 spools[out].add(document)
             if out is held_out:
                 yield document
+        if isinstance(keep, ByValue):
+            keep.require_shares()
         self._kept |= {part: spool for part, spool in spools.items() if spool.complete}
 
     def _divided(self) -> Iterator[tuple[Document, bool]]:

@@ -48,6 +48,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.modules.supervised import Supervised
 from maskwright.objectives.supervised import Options
 from maskwright.pretrain import build, run
+from maskwright.pretrain.mixing import weights_of
 from maskwright.pretrain.prepare import Prepared, prepare
 from maskwright.pretrain.rows import held_out_rows, training_rows
 from maskwright.randomness import key, permute, torch_seed
@@ -94,7 +95,7 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
         for network in (model, build.model(other, model.config))
     ]
     own, random = (likelihood.evaluate(o, source, rows=rows, batch_rows=batch) for o in objectives)
-    counts = likelihood.token_counts(prepared.train, recipe.corpus.weights)
+    counts = likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train))
     lines = likelihood.reference_lines(
         objectives[0], counts, train, source, rows=rows, batch_rows=batch
     )

@@ -87,8 +87,12 @@ def refuse_other_text(recipes: Sequence[Recipe]) -> None:
 
     def held_out(recipe: Recipe) -> dict[str, Any]:
         plain: dict[str, Any] = config.to_plain(recipe.corpus)
-        # Of texts with weights each has its own share held out, whatever the weights are.
-        plain["weights"] = "one for each text" if recipe.corpus.weights else "none"
+        # Of texts with weights each has its own share held out, whatever the weights are; mixing by
+        # a column holds out what the whole text would.
+        apart = recipe.corpus.mixed and recipe.corpus.mix_by is None
+        plain["weights"] = "one for each text" if apart else "none"
+        for name in ("weights_end", "mix_by", "temperature"):
+            plain.pop(name)
         named = {k: plain[k] for k in NAMED}
         return named if recipe.corpus.held_out_text else {**named, **plain}
 

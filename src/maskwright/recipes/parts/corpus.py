@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from maskwright import config
 from maskwright.corpus.reading import Reading
 from maskwright.errors import ConfigError
+from maskwright.recipes.parts import mixing
+from maskwright.recipes.parts.mixing import Weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +46,19 @@ class Corpus(Reading):
     """Where the text comes from, and how files are read. No `text` means the embedded corpus;
     `$NAME` stands for an environment variable. `held_out` is the share of documents (of a few
     documents: of their text) that only evaluation sees, unless `held_out_text` names files for it.
-    Of the text no more is taken than the documents that begin within `limit_bytes`. `weights`, one
-    for each file or folder of `text`, say which share of the rows comes from each; without them
-    every text is read equally often."""
+    Of the text no more is taken than the documents that begin within `limit_bytes`.
+
+    `weights`, one for each file or folder of `text`, say which share of the rows comes from each;
+    without them every text is read equally often. With `mix_by`, a column of the files, they are a
+    table with one for each value of it, where `*` stands for all other documents together. In
+    their place `temperature` makes every share as large as its natural share to this power, made
+    to sum to one. With `weights_end` the shares change evenly over the run, to these."""
 
     text: tuple[str, ...] = ()
-    weights: tuple[float, ...] = ()
+    weights: Weights = ()
+    weights_end: Weights = ()
+    mix_by: str | None = None
+    temperature: float | None = None
     held_out: float = 0.02
     held_out_text: tuple[str, ...] = ()
     characters: CharacterRanges | None = None
@@ -66,12 +75,11 @@ class Corpus(Reading):
                 where="corpus.notes",
                 found=", ".join(self.notes),
                 wanted="no notes",
-                do="leave corpus.notes out",
+                do="leave corpus.notes out, or mix by a column: corpus.mix_by",
             )
         if self.limit_bytes is not None:
             config.require("corpus.limit_bytes", self.limit_bytes, 1)
-        if self.weights:
-            self._check_weights()
+        mixing.check(self)
         if twice := set(self.text) & set(self.held_out_text):
             raise ConfigError(
                 "a file is both training and held-out text",
@@ -88,27 +96,7 @@ class Corpus(Reading):
                 wanted="0 < held_out < 1",
             )
 
-    def _check_weights(self) -> None:
-        where = "corpus.weights"
-        if len(self.weights) != len(self.text) or len(self.text) < 2:
-            raise ConfigError(
-                "the number of weights is not the number of texts",
-                where=where,
-                found=f"{len(self.weights)} weights, {len(self.text)} texts",
-                wanted="one for each of two or more files or folders",
-                do="name them: --text ONE TWO --set corpus.weights=[3,1]",
-            )
-        for weight in self.weights:
-            config.require(where, weight, 1e-6, 1e6)
-        if len(set(self.text)) < len(self.text):
-            raise ConfigError(
-                "a text has two weights",
-                where=where,
-                found=", ".join(self.text),
-                do="name each text once",
-            )
-        for other in ("characters", "limit_bytes"):
-            if getattr(self, other) is not None:
-                raise ConfigError(
-                    f"weights do not go with corpus.{other}", where=where, wanted="one or the other"
-                )
+    @property
+    def mixed(self) -> bool:
+        """Whether the rows come from several stores in shares of their own."""
+        return bool(self.weights) or self.temperature is not None

@@ -43,7 +43,8 @@ def require_rows(recipe: Recipe) -> None:
             wanted="an objective that learns from text alone (maskwright list objectives)",
             do="with labelled data: maskwright finetune",
         )
-    sampled = "corpus.weights" if recipe.corpus.weights else "rows.kind" if kind in PAIRS else ""
+    mixed = "corpus.weights" if recipe.corpus.weights else "corpus.temperature"
+    sampled = mixed if recipe.corpus.mixed else "rows.kind" if kind in PAIRS else ""
     if sampled and (static := _static_setting(recipe)):
         raise IncompatibleError(
             "static masking needs rows that are the same in every epoch",

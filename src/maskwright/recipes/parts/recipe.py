@@ -266,6 +266,16 @@ class Recipe:
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
 
+    def __post_init__(self) -> None:
+        if self.corpus.weights_end and self.training.budget.minutes is not None:
+            raise ConfigError(
+                "weights that change over a run need to know how many rows it has",
+                where="corpus.weights_end",
+                found=f"a budget of {self.training.budget}",
+                wanted="a budget in steps, tokens or flops",
+                do="for example --budget 1000steps",
+            )
+
     @property
     def phases(self) -> tuple[Phase, ...]:
         """All phases of the run; the last has the recipe's own length and batch."""
@@ -295,6 +305,8 @@ def frozen_part(recipe: Recipe) -> dict[str, Any]:
             plain.pop(table)
     if plain["training"]["budget"]["flops"] is None:  # releases that did not know it made the same
         plain["training"]["budget"].pop("flops")
-    if not plain["corpus"]["notes"]:
-        plain["corpus"].pop("notes")
+    plain["corpus"].pop("notes")  # which a model learns nothing from
+    for name in ("weights_end", "mix_by", "temperature"):
+        if not plain["corpus"][name] and plain["corpus"][name] != 0.0:
+            plain["corpus"].pop(name)
     return plain
