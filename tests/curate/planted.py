@@ -27,7 +27,7 @@ SHINGLE = 5
 @functools.cache
 def real_words(size: int) -> tuple[str, ...]:
     """Words of about `size` bytes of documentation."""
-    found = embedded.documents(["stdlib"], limit_bytes=size)
+    found = embedded.documents(limit_bytes=size)
     return tuple(re.findall(r"[a-z]+", " ".join(document.text.lower() for document in found)))
 
 

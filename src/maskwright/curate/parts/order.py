@@ -44,6 +44,7 @@ class OrderedStep(CorpusStep):
                 where="priority",
                 found=", ".join(self.priority),
                 wanted="each source once",
+                do="leave the second out",
             )
 
     def order(self, batch: Batch) -> dict[str, pa.Array]:

@@ -56,7 +56,11 @@ class Settings(OrderedStep):
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ConfigError(
-                    "out of range", where=name, found=value, wanted=f"{low} to {high}"
+                    "out of range",
+                    where=name,
+                    found=value,
+                    wanted=f"{low} to {high}",
+                    do=f"use the default, {getattr(Settings(), name)}",
                 )
         if not 0 < self.threshold <= 1:
             raise ConfigError(
@@ -64,6 +68,7 @@ class Settings(OrderedStep):
                 where="threshold",
                 found=self.threshold,
                 wanted="a Jaccard similarity above 0, at most 1",
+                do="use 0.7, which fits the default bands",
             )
 
     # -------------------------------------------------------------------------- passes

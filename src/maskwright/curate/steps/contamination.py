@@ -1,0 +1,339 @@
+"""Documents that hold texts of evaluation files are removed, or those texts cut out of them.
+
+A text of an evaluation file is found by any `overlap` consecutive words that it shares with a
+document (13 in GPT-3, Brown et al. 2020, appendix C). A shorter one, of at least `shortest` words,
+is found where the whole of it stands as a line or sentence of its own; still shorter ones, such as
+"yes", say nothing and are not looked for. Case and punctuation do not count.
+
+The evaluation files are read only. How many of their rows are in the corpus is told for each.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.counted import counted
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.cuts import Spans, cut, merged
+from maskwright.curate.parts.evaluation_texts import EvaluationText, read_texts, sources_of
+from maskwright.curate.parts.outcome import Change, Outcome, Removal
+from maskwright.curate.parts.step import DOCUMENT, Corpus, CorpusStep
+from maskwright.curate.parts.words import Words, words_of
+from maskwright.errors import ConfigError, MaskwrightError
+from maskwright.findings import Finding
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "remove documents with texts of evaluation files, or cut these texts out"
+RULE = "contaminated"
+# Between two words of which the first ends a line or sentence: not only blanks and commas.
+BOUNDARY = re.compile(r"[^ \t\u00a0,'’\-]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CorpusStep):
+    CHANGES_TEXT = True
+
+    evaluation: tuple[str, ...] = ()
+    """Files or folders with the texts that the corpus must not hold, of any labelled or text
+    format; all columns of text count."""
+    overlap: int = 13
+    """Words in a row that a document and an evaluation text may not share."""
+    shortest: int = 6
+    """Words of the shortest text that is looked for; below `overlap` it must be a whole line or
+    sentence of the document."""
+    action: Literal["remove", "cut"] = "remove"
+    """Whether the document is removed, or the shared words are cut out of it."""
+
+    def check(self) -> None:
+        if not self.evaluation:
+            raise ConfigError(
+                "no evaluation files are named",
+                where="evaluation",
+                found="an empty list",
+                wanted="the files whose texts the corpus must not hold",
+                do='name them: --set contamination.evaluation=["test.jsonl"]',
+            )
+        if self.overlap < 2:
+            raise ConfigError(
+                "too few words",
+                where="overlap",
+                found=self.overlap,
+                wanted="2 or more",
+                do="use the default, 13",
+            )
+        if self.shortest < 1:
+            raise ConfigError(
+                "too few words",
+                where="shortest",
+                found=self.shortest,
+                wanted="1 or more",
+                do="use the default, 6",
+            )
+        try:
+            sources_of(self.evaluation)
+        except MaskwrightError as error:
+            found = f"{error.what}: {error.where or error.found}"
+            raise ConfigError(
+                "the evaluation files cannot be read",
+                where="evaluation",
+                found=found,
+                wanted=error.wanted,
+                do=error.do,
+            ) from error
+
+    def files(self) -> Sequence[Path]:
+        return [path for source in sources_of(self.evaluation) for path in source.paths]
+
+    def open(self) -> Index:
+        """The words of the evaluation texts.
+
+        Raises:
+            DataError, StorageError, UsageError: a file cannot be read.
+        """
+        return index_of(self)
+
+    # -------------------------------------------------------------------------- passes
+    def hits(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """The pass: the numbers of the evaluation texts that a document shares words with."""
+        import pyarrow as pa
+
+        found = index_of(self).matches(batch)
+        owners, texts = index_of(self).owners(found)
+        both = np.unique(np.stack([owners, texts], axis=1), axis=0)
+        return pa.table(
+            {
+                "row": pa.array(batch.rows[both[:, 0]], pa.int64()),
+                "text": pa.array(both[:, 1], pa.int64()),
+            }
+        )
+
+    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+        """The first evaluation text of each document that holds one."""
+        import pyarrow as pa
+
+        found = corpus.map("hits", self.hits).read([DOCUMENT, "text"])
+        documents, texts = (found.column(name).to_numpy() for name in (DOCUMENT, "text"))
+        for finding in findings(opened, documents, texts):
+            corpus.say(finding)
+        order = np.lexsort((texts, documents))
+        documents, texts = documents[order], texts[order]
+        first = np.flatnonzero(np.append(True, np.diff(documents) != 0)[: len(documents)])
+        numbers = np.diff(np.append(first, len(documents)))
+        return pa.table(
+            {
+                DOCUMENT: pa.array(documents[first], pa.int64()),
+                "text": pa.array(texts[first], pa.int64()),
+                "texts": pa.array(numbers, pa.int64()),
+            }
+        )
+
+    def apply(self, batch: Batch, opened: Index, known: pa.Table | None = None) -> Outcome:
+        if known is None or not known.num_rows:
+            return Outcome()
+        places = np.searchsorted(batch.rows, known.column("row").to_numpy())
+        chosen = np.zeros(len(batch), np.bool_)
+        chosen[places] = True
+        hit = batch.take(chosen)
+        spans = merged(opened.matches(hit).spans)
+        reasons = dict(
+            zip(
+                places.tolist(),
+                zip(
+                    known.column("text").to_pylist(), known.column("texts").to_pylist(), strict=True
+                ),
+                strict=True,
+            )
+        )
+        values = {}
+        for place, (text, others) in reasons.items():
+            more = f" and {counted(others - 1, 'further text')}" if others > 1 else ""
+            values[place] = opened.texts[text].place + more
+        if self.action == "remove":
+            wanted = f"no {self.overlap} words in a row, or whole short text, of an evaluation file"
+            found = []
+            for number, place in enumerate(np.flatnonzero(chosen).tolist()):
+                where = next(hit_places(spans, hit.words, number), None)
+                found.append(Removal(place, RULE, values[place], where, wanted))
+            return Outcome(removals=found)
+        texts, cuts = list(batch.texts), cut(hit, spans)
+        changes = []
+        for number, place in enumerate(np.flatnonzero(chosen).tolist()):
+            texts[place] = cuts.texts[number]
+            for where in hit_places(spans, hit.words, number):
+                changes.append(Change(place, RULE, values[place], where))
+        return Outcome(texts=texts, changes=changes)
+
+
+def hit_places(spans: Spans, words: Words, text: int) -> Iterator[str]:
+    """The characters of each span of a text."""
+    for row in np.flatnonzero(spans.texts == text).tolist():
+        first = words.starts[text] + spans.begins[row]
+        last = words.starts[text] + spans.ends[row] - 1
+        yield f"characters {words.begins[first]} to {words.ends[last]}"
+
+
+# ------------------------------------------------------------------------------ the index
+@dataclass(frozen=True)
+class Matches:
+    """Runs of words that are in the index: spans, and for each its size and place there."""
+
+    spans: Spans
+    sizes: NDArray[np.int64]
+    entries: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Grams:
+    """Hashes of runs of `size` words, sorted; which evaluation text each is of; and a table of bits
+    that says of most other hashes at once that they are not there."""
+
+    size: int
+    hashes: NDArray[np.uint64]
+    owners: NDArray[np.int64]
+    seen: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, size: int, hashes: NDArray[np.uint64], owners: NDArray[np.int64]) -> Grams:
+        order = np.lexsort((owners, hashes))
+        bits = min(26, max(12, int(len(hashes)).bit_length() + 4))
+        seen = np.zeros(1 << bits, np.bool_)
+        seen[hashes >> np.uint64(64 - bits)] = True
+        return cls(size, hashes[order], owners[order], seen)
+
+    def find(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which of `hashes` are here, and the first entry of each."""
+        bits = len(self.seen).bit_length() - 1
+        likely = np.flatnonzero(self.seen[hashes >> np.uint64(64 - bits)])
+        entries = np.searchsorted(self.hashes, hashes[likely])
+        inside = np.minimum(entries, len(self.hashes) - 1)
+        right = self.hashes[inside] == hashes[likely]
+        return likely[right], entries[right]
+
+
+@dataclass(frozen=True)
+class Index:
+    """The runs of words of all evaluation texts.
+
+    Attributes:
+        texts: the texts that are looked for, without their text.
+        grams: the runs by their size; the last are the overlaps, before them whole short texts.
+        rows: of each file, in its order, how many rows it has, and how many are looked for.
+    """
+
+    overlap: int
+    texts: Sequence[EvaluationText]
+    grams: Sequence[Grams]
+    rows: dict[str, tuple[int, int]]
+
+    def matches(self, batch: Batch) -> Matches:
+        """Where the documents share words with evaluation texts."""
+        words = batch.words
+        found: list[tuple[NDArray[np.int64], ...]] = []
+        for place, grams in enumerate(self.grams):
+            hashes, starts = words.shingles(grams.size)
+            at, entries = grams.find(hashes)
+            owners = np.searchsorted(starts, at, "right") - 1
+            begins = at - starts[owners]
+            if grams.size < self.overlap:
+                alone = [
+                    stands_alone(batch.texts[text], words, words.starts[text] + begin, grams.size)
+                    for text, begin in zip(owners.tolist(), begins.tolist(), strict=True)
+                ]
+                kept = np.array(alone, np.bool_)
+                owners, begins, entries = owners[kept], begins[kept], entries[kept]
+            found.append(
+                (owners, begins, begins + grams.size, np.full(len(owners), place), entries)
+            )
+        texts, begins, ends, sizes, entries = (np.concatenate(column) for column in zip(*found))
+        return Matches(Spans(texts, begins, ends), sizes, entries)
+
+    def owners(self, found: Matches) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Documents of the batch and evaluation texts that share a run of words."""
+        documents, texts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for place, grams in enumerate(self.grams):
+            own = found.sizes == place
+            entries = found.entries[own]
+            ends = np.searchsorted(grams.hashes, grams.hashes[entries], "right")
+            counts = ends - entries
+            documents.append(np.repeat(found.spans.texts[own], counts))
+            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            texts.append(grams.owners[np.repeat(entries, counts) + within])
+        return np.concatenate(documents), np.concatenate(texts)
+
+
+def stands_alone(text: str, words: Words, first: int, size: int) -> bool:
+    """Whether words of a text are a whole line or sentence: what stands before and behind them is
+    the text's end or more than blanks and commas."""
+    own = int(np.searchsorted(words.starts, first, "right")) - 1
+    begin, end = words.starts[own], words.starts[own + 1]
+    last = first + size - 1
+    before = text[words.ends[first - 1] : words.begins[first]] if first > begin else "\n"
+    behind = text[words.ends[last] : words.begins[last + 1]] if last + 1 < end else "\n"
+    return bool(BOUNDARY.search(before) and BOUNDARY.search(behind))
+
+
+@functools.lru_cache(maxsize=2)
+def index_of(step: Settings) -> Index:
+    """The index of a step's evaluation files; made once in a process."""
+    texts: list[EvaluationText] = []
+    hashes: dict[int, list[NDArray[np.uint64]]] = {}
+    owners: dict[int, list[NDArray[np.int64]]] = {}
+    rows: dict[str, tuple[int, int]] = {}
+    for source in sources_of(step.evaluation):
+        read = list(read_texts(source))
+        words = words_of([one.text for one in read])
+        lengths = words.counts
+        long_enough = lengths >= min(step.shortest, step.overlap)
+        numbers = np.cumsum(long_enough) - 1 + len(texts)
+        for size in (*range(step.shortest, step.overlap), step.overlap):
+            found, starts = words.shingles(size)
+            counts = np.diff(starts)
+            # Shorter texts whole, longer ones by all their overlaps.
+            own = (lengths == size) if size < step.overlap else lengths >= size
+            chosen = np.repeat(own, counts)
+            hashes.setdefault(size, []).append(found[chosen])
+            owners.setdefault(size, []).append(np.repeat(numbers, counts)[chosen])
+        kept = [one for one, fits in zip(read, long_enough.tolist(), strict=True) if fits]
+        texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in kept]
+        rows[source.shown] = (len({t.row for t in read}), len({t.row for t in kept}))
+    grams = [
+        Grams.of(size, np.concatenate(hashes[size]), np.concatenate(owners[size]))
+        for size in sorted(hashes)
+        if any(len(part) for part in hashes[size])
+    ]
+    return Index(step.overlap, texts, grams, rows)
+
+
+def findings(
+    index: Index, documents: NDArray[np.int64], texts: NDArray[np.int64]
+) -> Iterator[Finding]:
+    """For each evaluation file how many of its rows are in the corpus."""
+    hit: dict[str, set[int]] = {}
+    holders: dict[str, set[int]] = {}
+    for document, number in zip(documents.tolist(), texts.tolist(), strict=True):
+        text = index.texts[number]
+        hit.setdefault(text.file, set()).add(text.row)
+        holders.setdefault(text.file, set()).add(document)
+    for file, (rows, sought) in index.rows.items():
+        found = hit.get(file, set())
+        short = rows - sought
+        evidence = f"in {counted(len(holders[file]), 'document')}" if found else ""
+        if short:
+            left = f"{counted(short, 'row')} with too short a text not looked for"
+            evidence = f"{evidence}; {left}" if evidence else left
+        yield Finding(
+            "contamination",
+            f"{len(found)} of {counted(rows, 'row')} of {file} found in the corpus",
+            evidence,
+            severity="warning" if not sought else "note",
+        )

@@ -1,0 +1,155 @@
+"""Decontamination: what counts as a shared text, what is told of each file, what is cut."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from curate.in_process import InProcess, batch_of, removed, run
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.steps.contamination import Settings
+from maskwright.errors import ConfigError
+
+LONG = "the quick brown fox jumps over the lazy dog while fourteen other animals look on"
+SHORT = "how far is it to the sea"
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """An evaluation file of three rows: a long text, a short one, one too short."""
+    path = tmp_path / "test.jsonl"
+    texts = [LONG, SHORT + "?", "Yes."]
+    lines = [json.dumps({"sentence1": text, "label": n}) for n, text in enumerate(texts)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def settings(path: Path, **others: Any) -> Settings:
+    return Settings(evaluation=(str(path),), **others)
+
+
+@pytest.mark.parametrize(
+    "text, contaminated",
+    [
+        (f"Before it. {LONG.upper()}! After it.", True),
+        ("fox " + " ".join(LONG.split()[:13]) + " behaves otherwise", True),
+        ("fox " + " ".join(LONG.split()[:12]) + " behaves otherwise", False),
+        (f"He asked me something. {SHORT.capitalize()}? I did not know.", True),
+        (f"A: {SHORT}\nB: no idea", True),
+        (f"I do not know {SHORT} from here", False),  # not a sentence of its own
+        (f"{SHORT} from here?", False),
+        ("Yes. Yes.\nYes.", False),
+        ("nothing of these at all", False),
+    ],
+)
+def test_what_is_found(rows: Path, text: str, contaminated: bool) -> None:
+    found = removed(settings(rows), [batch_of(["first of all", text])])
+    assert found == ({"d1": "contaminated"} if contaminated else {})
+
+
+def test_the_removal_names_row_and_place(rows: Path) -> None:
+    text = f"So. {SHORT}? {LONG}."
+    (outcome,) = run(settings(rows), [batch_of([text])])
+    (removal,) = outcome.removals
+    assert removal.value == f"{rows}, line 1, sentence1 and 1 further text"
+    # Both stand side by side: one place.
+    assert removal.where == f"characters 4 to {len(text) - 1}"
+
+
+def test_every_file_is_told_of(rows: Path, tmp_path: Path) -> None:
+    clean = tmp_path / "other.txt"
+    clean.write_text("A text of nine words that nobody else has.\n")
+    step = Settings(evaluation=(str(rows), str(clean)))
+    corpus = InProcess([batch_of([LONG, "x " + LONG, "free text"]), batch_of([SHORT])])
+    step.gather(corpus, step.open())
+    assert [str(found) for found in corpus.findings] == [
+        f"2 of 3 rows of {rows} found in the corpus; in 3 documents; "
+        "1 row with too short a text not looked for",
+        f"0 of 1 row of {clean} found in the corpus",
+    ]
+
+
+def test_shards_change_nothing(rows: Path) -> None:
+    texts = [LONG, "free", f"one. {SHORT}.", "free too", LONG + " again"]
+    whole = removed(settings(rows), [batch_of(texts)])
+    parts = [Batch(np.arange(1), [f"d{n}"], [text]) for n, text in enumerate(texts)]
+    assert (
+        removed(settings(rows), parts) == whole == dict.fromkeys(["d0", "d2", "d4"], "contaminated")
+    )
+
+
+def test_shared_words_are_cut_out(rows: Path) -> None:
+    text = f"Kept first.\n{LONG}.\nKept next: {SHORT}? And kept last."
+    (outcome,) = run(settings(rows, action="cut"), [batch_of(["free", text])])
+    assert outcome.texts == ["free", "Kept first.\nKept next: And kept last."]
+    assert [change.where for change in outcome.changes] == [
+        f"characters {text.index(LONG)} to {text.index(LONG) + len(LONG)}",
+        f"characters {text.index(SHORT)} to {text.index(SHORT) + len(SHORT)}",
+    ]
+    assert not outcome.removals
+
+
+@pytest.mark.parametrize("name", ["words.conllu", "squad.json.gz", "table.csv", "text.txt"])
+def test_every_format_is_read(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    words = LONG.split()
+    if name == "words.conllu":
+        lines = [f"{n}\t{w}\t{w}\tNOUN\t_\t_\t0\troot\t_\t_" for n, w in enumerate(words, 1)]
+        path.write_text("\n".join(lines) + "\n\n")
+    elif name == "squad.json.gz":
+        question = {
+            "id": "1",
+            "question": "Who jumps?",
+            "answers": [{"text": "fox", "answer_start": 16}],
+        }
+        data = {"data": [{"title": "t", "paragraphs": [{"context": LONG, "qas": [question]}]}]}
+        path.write_bytes(gzip.compress(json.dumps(data).encode()))
+    elif name == "table.csv":
+        path.write_text(f"id,document\n1,{LONG}\n")
+    else:
+        path.write_text(LONG + "\n")
+    assert removed(settings(path), [batch_of([LONG, "free of it"])]) == {"d0": "contaminated"}
+
+
+def test_a_folder_with_names_of_classes(rows: Path) -> None:
+    (rows.parent / "labels.json").write_text('["no", "yes"]')
+    assert removed(settings(rows.parent), [batch_of([LONG])]) == {"d0": "contaminated"}
+
+
+@pytest.mark.parametrize(
+    "values, field",
+    [
+        ({"evaluation": ()}, "evaluation"),
+        ({"evaluation": ("missing.jsonl",)}, "evaluation"),
+        ({"overlap": 1}, "overlap"),
+        ({"shortest": 0}, "shortest"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(
+    rows: Path, values: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings(**{"evaluation": (str(rows),), **values}).check()
+    assert caught.value.where == field and caught.value.do
+
+
+def test_planted_rows_are_found_in_dirty_text(real_data: Path) -> None:
+    folder = real_data / "webcrawl"
+    if not folder.is_dir():
+        pytest.skip("no webcrawl in MASKWRIGHT_DATA")
+    with gzip.open(folder / "docs.jsonl.gz", "rt") as file:
+        documents = [json.loads(line) for line in file]
+    with gzip.open(folder / "truth.jsonl.gz", "rt") as file:
+        truth = [json.loads(line) for line in file]
+    planted = {row["id"] for row in truth if row["flags"]["contaminated"]}
+    files = {row["contaminated_with"]["file"] for row in truth if row["id"] in planted}
+    step = Settings(evaluation=tuple(str(real_data / file) for file in sorted(files)))
+    batch = batch_of([document["text"] for document in documents])
+    found = {documents[int(name[1:])]["id"] for name in removed(step, [batch])}
+    assert len(found & planted) >= 0.95 * len(planted)
+    assert len(found & planted) >= 0.95 * len(found)
