@@ -83,6 +83,15 @@ def test_shards_change_nothing(rows: Path) -> None:
     )
 
 
+def test_a_file_of_short_texts_is_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "test.csv"
+    path.write_text("text,label\nyes,1\nno,0\n")
+    corpus = InProcess([batch_of(["Yes.", "no"])])
+    step = settings(path)
+    assert step.gather(corpus, step.open()).num_rows == 0
+    assert [found.severity for found in corpus.findings] == ["warning"]
+
+
 def test_shared_words_are_cut_out(rows: Path) -> None:
     text = f"Kept first.\n{LONG}.\nKept next: {SHORT}? And kept last."
     (outcome,) = run(settings(rows, action="cut"), [batch_of(["free", text])])

@@ -205,7 +205,7 @@ class Grams:
     @classmethod
     def of(cls, size: int, hashes: NDArray[np.uint64], owners: NDArray[np.int64]) -> Grams:
         order = np.lexsort((owners, hashes))
-        bits = min(26, max(12, int(len(hashes)).bit_length() + 4))
+        bits = min(26, max(12, len(hashes).bit_length() + 4))
         seen = np.zeros(1 << bits, np.bool_)
         seen[hashes >> np.uint64(64 - bits)] = True
         return cls(size, hashes[order], owners[order], seen)
@@ -238,7 +238,7 @@ class Index:
     def matches(self, batch: Batch) -> Matches:
         """Where the documents share words with evaluation texts."""
         words = batch.words
-        found: list[tuple[NDArray[np.int64], ...]] = []
+        found = [(np.zeros(0, np.int64),) * 5]
         for place, grams in enumerate(self.grams):
             hashes, starts = words.shingles(grams.size)
             at, entries = grams.find(hashes)
@@ -254,7 +254,8 @@ class Index:
             found.append(
                 (owners, begins, begins + grams.size, np.full(len(owners), place), entries)
             )
-        texts, begins, ends, sizes, entries = (np.concatenate(column) for column in zip(*found))
+        columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+        texts, begins, ends, sizes, entries = columns
         return Matches(Spans(texts, begins, ends), sizes, entries)
 
     def owners(self, found: Matches) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
