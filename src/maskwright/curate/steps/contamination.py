@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from maskwright.counted import counted
 from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.cuts import Spans, cut, merged
 from maskwright.curate.parts.evaluation_texts import EvaluationText, read_texts, sources_of
 from maskwright.curate.parts.outcome import Change, Outcome, Removal
 from maskwright.curate.parts.step import DOCUMENT, Corpus, CorpusStep
+from maskwright.curate.parts.word_spans import Spans, cut, merged
 from maskwright.curate.parts.words import Words, words_of
 from maskwright.errors import ConfigError, MaskwrightError
 from maskwright.findings import Finding
