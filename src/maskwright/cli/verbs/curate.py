@@ -15,7 +15,7 @@ SUMMARY = "clean, filter and deduplicate raw text to a corpus for pretraining"
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "text",
-        nargs="+",
+        nargs="*",
         metavar="TEXT",
         help="files or folders: txt, md, jsonl, csv, tsv (also .gz and .zst), parquet",
     )
@@ -102,10 +102,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="take new files or other settings into the result that is there",
     )
+    parser.add_argument(
+        "--why",
+        default=None,
+        metavar="ID",
+        help="what became of this document of the corpus --out: its id, or file:line",
+    )
+    parser.add_argument(
+        "--why-text",
+        default=None,
+        metavar="WORDS",
+        help="what became of documents with this piece of text",
+    )
     add_read(parser)
 
 
 def do(a: argparse.Namespace) -> None:
+    if a.why is not None or a.why_text is not None:
+        _why(a)
+        return
+    if not a.text:
+        raise UsageError("no text", where="TEXT", wanted="files or folders, as my-documents/")
     existing_texts(a.text)
     only: Literal["look", "plan"] | None = None
     if a.plan:
@@ -147,3 +164,21 @@ def do(a: argparse.Namespace) -> None:
     )
     if a.prove and only is None:
         prove_command(a.out, a.budget, a.seeds, a.held_out)
+
+
+def _why(a: argparse.Namespace) -> None:
+    if a.out is None:
+        raise UsageError("no corpus", where="--out", wanted="the folder of a curated corpus")
+    if a.text or (a.why is None) == (a.why_text is None):
+        raise UsageError(
+            "texts beside --why" if a.text else "--why and --why-text",
+            where="curate",
+            wanted="one of --why ID and --why-text WORDS, and --out alone",
+        )
+    if not (a.why or a.why_text).strip():
+        raise UsageError("nothing to look for", where="--why", wanted="an id, or file:line")
+    from maskwright.curate.why import why
+    from maskwright.terminal import harmless_lines
+
+    for line in why(a.out, a.why or "", a.why_text or "").lines():
+        print(harmless_lines(line))

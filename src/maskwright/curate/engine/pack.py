@@ -17,6 +17,7 @@ from maskwright.storage.commit import Staging, commit
 
 PACKED, FACTS = "text.jsonl.gz", "facts.json"
 LEVEL = 4  # of gzip: twice the speed of 6, 3 % larger
+READ_AT = "read_at"
 COUNTED = ("language", "licence", "license")  # notes whose values the card counts
 
 
@@ -57,10 +58,12 @@ def _write(stage: Staging, shard: Path, tokenizer: str) -> None:
 
 
 def row_of(batch: Batch, place: int) -> dict[str, Any]:
-    """A document as a row: id and text, then its notes that have a value."""
+    """A document as a row: id and text, then its notes that have a value; a document with an id of
+    its own also says where it was read."""
     notes = {name: column[place] for name, column in sorted(batch.notes.items())}
     row = {"id": own_id(batch, place), "text": batch.texts[place]}
-    return {**row, **{n: v for n, v in notes.items() if v is not None and n not in row}}
+    row |= {n: v for n, v in notes.items() if v is not None and n not in row}
+    return row if row["id"] == batch.ids[place] else {**row, READ_AT: batch.ids[place]}
 
 
 def compressed(lines: Iterator[bytes]) -> Iterator[bytes]:

@@ -213,6 +213,7 @@ class Record:
         for place, reason in sorted(reasons.items()):
             entry = {**place_of(batch, place), "step": name, "rule": reason.rule}
             entry |= {"value": reason.value, "wanted": reason.wanted, "where": reason.where}
+            entry |= {"survivor": reason.survivor}
             entry |= {"bytes": int(flow.sizes[place]), "source": batch.note("source")[place]}
             self.removed.append(_present({**entry, "text": excerpt(batch.texts[place])}))
             self._count(facts["rules"], flow, reason)

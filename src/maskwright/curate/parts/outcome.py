@@ -45,6 +45,7 @@ class Removal:
         value: what was found: a word of a list, the document that it is a copy of.
         where: where in the text (`line 3`, `characters 120 to 150`), or None for all of it.
         wanted: what the rule allows.
+        survivor: of a copy: the id of the document that is kept in its place.
     """
 
     place: int
@@ -52,6 +53,7 @@ class Removal:
     value: str | float
     where: str | None = None
     wanted: str | None = None
+    survivor: str | None = None
 
 
 @dataclass(frozen=True)

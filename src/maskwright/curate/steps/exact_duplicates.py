@@ -82,7 +82,7 @@ class Settings(OrderedStep):
         wanted = "one document of this text"
         return Outcome(
             removals=[
-                Removal(place, RULE, name, wanted=wanted)
+                Removal(place, RULE, name, wanted=wanted, survivor=name)
                 for place, name in sorted(zip(places, kept, strict=True))
             ]
         )

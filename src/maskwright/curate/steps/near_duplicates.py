@@ -218,7 +218,7 @@ class Settings(OrderedStep):
             over = "" if linked == kept else f" through {linked}"
             value = f"{kept}{over}, Jaccard {similarity:.3f}"
             wanted = f"below {self.threshold:g} to every document that is kept before it"
-            removals.append(Removal(place, RULE, value, wanted=wanted))
+            removals.append(Removal(place, RULE, value, wanted=wanted, survivor=kept))
         return Outcome(removals=removals)
 
 

@@ -1,0 +1,136 @@
+"""What became of one document: kept, changed, removed, a copy of a copy, never read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from curate.test_card import LONG, READING, write_rows
+from maskwright.cli.main import main
+from maskwright.curate.curation import Options, curate
+from maskwright.curate.parts import recipe as recipes
+from maskwright.curate.why import why
+from maskwright.errors import DataError, UsageError
+
+STEPS = ["personal", "exact-duplicates", "near-duplicates", "gopher-quality"]
+WORDS = "river mountain forest meadow harbour village castle bridge garden market".split()
+STORY = " ".join(f"In the {a} near the {b} there is an old house." for a in WORDS for b in WORDS)
+DOCUMENTS = {
+    "good": f"{LONG * 5}Every word of it is as good as any other that we have.",
+    "mail": f"Write to ann@example.org about it. {LONG * 6}",
+    "short": "The end of that.",
+    # A copy, the one it is a copy of, a longer one that is nearly the same, and that goes last.
+    "copy": STORY,
+    "first": STORY,
+    "longer": STORY + " And that is really all that we know about those many old houses.",
+    "symbols": STORY.replace("In the", "Out of"),
+}
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("why")
+    rows = [{"id": name, "text": text} for name, text in DOCUMENTS.items()]
+    rows += [{"id": f"n{n}", "text": f"{n} {w} {LONG * 5}"} for n, w in enumerate(WORDS)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_rows(Path("raw.jsonl"), [*rows, '{"id": "broken", "text": 5}', {"id": "z"}])
+        recipe = recipes.override(recipes.make(STEPS), ["near-duplicates.threshold=0.9"])
+        curate("raw.jsonl", "clean", recipe, Options(reading=READING))
+    return folder / "clean"
+
+
+def told(clean: Path, name: str) -> str:
+    return "\n".join(why(clean, name).lines())
+
+
+def test_a_document_that_is_kept(clean: Path) -> None:
+    (fate,) = why(clean, "good").fates
+    assert fate.place == "raw.jsonl:1" and fate.removed is None and fate.changes == []
+    assert fate.kept is not None
+    path, line = fate.kept
+    lines = gzip.decompress((clean / path).read_bytes()).splitlines()
+    assert json.loads(lines[line - 1])["id"] == "good"
+    assert why(clean, "raw.jsonl:1") == why(clean, "good"), "by its place, too"
+
+
+def test_a_document_that_was_changed(clean: Path) -> None:
+    (fate,) = why(clean, "mail").fates
+    assert fate.kept is not None
+    assert [c["rule"] for c in fate.changes] == ["personal-email"]
+    assert "changed by personal, rule personal-email" in told(clean, "mail")
+
+
+def test_a_document_that_was_removed(clean: Path) -> None:
+    (fate,) = why(clean, "short").fates
+    assert fate.kept is None and fate.removed is not None
+    assert "removed by gopher-quality, rule gopher_short_doc: 4; allowed: at least 50" in told(
+        clean, "short"
+    )
+    assert fate.text == DOCUMENTS["short"]
+
+
+def test_a_copy_of_a_copy_is_followed_to_the_end(clean: Path) -> None:
+    first, *_ = why(clean, "copy").fates
+    chain = [first]
+    while chain[-1].survivor is not None:
+        chain.append(chain[-1].survivor)
+    if first.removed is not None and first.removed["step"] == "exact-duplicates":
+        ids = [fate.id for fate in chain]
+    else:  # the other of the two equal texts was kept
+        chain = [why(clean, "first").fates[0]]
+        while chain[-1].survivor is not None:
+            chain.append(chain[-1].survivor)
+        ids = [fate.id for fate in chain]
+    assert len(ids) == 3 and ids[-1] == "longer", ids
+    assert [f.removed["step"] for f in chain if f.removed] == STEPS[1:3]
+    assert chain[-1].kept is not None
+    text = told(clean, ids[0])
+    assert "which was itself removed:" in text and "copy of raw.jsonl:6, which is kept:" in text
+
+
+def test_a_document_by_its_text(clean: Path) -> None:
+    answer = why(clean, text="WRITE   to")
+    assert [fate.id for fate in answer.fates] == ["mail"]
+    assert [c["rule"] for c in answer.fates[0].changes] == ["personal-email"]
+    many = why(clean, text="the old man")
+    assert len(many.fates) == 10 and many.more
+    with pytest.raises(UsageError, match="no document on record has this text"):
+        why(clean, text="nobody wrote this")
+
+
+def test_rows_that_never_were_documents(clean: Path) -> None:
+    with pytest.raises(UsageError, match="the row could not be read") as told_of:
+        why(clean, f"raw.jsonl:{len(DOCUMENTS) + len(WORDS) + 1}")
+    assert "not a text" in str(told_of.value.found)
+    with pytest.raises(UsageError, match="no such document") as error:
+        why(clean, "raw.jsonl:999")
+    assert "the one before it is raw.jsonl:17" in str(error.value.wanted)
+    with pytest.raises(UsageError, match="no such document") as error:
+        why(clean, "shrt")
+    assert "'short'" in str(error.value.wanted) and "2 unreadable" in str(error.value.found)
+
+
+def test_folders_that_are_none(clean: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not a curated corpus"):
+        why(tmp_path, "good")
+    broken = tmp_path / "broken"
+    shutil.copytree(clean, broken)
+    path = next((broken / "text").iterdir())
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(DataError, match="damaged"):
+        why(broken, "no such id")
+
+
+def test_the_command_tells(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["curate", "--why", "short", "--out", str(clean)]) == 0
+    assert capsys.readouterr().out.startswith("short (raw.jsonl:3)\n  removed by gopher-quality")
+    assert main(["curate", "--why", "nothing like it", "--out", str(clean)]) == 64
+    assert "no such document" in capsys.readouterr().err
+    for wrong in (["--why", "a"], ["--why", "a", "--why-text", "b", "--out", "c"], []):
+        assert main(["curate", *wrong]) == 64
+        assert "E-BUG" not in capsys.readouterr().err
