@@ -14,7 +14,6 @@ from __future__ import annotations
 import gzip
 import heapq
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -313,5 +312,9 @@ def _in(place: str, file: str) -> re.Match[str] | None:
 
 def _alike(one: str, other: str) -> int:
     """How many characters two names share at their beginning and end."""
-    begin = len(os.path.commonprefix([one, other]))
-    return begin + len(os.path.commonprefix([one[::-1], other[::-1]]))
+    return _common(one, other) + _common(one[::-1], other[::-1])
+
+
+def _common(one: str, other: str) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
