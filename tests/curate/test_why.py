@@ -17,7 +17,7 @@ from maskwright.curate.why import why
 from maskwright.errors import DataError, UsageError
 
 STEPS = ["personal", "exact-duplicates", "near-duplicates", "gopher-quality"]
-WORDS = ["river", "forest", "meadow", "harbour", "village", "castle", "bridge", "garden"]
+WORDS = ["river", "forest", "meadow", "harbour", "village", "castle", "bridge", "garden", "wood"]
 STORY = " ".join(f"In the {a} near the {b} there is an old house." for a in WORDS for b in WORDS)
 DOCUMENTS = {
     "good": f"{LONG * 5}Every word of it is as good as any other that we have.",
@@ -109,7 +109,7 @@ def test_rows_that_never_were_documents(clean: Path) -> None:
     assert "not a text" in str(told_of.value.found)
     with pytest.raises(UsageError, match="no such document") as error:
         why(clean, "raw.jsonl:999")
-    assert "the one before it is raw.jsonl:15" in str(error.value.wanted)
+    assert "the one before it is raw.jsonl:16" in str(error.value.wanted)
     with pytest.raises(UsageError, match="no such document") as error:
         why(clean, "shrt")
     assert "'short'" in str(error.value.wanted) and "2 unreadable" in str(error.value.found)
