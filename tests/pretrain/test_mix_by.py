@@ -263,6 +263,29 @@ def test_a_preparation_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert prepare(chosen, out, quiet).train_fingerprint == whole.train_fingerprint
 
 
+# ------------------------------------------------------------------------------ held-out text
+def test_held_out_loss_by_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = mixed_file(tmp_path, "ice")
+    weights = {"law": 1.0, "sea": 1e-6, "*": 1e-6}
+    chosen = replace(
+        recipe(path, steps=60, dropout=0.0), corpus=mixing(path, weights=weights).corpus
+    )
+    run.pretrain(chosen, tmp_path / "run")
+    (table,) = json.loads((tmp_path / "run" / "results.json").read_text())["tables"]
+    assert table["title"] == "Held-out text by source"
+    others, law, sea = table["rows"]
+    assert [others[0], law[0], sea[0]] == ["all others (*)", "law", "sea"]
+    assert float(law[3]) < float(sea[3]) - 0.2, "what was read is predicted better"
+    stores = tmp_path / "run" / "data"
+    held_out = json.loads((stores / "held-out" / "manifest.json").read_text())["about"]
+    assert sum(int(row[1]) for row in table["rows"]) == held_out["documents"]
+    assert "Held-out text by source" in capsys.readouterr().out
+    assert "Held-out text by source" in (tmp_path / "run" / "report.html").read_text()
+    # The control: a run that does not mix by a column has none.
+    run.pretrain(recipe(path, steps=2), tmp_path / "plain")
+    assert not (tmp_path / "plain" / "results.json").exists()
+
+
 # ------------------------------------------------------------------------------ refusals
 @pytest.mark.parametrize(
     ("further", "corpus", "what", "shown"),

@@ -54,20 +54,16 @@ class ByValue:
             DataError: there are too many values.
             StoppedError, StorageError: the disk is full, or fails.
         """
-        value = document.notes.get(self._column)
-        if value is None or (self._weights and value not in self._weights):
-            if OTHERS in self._weights:
-                if value is not None and len(self._others) < MOST_VALUES**2:
-                    self._others[value] = None
-                value = OTHERS
-            elif value is None:
-                self._lacking += 1
+        given, value = document.notes.get(self._column), value_of(self._corpus, document)
+        if value is None:
+            self._lacking += given is None
+            if given is None:
                 self._without = self._without or [document.id]
-                return
-            else:
-                if value in self._unknown or len(self._unknown) < MOST_VALUES:
-                    self._unknown[value] = self._unknown.get(value, 0) + 1
-                return
+            elif given in self._unknown or len(self._unknown) < MOST_VALUES:
+                self._unknown[given] = self._unknown.get(given, 0) + 1
+            return
+        if value == OTHERS and given is not None and len(self._others) < MOST_VALUES**2:
+            self._others[given] = None
         if value not in self._spools:
             if len(self._spools) == MOST_VALUES:
                 raise self._too_many()
@@ -132,6 +128,15 @@ class ByValue:
             do="weigh the most important, and all others together: "
             f"corpus.weights = {{ …, {OTHERS!r} = 1 }}; or mix by another column",
         )
+
+
+def value_of(corpus: Corpus, document: Document) -> str | None:
+    """The value that a document is mixed by, `*` for one of all others; None: it has no share."""
+    value = document.notes.get(str(corpus.mix_by))
+    weights = corpus.weights
+    if not isinstance(weights, dict) or value in weights:
+        return value
+    return OTHERS if OTHERS in weights else None
 
 
 def keep_values(folder: Path, column: str, values: Sequence[str]) -> None:

@@ -34,6 +34,7 @@ from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, DataError
 from maskwright.findings import Finding
 from maskwright.pretrain.as_read import changed_meanwhile, differences
+from maskwright.pretrain.by_value import build as build_by_value
 from maskwright.pretrain.mixing import keep_values, values_of
 from maskwright.pretrain.text import (
     Text,
@@ -123,6 +124,8 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     _require_tokenizers_text(folder, names, recipe.corpus)
     files_for_it = recipe.corpus.held_out_text  # the same for all texts
     held_out = store_of(HELD_OUT, texts[:1] if files_for_it else texts)
+    if by_value and texts:
+        build_by_value(recipe, folder, texts[0], tokenizer)
     if files_for_it:
         _require_no_copies(folder, names)
     else:

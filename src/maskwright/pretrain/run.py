@@ -35,7 +35,7 @@ from maskwright.errors import (
 )
 from maskwright.findings import Finding
 from maskwright.models.folders import has_checkpoint
-from maskwright.pretrain import build, crash, journal, refused, repeat
+from maskwright.pretrain import build, by_value, crash, journal, refused, repeat
 from maskwright.pretrain.flops import with_counted_budget
 from maskwright.pretrain.hooks import Evaluate, Log, Save
 from maskwright.pretrain.microbatches import Microbatches
@@ -43,7 +43,7 @@ from maskwright.pretrain.prepare import Prepared, prepare, text_changed
 from maskwright.pretrain.session import TrainingSession, start_session
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.recipe import FREE, INEXACT, Recipe, frozen_part
-from maskwright.report import document, opened
+from maskwright.report import document, opened, tables
 from maskwright.report.page import write_report
 from maskwright.report.panel import Panel
 from maskwright.report.say import printer, quiet
@@ -255,6 +255,11 @@ def _run(
                 what = f"{lost:,} of {session.state.step:,} steps were skipped"
                 why = "their loss or gradient was no finite number"
                 say(Finding("steps-skipped", what, why).line())
+            if (
+                table := by_value.table(recipe, out, session.objective, session.average)
+            ) is not None:
+                tables.add(out, [table])
+                say(tables.for_terminal(table))
             say(f"report: {write_report(out)}")
             _say_misread(session.checkpoints.path(session.state.step), say)
     return session.checkpoints.path(session.state.step)
