@@ -1,0 +1,146 @@
+"""A word n-gram model: counts by hash in one array, all words of a batch scored at once.
+
+A unit is a word, without regard to case, or a single sign that is neither letter nor space. Units
+rather than characters, because text of real words in a senseless order must be improbable too, and
+because a random string of any form is one unknown unit after the other; n-grams rather than a
+network, because a gigabyte takes a minute.
+
+    p_1(w)             = (c(w) + D / 2^20) / (N + D)             N units, D different ones
+    p_k(w | v_1..k-1)  = (c(v w) + M p_k-1(w | v_2..)) / (c(v) + M)
+
+The second line is Dirichlet smoothing (MacKay and Peto 1995, A hierarchical Dirichlet language
+model); an unknown unit has the probability of one of 2^20. Of n-grams that share a place in the
+table the most frequent one is known, with 40 bits of its hash; a few rare ones are forgotten, and
+none is taken for another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.characters import SPACE
+from maskwright.curate.parts.words import BASE, mix
+
+UNKNOWN = 2.0**-20
+STRENGTH = 4.0  # M: how many sightings of a context weigh as much as what is known without it
+MOST_BITS = 24
+COUNT = np.uint64(24)  # bits of a count; the others are of the hash
+LARGEST = np.uint64((1 << 24) - 1)
+
+
+@dataclass(frozen=True)
+class Units:
+    """U units of B texts: (U,) hashes, and (B + 1,) where each text's begin."""
+
+    hashes: NDArray[np.uint64]
+    starts: NDArray[np.int64]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        return np.diff(self.starts)
+
+    def grams(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+        """(U,) the hash of the n-gram that ends at each unit, and whether it has so many units."""
+        found = np.full(len(self.hashes), size, np.uint64)
+        with np.errstate(over="ignore"):
+            for back in range(size - 1, -1, -1):
+                shifted = np.zeros_like(found)
+                shifted[back:] = self.hashes[: len(found) - back]
+                found = found * BASE + shifted
+        places = np.arange(len(found)) - np.repeat(self.starts[:-1], self.counts)
+        return mix(found), places >= size - 1
+
+
+def units_of(batch: Batch) -> Units:
+    """The words and signs of a batch, in the order of the text."""
+    words, characters = batch.words, batch.characters
+    covered = np.zeros(len(characters.points) + 1, np.int8)
+    firsts = words.begins + characters.offsets[words.texts]
+    covered[firsts] += 1
+    covered[words.ends + characters.offsets[words.texts]] -= 1
+    outside = np.cumsum(covered[:-1], dtype=np.int8) == 0
+    signs = np.flatnonzero(outside & (characters.classes & SPACE == 0))
+    places = np.concatenate([firsts, signs])
+    order = np.argsort(places, kind="stable")
+    hashes = np.concatenate([words.hashes, mix(characters.points[signs].astype(np.uint64) + BASE)])
+    return Units(hashes[order], np.searchsorted(places[order], characters.offsets))
+
+
+@dataclass(frozen=True)
+class Markov:
+    """What was counted.
+
+    Attributes:
+        table: (2**b,) uint64 by the lowest bits of an n-gram's hash: the highest `TAG` bits of the
+            hash, and the count.
+        total, different: units, and different units.
+        order: the most units of an n-gram.
+    """
+
+    table: NDArray[np.uint64]
+    total: int
+    different: int
+    order: int
+
+    def bits(self, units: Units) -> NDArray[np.float64]:
+        """(B,) the average of -log2 p of the units of each text; NaN without units."""
+        before, _ = units.grams(1)
+        seen = self._count(before)
+        p = (seen + self.different * UNKNOWN) / (self.total + self.different)
+        for size in range(2, self.order + 1):
+            grams, whole = units.grams(size)
+            # Of the context: the count of the shorter n-gram that ends one unit earlier.
+            context = np.concatenate([[0.0], seen[:-1]])[: len(seen)]
+            seen = self._count(grams)
+            p = np.where(whole, (seen + STRENGTH * p) / (np.maximum(context, seen) + STRENGTH), p)
+        return _means(-np.log2(p), units.starts)
+
+    def _count(self, grams: NDArray[np.uint64]) -> NDArray[np.float64]:
+        found = self.table[grams & np.uint64(len(self.table) - 1)]
+        same = found >> COUNT == grams >> COUNT
+        return np.where(same, found & LARGEST, np.uint64(0)).astype(np.float64)
+
+
+def _means(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(B,) the mean of each text's values, added as whole numbers: in any order the same."""
+    whole = np.concatenate([[0], np.cumsum(np.rint(values * (1 << 20)).astype(np.int64))])
+    counts = np.diff(starts)
+    sums = whole[starts[1:]] - whole[starts[:-1]]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(counts > 0, sums / counts / (1 << 20), np.nan)
+
+
+def counted(units: Units, chosen: NDArray[np.bool_], order: int) -> dict[str, NDArray[np.int64]]:
+    """The n-grams of the chosen texts: `gram` (as int64), `size` and `count`."""
+    inside = np.repeat(chosen, units.counts)
+    grams, sizes, counts = [], [], []
+    for size in range(1, order + 1):
+        hashes, whole = units.grams(size)
+        found, often = np.unique(hashes[whole & inside], return_counts=True)
+        grams.append(found.view(np.int64))
+        sizes.append(np.full(len(found), size))
+        counts.append(often)
+    return {
+        "gram": np.concatenate(grams),
+        "size": np.concatenate(sizes),
+        "count": np.concatenate(counts),
+    }
+
+
+def trained(
+    gram: NDArray[np.int64], size: NDArray[np.int64], count: NDArray[np.int64], order: int
+) -> Markov:
+    """The model of these counts."""
+    bits = min(MOST_BITS, max(8, int(2 * len(gram) - 1).bit_length()))
+    hashes = gram.view(np.uint64)
+    # Written in this order, the last one stays: the most frequent, then the one of larger hash.
+    order_of = np.lexsort((hashes, count))
+    entries = hashes >> COUNT << COUNT | np.minimum(count.astype(np.uint64), LARGEST)
+    table = np.zeros(1 << bits, np.uint64)
+    table[hashes[order_of] & np.uint64(len(table) - 1)] = entries[order_of]
+    single = size == 1
+    return Markov(table, int(count[single].sum()), int(single.sum()), order)

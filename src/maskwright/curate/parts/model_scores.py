@@ -1,0 +1,71 @@
+"""How a model of Maskwright judges texts: bits per token, and the class of a fine-tuned one.
+
+Torch is loaded when a model is opened, and each process opens it once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.curate.parts.passages import passages_of
+
+if TYPE_CHECKING:
+    from maskwright.predict.language_model import LanguageModel
+
+PASSAGES = 4  # of a text are read
+MOST_TOKENS = 512
+
+
+@functools.cache
+def opened(folder: str) -> LanguageModel:
+    """The model in a folder, once per process.
+
+    Raises:
+        UsageError, CheckpointError, IncompatibleError: as `maskwright.load` does.
+    """
+    from maskwright.predict.language_model import load
+
+    return load(folder)
+
+
+def require_scores(folder: str) -> None:
+    """Raises IncompatibleError if the model says nothing about the tokens of a text."""
+    opened(folder).log_likelihood("a text")
+
+
+def bits_per_token(folder: str, texts: Sequence[str]) -> NDArray[np.float64]:
+    """(B,) -log2 of the likelihood of each text over its tokens, of `PASSAGES` passages of it."""
+    model = opened(folder)
+    passages, owners = passages_of(texts, PASSAGES)
+    pieces: list[str] = []
+    of: list[int] = []
+    for passage, owner in zip(passages, owners.tolist(), strict=True):
+        parts = _fitting(model, passage.decode("utf-8", "replace").strip())
+        pieces += parts
+        of += [owner] * len(parts)
+    tokens = [len(ids) for ids in model.model.tokenizer.encode_batch(pieces)]
+    found = np.asarray(model.log_likelihood(pieces)) if pieces else np.zeros(0)
+    sums = np.bincount(of, found, len(texts))
+    counts = np.bincount(of, tokens, len(texts))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        bits = np.where(counts > 0, -sums / math.log(2) / counts, np.nan)
+    return bits.round(4)
+
+
+def _fitting(model: LanguageModel, text: str) -> list[str]:
+    """The text in as few halves as the model reads."""
+    if not text:
+        return []
+    tokenizer, longest = model.model.tokenizer, model.model.config.longest
+    most = MOST_TOKENS if longest is None else min(MOST_TOKENS, longest - model.model.positions)
+    most -= sum(tokenizer.frame_margins())
+    if len(text) < 2 or len(tokenizer.encode_batch([text])[0]) <= most:
+        return [text]
+    middle = len(text) // 2
+    return _fitting(model, text[:middle].strip()) + _fitting(model, text[middle:].strip())

@@ -1,0 +1,362 @@
+"""perplexity: texts that a language model finds far too surprising, or far too little, are removed.
+
+The model is a word n-gram model of a good part that you name, or of the corpus itself, or a model
+of Maskwright. No text is scored by a model that has read it: the training texts are halved by their
+content, and each text is scored by the half that equal texts are not in. Senseless text has a high
+perplexity, boilerplate and repeated text a low one (Wenzek et al. 2019, CCNet, section 3.3).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.draw import PERPLEXITY, draws
+from maskwright.curate.parts.markov import Markov, counted, trained, units_of
+from maskwright.curate.parts.model_scores import bits_per_token, require_scores
+from maskwright.curate.parts.outcome import Measure, Outcome
+from maskwright.curate.parts.reference import reference_batches
+from maskwright.curate.parts.step import DOCUMENT, Corpus, CorpusStep
+from maskwright.curate.steps.sample import check_seed
+from maskwright.errors import ConfigError, DataError
+from maskwright.findings import Finding
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "removes texts that a language model finds far too surprising, or far too predictable"
+FEWEST = 20  # texts that limits are taken from
+QUANTILES, SPREAD = (0.001, 0.999), 2.5  # the limits where none are set
+MAD = 1.4826  # the standard deviation of a normal distribution, in median absolute deviations
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CorpusStep):
+    good: tuple[str, ...] = ()
+    """Files of good text that the n-gram model learns from; none: it learns from the corpus."""
+    model: str = ""
+    """The folder of a Maskwright model, in place of the n-gram model."""
+    low: float | None = None
+    """The least perplexity per word (with `model`: per token)."""
+    high: float | None = None
+    """The largest perplexity."""
+    low_quantile: float | None = None
+    """The least perplexity as a quantile of the good part (without one: of the corpus)."""
+    high_quantile: float | None = None
+    """The largest perplexity as a quantile."""
+    spread: float | None = None
+    """How many robust standard deviations of its logarithm a perplexity may be from the median of
+    the good part (without one: of the corpus). Limits where nothing is set: the quantiles 0.001 and
+    0.999 of the good part; without a good part 2.5 deviations."""
+    order: int = 2
+    """The most words of an n-gram."""
+    train_words: int = 5_000_000
+    """How many words the n-gram model learns from, drawn by content where there are more."""
+    least_characters: int = 100
+    """Shorter texts have no perplexity and stay."""
+    seed: int = 0
+    """Another seed halves the training texts differently."""
+
+    def check(self) -> None:
+        if self.good and self.model:
+            raise ConfigError(
+                "two models",
+                where="model",
+                found="both `good` and `model`",
+                wanted="one of them",
+                do="leave one out",
+            )
+        for side in ("low", "high"):
+            number, quantile = getattr(self, side), getattr(self, f"{side}_quantile")
+            if number is not None and quantile is not None:
+                raise ConfigError(
+                    "two limits for one side",
+                    where=f"{side}_quantile",
+                    found=f"{side} = {number} and {side}_quantile = {quantile}",
+                    wanted="one of them",
+                    do="leave one out",
+                )
+            if number is not None and not 1 <= number < math.inf:
+                raise ConfigError(
+                    "not a perplexity", where=side, found=number, wanted="1 or more", do="raise it"
+                )
+            if quantile is not None and not 0 <= quantile <= 1:
+                raise ConfigError(
+                    "not a quantile",
+                    where=f"{side}_quantile",
+                    found=quantile,
+                    wanted="0 to 1",
+                    do="use 0.001 for `low_quantile`, 0.999 for `high_quantile`",
+                )
+        for low, high in (("low", "high"), ("low_quantile", "high_quantile")):
+            least, most = getattr(self, low), getattr(self, high)
+            if least is not None and most is not None and least >= most:
+                raise ConfigError(
+                    "the low limit is not below the high one",
+                    where=low,
+                    found=f"{low} = {least}, {high} = {most}",
+                    do="exchange them",
+                )
+        if self.spread is not None and not 0 < self.spread < math.inf:
+            raise ConfigError(
+                "not a number of deviations",
+                where="spread",
+                found=self.spread,
+                wanted="more than 0",
+                do=f"use {SPREAD}",
+            )
+        if self.spread is not None and self._set("low") and self._set("high"):
+            raise ConfigError(
+                "`spread` has no effect where both limits are set",
+                where="spread",
+                found=self.spread,
+                do="leave it out",
+            )
+        for name, least_value in (("order", 1), ("train_words", 1000), ("least_characters", 1)):
+            if getattr(self, name) < least_value or (name == "order" and self.order > 5):
+                raise ConfigError(
+                    "out of range",
+                    where=name,
+                    found=getattr(self, name),
+                    wanted="1 to 5" if name == "order" else f"{least_value:,} or more",
+                    do="leave it out for its default",
+                )
+        check_seed(self.seed)
+
+    def _set(self, side: str) -> bool:
+        return getattr(self, side) is not None or getattr(self, f"{side}_quantile") is not None
+
+    def files(self) -> Sequence[Path]:
+        return [Path(path) for path in (*self.good, *filter(None, [self.model]))]
+
+    # -------------------------------------------------------------------------- passes
+    def halves(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """(B,) the half that each text is in."""
+        return np.asarray(draws(texts, PERPLEXITY, self.seed) >= 0.5)
+
+    def size_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """Of each document its words, and a draw for the training part."""
+        import pyarrow as pa
+
+        chance = draws(batch.texts, PERPLEXITY, self.seed + 1)
+        return pa.table({"row": batch.rows, "words": batch.words.counts, "draw": chance})
+
+    def count_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
+        """The n-grams of the training documents of a batch, by half."""
+        import pyarrow as pa
+
+        chosen = np.isin(batch.rows, known.column("row").to_numpy())
+        columns = _counts(batch, chosen, self.halves(batch.texts), self.order)
+        return pa.table({"row": np.zeros(len(columns["gram"]), np.int64), **columns})
+
+    def score_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
+        """The bits per word of each document."""
+        import pyarrow as pa
+
+        return pa.table({"row": batch.rows, "bits": self.bits(batch, _models(known))})
+
+    def model_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """The bits per token of each document, by the model."""
+        import pyarrow as pa
+
+        bits = bits_per_token(self.model, batch.texts)
+        return pa.table({"row": batch.rows, "bits": self._long(batch, bits)})
+
+    def bits(self, batch: Batch, models: Sequence[Markov]) -> NDArray[np.float64]:
+        """(B,) the bits per word, by the model of the other half; NaN for short texts."""
+        units = units_of(batch)
+        found = np.where(self.halves(batch.texts), *(model.bits(units) for model in models))
+        return self._long(batch, found)
+
+    def _long(self, batch: Batch, bits: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.where(batch.lengths >= self.least_characters, bits, np.nan)
+
+    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+        """The perplexity of each document and the limits.
+
+        Raises:
+            DataError: too little text to learn from, or to take limits from.
+            UsageError, IncompatibleError, CheckpointError: the model cannot be asked.
+        """
+        import pyarrow as pa
+
+        reference: NDArray[np.float64] | None = None
+        if self.model:
+            require_scores(self.model)
+            scores = corpus.map("model", self.model_pass).read()
+        elif self.good:
+            models, reference = self._of_good()
+            scores = corpus.map("score", self.score_pass, _table(models)).read()
+        else:
+            scores = self._of_corpus(corpus)
+        bits = scores.column("bits").to_numpy()
+        low, high = self.limits(bits if reference is None else reference, reference is not None)
+        corpus.say(
+            Finding(
+                "perplexity-limits",
+                f"perplexity is allowed from {2**low:,.1f} to {2**high:,.1f}",
+                f"median {2 ** float(np.nanmedian(bits)):,.1f}" if len(bits) else "",
+            )
+        )
+        return pa.table(
+            {
+                DOCUMENT: scores.column(DOCUMENT),
+                "bits": bits,
+                "low": np.full(len(bits), low),
+                "high": np.full(len(bits), high),
+            }
+        )
+
+    def _of_good(self) -> tuple[list[Markov], NDArray[np.float64]]:
+        """Models of the good part, and the bits of its own texts, each by the other half."""
+        batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
+        parts = [
+            _counts(batch, np.ones(len(batch), np.bool_), self.halves(batch.texts), self.order)
+            for batch in batches
+        ]
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        models = [self._trained(columns, half) for half in (False, True)]
+        return models, np.concatenate([self.bits(batch, models) for batch in batches])
+
+    def _of_corpus(self, corpus: Corpus) -> pa.Table:
+        """The scores of the documents by models of the corpus; learned twice, the second time
+        without the documents that were far too surprising."""
+        import pyarrow as pa
+
+        sizes = corpus.map("size", self.size_pass).read()
+        words = sizes.column("words").to_numpy()
+        share = min(1.0, self.train_words / max(1, int(words.sum())))
+        chosen = sizes.column("draw").to_numpy() < share
+        numbers = sizes.column(DOCUMENT).to_numpy()
+        scores = None
+        for number in ("1", "2"):
+            known = pa.table({DOCUMENT: numbers[chosen]})
+            totals = corpus.map(f"count-{number}", self.count_pass, known).totals(
+                ["half", "size", "gram"], ["count"]
+            )
+            columns = {name: totals.column(name).to_numpy() for name in totals.schema.names}
+            models = [self._trained(columns, half) for half in (False, True)]
+            scores = corpus.map(f"score-{number}", self.score_pass, _table(models)).read()
+            bits = scores.column("bits").to_numpy()
+            middle, width = _robust(bits[~np.isnan(bits)])
+            kept = scores.column(DOCUMENT).to_numpy()[~(bits > middle + SPREAD * width)]
+            chosen &= np.isin(numbers, kept)
+        return scores
+
+    def _trained(self, columns: dict[str, NDArray[Any]], half: bool) -> Markov:
+        here = columns["half"] == int(half)
+        if not here.any():
+            raise DataError(
+                "too little text for a model of perplexity",
+                where="perplexity",
+                found="no text in one of its two halves",
+                wanted="some thousand words of different texts",
+                do="name more files in `good`, or leave the step out",
+            )
+        gram, size, count = (columns[name][here] for name in ("gram", "size", "count"))
+        return trained(gram, size, count, self.order)
+
+    def limits(self, bits: NDArray[np.float64], good: bool) -> tuple[float, float]:
+        """The least and the most bits per word, from the bits of the texts that they refer to.
+
+        Raises:
+            DataError: there are fewer than 20 texts to take limits from.
+        """
+        known = np.sort(bits[~np.isnan(bits)])
+        found = []
+        for side, place in (("low", 0), ("high", 1)):
+            number, quantile = getattr(self, side), getattr(self, f"{side}_quantile")
+            if number is not None:
+                found.append(math.log2(number))
+                continue
+            if len(known) < FEWEST:
+                raise DataError(
+                    "too few texts to take limits of perplexity from",
+                    where="perplexity.good" if good else "perplexity",
+                    found=f"{len(known)} of at least {self.least_characters} characters",
+                    wanted=f"{FEWEST} or more",
+                    do="set `low` and `high` to numbers, or name more files in `good`",
+                )
+            if quantile is None and self.spread is None and good:
+                quantile = QUANTILES[place]
+            if quantile is not None:
+                found.append(float(np.quantile(known, quantile)))
+            else:
+                middle, width = _robust(known)
+                away = (SPREAD if self.spread is None else self.spread) * width
+                found.append(middle + away * (2 * place - 1))
+        # Whole numbers of 2**-20 bits, as the scores are: equal numbers are inside.
+        low, high = math.floor(found[0] * 2**20) / 2**20, math.ceil(found[1] * 2**20) / 2**20
+        return max(low, 0.0), high
+
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        assert known is not None
+        order = np.argsort(known.column("row").to_numpy(), kind="stable")
+        at = order[np.searchsorted(known.column("row").to_numpy()[order], batch.rows)]
+        # Rounded: the last bits of a power depend on how many are computed at once.
+        values = np.exp2(known.column("bits").to_numpy()[at]).round(3)
+        low = math.floor(2 ** known.column("low")[0].as_py() * 1000) / 1000
+        high = math.ceil(2 ** known.column("high")[0].as_py() * 1000) / 1000
+        noted = [None if math.isnan(v) else f"{v:.2f}" for v in values.tolist()]
+        return Outcome(
+            measures=[Measure("perplexity", values, low=low, high=high)],
+            notes={"perplexity": noted},
+        )
+
+
+def _counts(
+    batch: Batch, chosen: NDArray[np.bool_], halves: NDArray[np.bool_], order: int
+) -> dict[str, NDArray[np.int64]]:
+    """The n-grams of the chosen documents: `half`, `size`, `gram`, `count`."""
+    units = units_of(batch)
+    parts = []
+    for half in (False, True):
+        part = counted(units, chosen & (halves == half), order)
+        parts.append({**part, "half": np.full(len(part["gram"]), int(half))})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _robust(bits: NDArray[np.float64]) -> tuple[float, float]:
+    """Median and robust standard deviation."""
+    if not len(bits):
+        return 0.0, 0.0
+    middle = float(np.median(bits))
+    return middle, MAD * float(np.median(np.abs(bits - middle)))
+
+
+def _table(models: Sequence[Markov]) -> pa.Table:
+    """Two models as a table that travels; the shorter one is padded."""
+    import pyarrow as pa
+
+    rows = max(len(model.table) for model in models)
+    columns = {
+        f"table_{n}": np.concatenate([m.table, np.zeros(rows - len(m.table), np.uint64)])
+        for n, m in enumerate(models)
+    }
+    about = [dataclasses.replace(m, table=np.zeros(0, np.uint64)) for m in models]
+    numbers = [x for n, m in enumerate(about) for x in _numbers(m, len(models[n].table))]
+    columns["numbers"] = np.array(numbers + [0] * (rows - len(numbers)), np.uint64)
+    return pa.table(columns)
+
+
+def _numbers(model: Markov, size: int) -> list[int]:
+    return [size, model.total, model.different, model.order]
+
+
+def _models(table: pa.Table) -> list[Markov]:
+    """The inverse of `_table`."""
+    numbers = table.column("numbers").slice(0, 8).to_pylist()
+    found = []
+    for n in range(2):
+        size, total, different, order = numbers[4 * n : 4 * n + 4]
+        counts = table.column(f"table_{n}").to_numpy()[:size]
+        found.append(Markov(counts, total, different, order))
+    return found

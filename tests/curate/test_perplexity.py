@@ -1,0 +1,231 @@
+"""Perplexity: a proper distribution, senseless and repeated text out of limits, held-out scores."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.curate.in_process import InProcess, batch_of, removed, run
+
+from maskwright.curate.parts import markov
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.markov import counted, trained, units_of
+from maskwright.curate.steps import perplexity
+from maskwright.curate.steps.perplexity import Settings
+from maskwright.errors import CheckpointError, ConfigError, DataError, UsageError
+
+NOUNS = [a + b for a in ("bra", "clo", "dri", "fen", "gul", "har", "mor") for b in "dklnprst"]
+VERBS = ["saw", "heard", "followed", "left", "found", "liked", "forgot", "met", "drew", "sold"]
+PLACES = ["by the river", "in the town", "at night", "on the hill", "near the sea", "in the snow"]
+
+
+def sentences(seed: int, count: int = 12) -> str:
+    draw = np.random.default_rng(seed)
+    pick = lambda words: words[draw.integers(len(words))]  # noqa: E731
+    return " ".join(
+        f"The {pick(NOUNS)} {pick(VERBS)} a {pick(NOUNS)} {pick(PLACES)}." for _ in range(count)
+    )
+
+
+def salad(seed: int) -> str:
+    words = np.array(sentences(seed).split())
+    return " ".join(np.random.default_rng(seed).permutation(words))
+
+
+def noise(seed: int) -> str:
+    letters = np.array(list("bcfgjkqvwxz    "))
+    return "".join(letters[np.random.default_rng(seed).integers(15, size=300)])
+
+
+def footer(seed: int) -> str:
+    return f"Posted by the admin, {seed} comments. All rights are reserved by the owner. " * 2
+
+
+GOOD = [sentences(n) for n in range(300)]
+ODDITIES = [*(salad(1000 + n) for n in range(5)), *(noise(n) for n in range(5))]
+FOOTERS = [footer(n) for n in range(20)]
+
+
+@pytest.fixture(scope="module")
+def good_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("good") / "good.jsonl"
+    file.write_text("\n".join(json.dumps({"text": sentences(n)}) for n in range(5000, 5400)))
+    return str(file)
+
+
+def test_probabilities_of_all_that_may_follow_add_up_to_one() -> None:
+    units = units_of(batch_of(GOOD[:40]))
+    model = trained(**counted(units, np.ones(40, np.bool_), 3), order=3)
+    vocabulary = sorted(set(" ".join(GOOD[:40]).lower().replace(".", " .").split()))
+    assert model.different == len(vocabulary)
+    for context in ("the", "a brad saw", "unseen words"):
+        texts = [f"{context} {word}" for word in vocabulary]
+        whole = model.bits(units_of(batch_of(texts))) * units_of(batch_of(texts)).counts
+        first = units_of(batch_of([context]))
+        alone = float(model.bits(first)[0] * first.counts[0])
+        mass = np.exp2(alone - whole).sum()
+        # What is left is that of unknown words, of which there are 2**20 less those known.
+        assert 0.9 < mass <= 1.0 + 1e-3
+    uneven = trained(**counted(units, np.ones(40, np.bool_), 1), order=1)
+    assert uneven.bits(units)[0] > model.bits(units)[0]  # the control: a longer context knows more
+
+
+def test_no_ngram_is_taken_for_another() -> None:
+    batch = batch_of(GOOD)
+    units = units_of(batch)
+    model = trained(**counted(units, np.ones(len(GOOD), np.bool_), 2), order=2)
+    strange = units_of(batch_of([noise(n) for n in range(200)]))
+    for size in (1, 2):
+        grams, whole = strange.grams(size)
+        assert whole.sum() > 5000 and model._count(grams)[whole].max() == 0
+    grams, whole = units.grams(2)
+    assert (model._count(grams)[whole] > 0).mean() > 0.9  # the control: those counted are known
+
+
+def test_units_are_words_and_signs_in_order() -> None:
+    batch = batch_of(["It's a dog, no? 日本", "-", "dog a it's"])
+    units = units_of(batch)
+    assert units.counts.tolist() == [8, 1, 3]
+    first, last = units.hashes[:3], units.hashes[9:]
+    assert first.tolist() == last[::-1].tolist()
+
+
+@pytest.mark.parametrize("by", ["good", "corpus"])
+def test_senseless_texts_are_removed(by: str, good_file: str) -> None:
+    step = Settings(good=(good_file,)) if by == "good" else Settings()
+    texts = [*GOOD, *ODDITIES]
+    gone = removed(step, [batch_of(texts)])
+    wanted = {f"d{n}" for n in range(len(GOOD), len(texts))}
+    assert set(gone.values()) == {"perplexity"} and wanted <= set(gone)
+    assert len(set(gone) - wanted) <= len(GOOD) * 0.05
+    (outcome,) = run(step, [batch_of(texts)])
+    assert outcome.notes["perplexity"][0] == f"{outcome.measures[0].values[0]:.2f}"
+
+
+def test_boilerplate_has_a_low_perplexity() -> None:
+    (outcome,) = run(Settings(), [batch_of([*GOOD, *FOOTERS])])
+    (measure,) = outcome.measures
+    assert measure.low is not None and (measure.values[len(GOOD) :] < measure.low).all()
+    # The control: seen for the first time, it is none.
+    (outcome,) = run(Settings(), [batch_of([*GOOD, FOOTERS[0]])])
+    assert outcome.measures[0].values[-1] > (outcome.measures[0].low or 0)
+
+
+def test_a_text_is_not_scored_by_a_model_that_read_it(
+    good_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [json.loads(line)["text"] for line in Path(good_file).read_text().splitlines()]
+    step = Settings(good=(good_file,), order=4)
+
+    def scores() -> np.ndarray:
+        return run(step, [batch_of([*texts, *GOOD])])[0].measures[0].values
+
+    fair = scores()
+    assert np.median(fair[:400]) == pytest.approx(np.median(fair[400:]), rel=0.03)
+    # The control: by the half that has read them.
+    other = step.halves
+    monkeypatch.setattr(Settings, "halves", lambda self, t: other(t))
+    swapped = Settings.bits
+
+    def unfair(self: Settings, batch: Batch, models: list[markov.Markov]) -> np.ndarray:
+        return swapped(self, batch, models[::-1])
+
+    monkeypatch.setattr(Settings, "bits", unfair)
+    read = scores()
+    assert np.median(read[:400]) < 0.9 * np.median(read[400:])
+
+
+def shards(texts: list[str], cuts: int) -> list[Batch]:
+    return [
+        Batch(np.arange(len(part)), [f"d{n}" for n in part], [texts[n] for n in part])
+        for part in np.array_split(np.arange(len(texts)), cuts)
+    ]
+
+
+@pytest.mark.parametrize("by", ["good", "corpus", "sampled"])
+def test_cuts_and_order_do_not_matter(by: str, good_file: str) -> None:
+    step = {
+        "good": Settings(good=(good_file,)),
+        "corpus": Settings(),
+        "sampled": Settings(train_words=6000),
+    }[by]
+    texts = [*GOOD[:150], *ODDITIES, *FOOTERS]
+    plain = [v for o in run(step, shards(texts, 1)) for v in o.measures[0].values]
+    cut = [v for o in run(step, shards(texts, 5)) for v in o.measures[0].values]
+    back = [v for o in run(step, shards(texts[::-1], 3)) for v in o.measures[0].values]
+    assert plain == cut == back[::-1]
+    other = Settings(**{**vars(step), "seed": 1})
+    assert [v for o in run(other, shards(texts, 1)) for v in o.measures[0].values] != plain
+
+
+def test_limits_by_number_quantile_and_spread() -> None:
+    bits = np.log2(np.arange(1, 1002, dtype=float))
+    limits = lambda **s: np.exp2(Settings(**s).limits(bits, False))  # noqa: E731
+    assert limits(low=10, high=100) == pytest.approx([10, 100], rel=1e-5)
+    quantiles = limits(low_quantile=0.1, high_quantile=0.9)
+    assert quantiles == pytest.approx([101, 901], rel=1e-3)
+    assert limits(low=10, high_quantile=0.5) == pytest.approx([10, 501], rel=1e-3)
+    middle, width = perplexity._robust(bits)
+    assert np.log2(limits(spread=1.0)) == pytest.approx([middle - width, middle + width], abs=1e-5)
+
+
+def test_short_texts_stay() -> None:
+    texts = [*GOOD, "xq zzk wrrt", "a b"]
+    assert not {"d300", "d301"} & set(removed(Settings(), [batch_of(texts)]))
+    strict = removed(Settings(least_characters=8), [batch_of(texts)])
+    assert "d300" in strict and "d301" not in strict
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        (Settings(good=("a",), model="b"), "model"),
+        (Settings(low=5, low_quantile=0.1), "low_quantile"),
+        (Settings(low=50, high=5), "low"),
+        (Settings(low_quantile=0.9, high_quantile=0.1), "low_quantile"),
+        (Settings(high=0.5), "high"),
+        (Settings(high_quantile=1.5), "high_quantile"),
+        (Settings(spread=0), "spread"),
+        (Settings(spread=3, low=2, high=9), "spread"),
+        (Settings(order=0), "order"),
+        (Settings(order=9), "order"),
+        (Settings(train_words=1), "train_words"),
+        (Settings(least_characters=0), "least_characters"),
+    ],
+)
+def test_settings_that_contradict_are_refused(settings: Settings, where: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        settings.check()
+    assert refusal.value.where == where and refusal.value.do
+
+
+def test_too_little_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="too few texts") as refusal:
+        Settings().gather(InProcess([batch_of(GOOD[:10])]), None)
+    assert "`low` and `high`" in str(refusal.value.do)
+    with pytest.raises(UsageError, match=r"perplexity\.good"):
+        Settings(good=(str(tmp_path / "none.txt"),)).gather(InProcess([batch_of(GOOD)]), None)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="not the folder of a model"):
+        Settings(model=str(tmp_path)).gather(InProcess([batch_of(GOOD)]), None)
+
+
+# ------------------------------------------------------------------------------ shared data
+def test_planted_gibberish_of_a_crawl(real_data: Path) -> None:
+    with gzip.open(real_data / "webcrawl/truth.jsonl.gz", "rt") as lines:
+        truth = {row["id"]: row for row in map(json.loads, lines)}
+    with gzip.open(real_data / "webcrawl/docs.jsonl.gz", "rt") as lines:
+        rows = [row for row in map(json.loads, lines)]
+    kinds = {"clean", "gibberish"}
+    rows = [row for row in rows if truth[row["id"]]["kind"] in kinds]
+    planted = np.array([truth[row["id"]]["kind"] == "gibberish" for row in rows])
+    step = Settings(good=(str(real_data / "text/babytext/valid.jsonl.gz"),))
+    (outcome,) = run(step, [batch_of([row["text"] for row in rows])])
+    gone = outcome.measures[0].outside
+    assert gone[planted].mean() > 0.9
+    assert gone[~planted].mean() < 0.01
