@@ -40,6 +40,11 @@ class Characters:
         """(N,) what each is: `SPACE`, `ALPHABETIC` and the other bits."""
         return _classes()[self.points]
 
+    @functools.cached_property
+    def sums(self) -> NDArray[np.uint64]:
+        """(N + 1,) for `section_hashes`."""
+        return prefix_sums(self.points.astype(np.uint64))
+
     def count(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         """(B,) how many of the characters where `chosen`, (N,), is true each text has."""
         if len(self.offsets) == 1:
@@ -59,15 +64,34 @@ def characters_of(texts: Sequence[str]) -> Characters:
     return Characters(points, np.concatenate([[0], np.cumsum(lengths + 1)]).astype(np.int64))
 
 
-def section_hashes(
-    numbers: NDArray[np.uint64], begins: NDArray[np.int64], ends: NDArray[np.int64]
-) -> NDArray[np.uint64]:
-    """Hashes of the sections `begins:ends` of `numbers`, equal for equal sections."""
-    powers, inverse = _powers(1 << max(10, len(numbers).bit_length()))
+def running_counts(flags: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """(N + 1,) how many flags are true before each place. 32 bits: half the memory is ten times as
+    fast here."""
+    counts = np.zeros(len(flags) + 1, np.int32)
+    np.cumsum(flags, dtype=np.int32, out=counts[1:])
+    return counts
+
+
+def prefix_sums(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """(N + 1,) what `section_hashes` makes the hashes of sections of `numbers` from."""
+    powers, _ = _powers(1 << max(10, len(numbers).bit_length()))
     sums = np.zeros(len(numbers) + 1, np.uint64)
     with np.errstate(over="ignore"):
         np.cumsum(numbers * powers[: len(numbers)], out=sums[1:])
-        # BASE is odd, so it has an inverse; that moves each section's sum to place 0.
+    return sums
+
+
+def section_hashes(
+    sums: NDArray[np.uint64], begins: NDArray[np.integer], ends: NDArray[np.integer]
+) -> NDArray[np.uint64]:
+    """Hashes of the sections `begins:ends`, equal for equal sections.
+
+    Args:
+        sums: what `prefix_sums` gave.
+    """
+    _, inverse = _powers(1 << max(10, (len(sums) - 1).bit_length()))
+    # BASE is odd, so it has an inverse; that moves each section's sum to place 0.
+    with np.errstate(over="ignore"):
         return mix((sums[ends] - sums[begins]) * inverse[begins])
 
 

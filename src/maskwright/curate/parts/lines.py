@@ -50,7 +50,7 @@ class Lines:
     @functools.cached_property
     def hashes(self) -> NDArray[np.uint64]:
         """(L,) equal for lines that are equal to the character."""
-        return section_hashes(self.characters.points.astype(np.uint64), self.begins, self.ends)
+        return section_hashes(self.characters.sums, self.begins, self.ends)
 
     def total(self, values: NDArray[np.generic]) -> NDArray[np.int64]:
         """(B,) the sum over each text's lines of `values`, (L,)."""

@@ -108,6 +108,11 @@ def mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return bits ^ (bits >> np.uint64(31))
 
 
+def case_folded(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """A number of each code point that is the same for both cases of a letter."""
+    return _tables()[1][points]
+
+
 # ------------------------------------------------------------------------------ tables
 @functools.cache
 def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:

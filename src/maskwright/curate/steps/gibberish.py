@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.characters import ALPHABETIC, DIGIT, LOWER, SPACE, SYMBOL, UPPER
+from maskwright.curate.parts.characters import (
+    ALPHABETIC,
+    DIGIT,
+    LOWER,
+    SPACE,
+    SYMBOL,
+    UPPER,
+    running_counts,
+)
 from maskwright.curate.parts.limits import check_counts, check_shares, shares
 from maskwright.curate.parts.outcome import Measure, Outcome
 from maskwright.curate.parts.step import Step
@@ -129,8 +137,12 @@ class Settings(Step):
         other = np.ones(len(points), np.bool_)
         other[plain] = ~table[points[plain]]
         # A decimal number is none; `be` alone is one by chance.
-        only = (_held(other, begins, ends) == 0) & (_held(letter, begins, ends) > 0)
-        hexadecimal = only & ((_held(digit, begins, ends) > 0) | (ends - begins == 2))
+        only = _held(other, begins, ends) == 0
+        begins, ends = begins[only], ends[only]
+        lettered = _held(letter, begins, ends) > 0
+        lettered &= (_held(digit, begins, ends) > 0) | (ends - begins == 2)
+        hexadecimal = np.zeros(len(only), np.bool_)
+        hexadecimal[only] = lettered
 
         counts = words.counts
         judged = (counts >= self.min_words) & ~few
@@ -141,7 +153,7 @@ class Settings(Step):
 
 def _held(
     flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
-) -> NDArray[np.int64]:
+) -> NDArray[np.int32]:
     """How many flags each section has."""
-    running = np.concatenate([[0], np.cumsum(flags)])
+    running = running_counts(flags)
     return running[np.maximum(ends, begins)] - running[begins]

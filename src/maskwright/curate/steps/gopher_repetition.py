@@ -97,8 +97,8 @@ class Settings(Step):
         first = np.flatnonzero(opening)
         last = np.concatenate([first[1:], [len(opening)]])[: len(first)] - 1
         texts, begins, ends = lines.texts[first], lines.begins[first], lines.ends[last]
-        points = batch.characters.points.astype(np.uint64)
-        again = repeats(section_hashes(points, begins, ends), texts)
+        hashes = section_hashes(batch.characters.sums, begins, ends)
+        again = repeats(hashes, texts)
         size = len(batch)
         counts = np.bincount(texts, minlength=size)
         frac = shares(np.bincount(texts, again, minlength=size), counts)

@@ -1,0 +1,375 @@
+"""Lines that a site puts around its texts: menus, notices, footers. They are cut, the rest stays.
+
+A line is known by its letters without regard to case and white space, each number as one digit, so
+that "Page 3" and "page 12" are one. It is boilerplate if all of this holds:
+
+    frequent   it stands in enough documents
+    at an edge in nearly all of them it belongs to the frequent lines that begin or end the document
+    in company there it has further frequent lines beside it, on average, or it is very frequent
+    anywhere   the texts around which it stands are different ones, no copies of each other
+
+The last three part it from what people say: "Me too." is frequent in dialogues, but stands in their
+midst, alone; the lines of a text with many copies are frequent, but always around the same text.
+Besides, lines with a phrase of a notice (cookies, rights reserved) are cut at an edge however rare
+they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.characters import (
+    DIGIT,
+    SPACE,
+    Characters,
+    prefix_sums,
+    running_counts,
+    section_hashes,
+)
+from maskwright.curate.parts.cuts import line_changes, without_lines
+from maskwright.curate.parts.limits import check_counts, check_shares, shares
+from maskwright.curate.parts.lines import Lines
+from maskwright.curate.parts.outcome import Measure, Outcome
+from maskwright.curate.parts.step import Corpus, CorpusStep
+from maskwright.curate.parts.words import case_folded, mix
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "cuts menus, notices and footers: lines that begin or end many different documents"
+# Those of C4, and what stands under texts in the same way.
+PHRASES = (
+    *("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies"),
+    *("use cookies", "enable javascript", "terms of service", "terms and conditions"),
+    "all rights reserved",
+)
+# Under this key the number of all documents is summed.
+EVERY = 0
+BUCKETS = 256
+# Templates are looked for in so many lines at each edge, of at most so many words.
+NEAR = 16
+MOST_WORDS = 40
+LEAST_REST = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CorpusStep):
+    CHANGES_TEXT: ClassVar[bool] = True
+
+    min_documents: int = 5
+    """Fewest documents of a frequent line."""
+    min_share: float = 0.0001
+    """Least share of all documents of a frequent line."""
+    template_words: int = 4
+    """Lines of at least so many words that differ in one of them are taken for one line too, where
+    they stand near the beginning or end of a document; 0: equal lines only."""
+    edge: float = 0.8
+    """Least share of a line's documents that it begins or ends, among other frequent lines."""
+    company: float = 2.0
+    """Fewest frequent lines beside it there, on average."""
+    lone_share: float = 0.05
+    """Least share of all documents of a line without such company."""
+    different: float = 0.5
+    """Least share of a line's documents whose other text is no copy of another one's."""
+    phrases: tuple[str, ...] = PHRASES
+    """A line at an edge that has one of these, without regard to case, is cut."""
+    max_line_length: int = 400
+    """Most characters of a line that is cut: longer ones are copied paragraphs."""
+    inside_words: int = 2
+    """A line that is boilerplate at edges is cut inside a text too if it has at least so many
+    words; 0: only at edges."""
+    min_left: float = 0.1
+    """Least share of a document's characters that must be left, else it is removed
+    (`boilerplate_left`)."""
+
+    def check(self) -> None:
+        check_shares(self, "min_share", "edge", "lone_share", "different", "min_left")
+        check_counts(
+            self, "min_documents", "company", "max_line_length", "template_words", "inside_words"
+        )
+
+    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+        """The keys of lines that are boilerplate, as the column `line`."""
+        import pyarrow as pa
+
+        counted = corpus.map("lines", self.count_lines).totals(
+            ["line"], ["documents"], self.min_documents
+        )
+        keys = counted.column("line").to_numpy()
+        documents = counted.column("documents").to_numpy()
+        whole = int(documents[keys == EVERY].sum())
+        keys = keys[(keys != EVERY) & (documents >= self.min_share * whole)]
+        # What is frequent only beside lines that are none themselves is none: look twice.
+        for turn in ("first", "second"):
+            if not keys.size:
+                break
+            table = pa.table({"line": pa.array(keys, pa.int64())})
+            found = corpus.map(f"places-{turn}", self.count_places, table).totals(
+                ["line", "bucket"], ["documents", "edge", "beside"]
+            )
+            keys = self._boilerplate(found, whole)
+        return pa.table({"line": pa.array(keys, pa.int64())})
+
+    def count_lines(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """Of each line of the batch, in how many documents it stands."""
+        import pyarrow as pa
+
+        own, others, owner = self._keys(batch.lines)
+        texts = batch.lines.texts
+        chosen = batch.lines.lengths <= self.max_line_length
+        keys, _ = _distinct(
+            np.concatenate([own[chosen], others]), np.concatenate([texts[chosen], texts[owner]])
+        )
+        lines, counts = np.unique(keys, return_counts=True)
+        return pa.table(
+            {
+                "row": pa.array(np.full(len(lines) + 1, batch.rows[0]), pa.int64()),
+                "line": pa.array(np.concatenate([[EVERY], lines]), pa.int64()),
+                "documents": pa.array(np.concatenate([[len(batch)], counts]), pa.int64()),
+            }
+        )
+
+    def count_places(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """Of each frequent line: in how many documents it stands, in how many at an edge, how many
+        other frequent lines stand at an edge there, all by a number of the rest of the document
+        that is mostly equal for copies."""
+        import pyarrow as pa
+
+        assert known is not None
+        lines = batch.lines
+        keys, frequent, _ = self._found(lines, known.column("line").to_numpy())
+        some = np.unique(lines.texts[frequent])
+        edge = at_edge(lines, frequent | self._noticed(batch, some))
+        places = np.flatnonzero(frequent)
+        _, first = _distinct(keys[places], lines.texts[places])
+        places = places[first]
+        texts = lines.texts[places]
+        at = edge[places]
+        company = np.bincount(texts, at, minlength=len(batch)).astype(np.int64)
+        at_edges = np.unique(texts[at])
+        buckets = np.zeros(len(batch), np.int64)
+        chosen = np.zeros(len(batch), np.bool_)
+        chosen[at_edges] = True
+        if chosen.any():
+            buckets[at_edges] = _rest(batch.take(chosen), edge[chosen[lines.texts]])
+        rows, number = np.unique(
+            np.stack([keys[places], buckets[texts]]), axis=1, return_inverse=True
+        )
+        size = rows.shape[1]
+        beside = np.where(at, company[texts] - 1, 0)
+        sums = {
+            "documents": np.bincount(number, minlength=size),
+            "edge": np.bincount(number, at, minlength=size),
+            "beside": np.bincount(number, beside, minlength=size),
+        }
+        return pa.table(
+            {
+                "row": pa.array(np.full(size, batch.rows[0]), pa.int64()),
+                "line": pa.array(rows[0], pa.int64()),
+                "bucket": pa.array(rows[1], pa.int64()),
+                **{name: pa.array(s.astype(np.int64), pa.int64()) for name, s in sums.items()},
+            }
+        )
+
+    def _boilerplate(self, found: pa.Table, whole: int) -> NDArray[np.int64]:
+        lines, number = np.unique(found.column("line").to_numpy(), return_inverse=True)
+
+        def total(name: str) -> NDArray[Any]:
+            values = found.column(name).to_numpy().astype(np.float64)
+            return np.bincount(number, values, minlength=len(lines))
+
+        documents, buckets = total("documents"), np.bincount(number, minlength=len(lines))
+        # So many buckets are expected to be hit by as many different texts.
+        expected = BUCKETS * (1 - (1 - 1 / BUCKETS) ** documents)
+        return lines[
+            (total("edge") >= self.edge * documents)
+            & (buckets >= self.different * expected)
+            & (
+                (total("beside") >= self.company * documents)
+                | (documents >= max(self.lone_share * whole, self.min_documents))
+            )
+        ]
+
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        lines = batch.lines
+        cut = inside = np.zeros(len(lines.begins), np.bool_)
+        if known is not None and known.num_rows:
+            _, cut, itself = self._found(lines, known.column("line").to_numpy())
+            if self.inside_words and cut.any():
+                inside = cut & itself & (_word_counts(lines) >= self.inside_words)
+        noticed = self._noticed(batch, np.arange(len(batch)))
+        edge = at_edge(lines, cut | noticed)
+        cut = (cut & edge) | inside
+        noticed = noticed & edge & ~cut
+        changes = [*line_changes(lines, "line", cut), *line_changes(lines, "phrase", noticed)]
+        cut |= noticed
+        left = 1.0 - shares(lines.total(cut * lines.lengths), lines.total(lines.lengths))
+        return Outcome(
+            texts=without_lines(batch.texts, lines, cut) if changes else None,
+            measures=[Measure("boilerplate_left", left, low=self.min_left)],
+            changes=changes,
+        )
+
+    def _keys(self, lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """(L,) the key of each line; the keys of its templates, and (T,) the line of each."""
+        folded = Folded(lines.characters)
+        own = folded.hashes(lines.begins, lines.ends).view(np.int64)
+        if not self.template_words:
+            return own, own[:0], own[:0]
+        return own, *template_keys(lines, folded, self.template_words, self.max_line_length)
+
+    def _found(
+        self, lines: Lines, known: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """(L,) the known key of each line, its own or else the least of its templates; (L,) whether
+        it has one; (L,) whether that is its own."""
+        own, others, owner = self._keys(lines)
+        itself = np.isin(own, known)
+        hit = np.isin(others, known) & ~itself[owner]
+        best = np.full(len(own), np.iinfo(np.int64).max)
+        np.minimum.at(best, owner[hit], others[hit])
+        templates = best < np.iinfo(np.int64).max
+        found = (itself | templates) & (lines.lengths <= self.max_line_length)
+        return np.where(templates, best, own), found, itself
+
+    def _noticed(self, batch: Batch, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(L,) whether a line of these texts has a phrase of a notice."""
+        lines = batch.lines
+        found = np.zeros(len(lines.begins), np.bool_)
+        phrases = [phrase.casefold() for phrase in self.phrases]
+        for place in places.tolist():
+            low = batch.texts[place].lower()
+            if not any(phrase in low for phrase in phrases):
+                continue
+            rows = low.split("\n")
+            mine = range(lines.starts[place], lines.starts[place + 1])
+            for line in mine:
+                row = rows[lines.numbers[line]]
+                found[line] = any(phrase in row for phrase in phrases)
+        return found & (lines.lengths <= self.max_line_length)
+
+
+def template_keys(
+    lines: Lines, folded: Folded, least: int, longest: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(T,) hashes of lines near an edge with one word left out, for each of their words; (T,) the
+    line of each. Lines of fewer words than `least`, or of more characters, have none."""
+    characters = lines.characters
+    number = np.arange(len(lines.begins))
+    near = np.minimum(
+        number - lines.starts[lines.texts], lines.starts[lines.texts + 1] - 1 - number
+    )
+    chosen = (near < NEAR) & (lines.lengths <= longest)
+    space = (characters.classes & SPACE) != 0
+    edges = np.flatnonzero(space[1:] != space[:-1]) + 1
+    edges = np.concatenate([[0], edges]) if len(space) and not space[0] else edges
+    begins, ends = edges[0::2], edges[1::2]
+    line = np.searchsorted(lines.begins, begins, "right") - 1
+    counts = np.bincount(line, minlength=len(number))
+    chosen &= (counts >= least) & (counts <= MOST_WORDS)
+    kept = chosen[line]
+    begins, ends, line = begins[kept], ends[kept], line[kept]
+    if not line.size:
+        return line, line
+    hashes = folded.hashes(begins, ends)
+    first = np.flatnonzero(np.concatenate([[True], line[1:] != line[:-1]]))
+    sizes = np.diff(np.concatenate([first, [len(line)]]))
+    place = np.arange(len(line)) - np.repeat(first, sizes)
+    with np.errstate(over="ignore"):
+        terms = hashes * _weights()[place]
+        whole = np.repeat(np.add.reduceat(terms, first) + sizes.astype(np.uint64), sizes)
+        # The place of the word that is left out is part of the key.
+        return mix(whole - terms + mix(place.astype(np.uint64) + np.uint64(1))).view(np.int64), line
+
+
+def _word_counts(lines: Lines) -> NDArray[np.int64]:
+    """(L,) runs of characters without white space."""
+    space = (lines.characters.classes & SPACE) != 0
+    return lines.counted(np.flatnonzero(~space[1:] & space[:-1]) + 1) + (
+        lines.begins == 0 if len(space) and not space[0] else 0
+    )
+
+
+@functools.cache
+def _weights() -> NDArray[np.uint64]:
+    return mix(np.arange(1, MOST_WORDS + 1, dtype=np.uint64)) | np.uint64(1)
+
+
+class Folded:
+    """The characters of lines without white space and regard to case, each row of digits as one."""
+
+    def __init__(self, characters: Characters) -> None:
+        classes = characters.classes
+        digit = (classes & DIGIT) != 0
+        keep = (classes & SPACE) == 0
+        keep[1:] &= ~(digit[1:] & digit[:-1])
+        numbers = case_folded(characters.points[keep])
+        numbers[digit[keep]] = 0
+        self._place, self._sums = running_counts(keep), prefix_sums(numbers)
+
+    def hashes(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Of sections with white space on both sides."""
+        return section_hashes(self._sums, self._place[begins], self._place[ends])
+
+
+def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(L,) whether a line is chosen, and all between it and the beginning or the end of its text
+    are; one other line is passed over where two chosen ones stand behind it."""
+    texts, count = lines.texts, len(chosen)
+    padded = np.concatenate([[False] * 2, chosen, [False] * 2])
+    owner = np.concatenate([[-1] * 2, texts, [-1] * 2])
+
+    def beside(step: int) -> NDArray[np.bool_]:
+        where = slice(2 + step, 2 + step + count)
+        return padded[where] & (owner[where] == texts)
+
+    passed = chosen | (beside(-1) & beside(1) & beside(2))
+    head = _unbroken(passed, lines.starts, texts, forwards=True)
+    passed = chosen | (beside(-1) & beside(1) & beside(-2))
+    return chosen & (head | _unbroken(passed, lines.starts, texts, forwards=False))
+
+
+def _unbroken(
+    passed: NDArray[np.bool_], starts: NDArray[np.int64], texts: NDArray[np.int64], forwards: bool
+) -> NDArray[np.bool_]:
+    """(L,) whether all lines of the text up to this one, or from it on, are true."""
+    running = running_counts(~passed)
+    if forwards:
+        return running[1:] == running[starts[texts]]
+    return running[:-1] == running[starts[texts + 1]]
+
+
+def _distinct(
+    keys: NDArray[np.int64], texts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The keys of each text, each once; and their places."""
+    with np.errstate(over="ignore"):
+        pairs = keys.view(np.uint64) + mix(texts.astype(np.uint64))
+    _, first = np.unique(pairs, return_index=True)
+    return keys[first], first
+
+
+def _rest(batch: Batch, edge: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(B,) a number below `BUCKETS` of what is left without the lines at an edge: of its least hash
+    of five words, which two copies with small differences have in common; 0 where little is left,
+    as of copies that differ in one line."""
+    words, lines = batch.words, batch.lines
+    hashes, starts = words.shingles(5)
+    counts = np.diff(starts)
+    first = np.arange(len(hashes)) + np.repeat(words.starts[:-1] - starts[:-1], counts)
+    begins = words.begins[first] + batch.characters.offsets[words.texts[first]]
+    line = np.searchsorted(lines.begins, begins, "right") - 1
+    values = np.where(edge[line], np.uint64(2**64 - 1), hashes) if len(hashes) else hashes
+    found = np.zeros(len(batch), np.int64)
+    left = 1.0 - shares(lines.total(edge * lines.lengths), lines.total(lines.lengths))
+    if counts.any():
+        least = np.minimum.reduceat(values, starts[:-1][counts > 0])
+        found[counts > 0] = (least % np.uint64(BUCKETS)).astype(np.int64)
+        found[left < LEAST_REST] = 0
+    return found

@@ -1,0 +1,193 @@
+"""Lines around texts are cut, what people say and what copies have in common is not."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import numpy as np
+import pytest
+from tests.curate.in_process import batch_of, removed, run
+
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.steps.boilerplate import Settings, at_edge
+from maskwright.errors import ConfigError
+
+NOUNS = ["river", "stone", "apple", "cloud", "horse", "table", "night", "water", "garden"]
+VERBS = ["follows", "carries", "watches", "finds", "leaves", "paints", "opens", "hears"]
+MENU = ["Start", "Offers", "Basket (0)", "My page"]
+FOOT = ["Back to top ^", "Tell a friend", "Printed from page 7 of 12", "(c) 2010 Alpha Press Ltd"]
+TALK = ["Me too.", "Yes.", "Really?", "I see."]
+
+
+def sentence(generator: random.Random) -> str:
+    a, b, c, d = (generator.choice(NOUNS) for _ in range(4))
+    return f"The {a} of {b} {generator.choice(VERBS)} the {c} and the {d} {generator.random():.6f}."
+
+
+def story(seed: int, lines: int = 6) -> str:
+    generator = random.Random(seed)
+    return "\n".join(sentence(generator) for _ in range(lines))
+
+
+def dialogue(seed: int) -> str:
+    """What people say, the same short answers in the midst, at the beginning and at the end."""
+    generator = random.Random(seed)
+    lines = [sentence(generator) for _ in range(8)]
+    for place in generator.sample(range(9), 3):
+        lines.insert(place, generator.choice(TALK))
+    return "\n".join(lines)
+
+
+def page(seed: int) -> str:
+    generator = random.Random(seed)
+    foot = [line.replace("7", str(seed)).replace("2010", str(1990 + seed)) for line in FOOT]
+    generator.shuffle(foot)
+    return "\n".join([*MENU, story(seed), *foot[:3]])
+
+
+PAGES = [page(n) for n in range(30)]
+DIALOGUES = [dialogue(n) for n in range(100, 160)]
+CORPUS = [*PAGES, *DIALOGUES]
+# In a corpus of 90 documents, what stands in 5 % of them says little.
+STEP = Settings(lone_share=0.5)
+
+
+def cleaned(texts: list[str], step: Settings = STEP, cuts: int = 1) -> list[str]:
+    batch = batch_of(texts)
+    parts = [batch.take(np.arange(len(batch)) % cuts == n) for n in range(cuts)]
+    found = {}
+    for part, outcome in zip(parts, run(step, parts), strict=True):
+        found.update(zip(part.ids, outcome.texts or part.texts, strict=True))
+    return [found[name] for name in batch.ids]
+
+
+def test_menus_and_footers_are_cut_and_what_people_say_is_not() -> None:
+    found = cleaned(CORPUS)
+    assert found[: len(PAGES)] == [story(n) for n in range(len(PAGES))]
+    assert found[len(PAGES) :] == DIALOGUES
+    # The control: without the rules that part them, dialogues lose lines.
+    loose = cleaned(CORPUS, Settings(company=0.0, edge=0.0, different=0.0))
+    assert sum(a != b for a, b in zip(loose[30:], DIALOGUES, strict=True)) > 10
+
+
+def test_what_is_cut_is_said() -> None:
+    outcome = run(STEP, [batch_of(CORPUS)])[0]
+    first = [change for change in outcome.changes if change.place == 0]
+    assert [(c.rule, c.value) for c in first] == [("line", 7)]
+    assert first[0].where == "lines 1, 2, 3, 4, 11 and 2 more"
+    assert all(c.place < len(PAGES) for c in outcome.changes)
+
+
+def test_copies_of_a_text_are_not_boilerplate() -> None:
+    copies = [story(99, lines=9)] * 20
+    # Copies with a sentence of their own in another place each.
+    rows = story(98, lines=30).split("\n")
+    near = ["\n".join([*rows[:n], story(n, 1), *rows[n + 1 :]]) for n in range(8, 20)]
+    texts = [*CORPUS, *copies, *near]
+    assert cleaned(texts)[len(CORPUS) :] == [*copies, *near]
+    assert cleaned(texts, Settings(different=0.0))[len(CORPUS) :] != [*copies, *near]
+
+
+def test_a_line_that_differs_in_one_word_or_in_numbers_is_one_line() -> None:
+    names = [a + b for a in "bcdfgh" for b in ("ato", "ira", "enu", "olo", "ace")]
+    texts = ["\n".join([*MENU, story(n), f"Edited by {names[n]} on day {n}"]) for n in range(30)]
+    assert cleaned(texts) == [story(n) for n in range(30)]
+    found = cleaned(texts, Settings(template_words=0, lone_share=0.5))
+    assert all("Edited by" in text and MENU[0] not in text for text in found)
+
+
+def test_in_the_midst_only_longer_lines_are_cut() -> None:
+    rows = story(77).split("\n")
+    text = "\n".join([*rows[:3], MENU[0], *rows[3:5], FOOT[1], *rows[5:]])
+    found = cleaned([*CORPUS, text])[-1]
+    assert found == "\n".join([*rows[:3], MENU[0], *rows[3:]])
+    assert cleaned([*CORPUS, text], Settings(lone_share=0.5, inside_words=0))[-1] == text
+
+
+def test_a_phrase_of_a_notice_is_cut_at_an_edge_only() -> None:
+    notice = "This site uses cookies. Learn more"
+    texts = [
+        f"{story(1)}\n{notice}",
+        f"{notice}\n\n{story(2)}",
+        f"{story(3)}\n{notice}\n{story(4)}",
+    ]
+    assert cleaned(texts) == [story(1), story(2), texts[2]]
+    assert cleaned(texts, Settings(phrases=())) == texts
+    assert cleaned([f"{story(1)}\nFoo BAR baz"], Settings(phrases=("foo bar",))) == [story(1)]
+
+
+def test_a_very_frequent_line_needs_no_company() -> None:
+    texts = [f"{story(n)}\nThe Morning Paper" for n in range(10)]
+    texts += [f"{story(n)}\nQuite so, he said" for n in range(10, 15)]
+    texts += [story(n) for n in range(20, 100)]
+    step = Settings(lone_share=0.1)
+    assert cleaned(texts, step)[:10] == [story(n) for n in range(10)]
+    assert cleaned(texts, step)[10:] == texts[10:]
+
+
+def test_frequent_means_documents_and_share() -> None:
+    four, five = PAGES[:4], PAGES[:5]
+    others = [story(n) for n in range(200, 230)]
+    assert cleaned([*four, *others]) == [*four, *others]
+    assert all(MENU[0] not in text for text in cleaned([*five, *others]))
+    step = Settings(min_share=0.2, lone_share=0.5)
+    assert cleaned([*five, *others], step)[:5] == five
+
+
+def test_a_document_of_which_too_little_is_left_is_removed() -> None:
+    only = "\n".join([*MENU, *FOOT])
+    short = "\n".join([*MENU, "x", *FOOT])
+    gone = removed(STEP, [batch_of([*CORPUS, only, short])])
+    assert gone == {
+        f"d{len(CORPUS)}": "boilerplate_left",
+        f"d{len(CORPUS) + 1}": "boilerplate_left",
+    }
+    step = Settings(lone_share=0.5, min_left=0.0)
+    assert removed(step, [batch_of([*CORPUS, only, short])]) == {}
+
+
+def test_shards_and_order_do_not_matter() -> None:
+    whole = cleaned(CORPUS)
+    for cuts in (2, 7):
+        assert cleaned(CORPUS, cuts=cuts) == whole
+    order = np.random.default_rng(2).permutation(len(CORPUS)).tolist()
+    assert cleaned([CORPUS[n] for n in order], cuts=3) == [whole[n] for n in order]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "wanted"),
+    [
+        ("xx..x", "xx..x"),
+        ("x.xx.", "x.xx."),  # one other line is passed over where two stand behind it
+        ("x.x..", "x...."),
+        (".xx..", "....."),
+        ("..xx.x", "..xx.x"),
+        ("xxxxx", "xxxxx"),
+    ],
+)
+def test_an_edge_is_an_unbroken_row(chosen: str, wanted: str) -> None:
+    batch = batch_of(["y", "\n".join(chosen), "y"])
+    flags = np.array([True, *(c == "x" for c in chosen), True])
+    found = at_edge(batch.lines, flags)[1:-1]
+    assert "".join("x" if f else "." for f in found) == wanted
+
+
+def test_a_share_out_of_range_is_refused() -> None:
+    for field in ("edge", "min_left", "different"):
+        with pytest.raises(ConfigError) as caught:
+            Settings(**{field: 1.5}).check()
+        assert caught.value.where == field
+
+
+@pytest.mark.parametrize("unit", ["a", " ", "7", "\n", "a\n", "x ", "use cookies\n"])
+def test_F66_time_grows_with_the_text(unit: str) -> None:
+    def seconds(size: int) -> float:
+        batch = batch_of(["x" + unit * (size // len(unit)), *["Start\nx"] * 5])
+        start = time.process_time()
+        run(Settings(), [Batch(batch.rows, batch.ids, batch.texts)])
+        return time.process_time() - start
+
+    seconds(1000)
+    small, large = seconds(50_000), seconds(200_000)
+    assert large < 1.0 and large < 10 * small + 0.1
