@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.stats import poisson_binom
 
 from maskwright.corpus import embedded
 from maskwright.curate.parts.batch import Batch
@@ -110,9 +109,12 @@ def truth(texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 def within_band(found: int, probabilities: NDArray[np.float64], level: float = 0.999) -> bool:
-    """Whether a count is in the middle `level` of the sum of independent trials."""
-    if not len(probabilities):
-        return found == 0
-    counted = poisson_binom(np.clip(probabilities, 0, 1))
+    """Whether a count is in the middle `level` of the distribution of the sum of independent
+    trials, which is added up trial by trial."""
+    masses = np.zeros(len(probabilities) + 1)
+    masses[0] = 1.0
+    for p in probabilities.tolist():
+        masses[1:] = masses[1:] * (1 - p) + masses[:-1] * p
+        masses[0] *= 1 - p
     tail = (1 - level) / 2
-    return bool(counted.cdf(found) > tail and counted.sf(found - 1) > tail)
+    return bool(masses[: found + 1].sum() > tail and masses[found:].sum() > tail)

@@ -30,7 +30,8 @@ def agreement(truth: Planted, step: Settings) -> NDArray[np.bool_]:
 
 def faults(truth: Planted, step: Settings) -> Iterator[str]:
     """Where the share of pairs found leaves the middle 99.9 % of what theory says."""
-    agree, s = agreement(truth, step), truth.similarities
+    likely = truth.similarities >= BINS[0]
+    agree, s = agreement(truth, step)[:, likely], truth.similarities[likely]
     one_band = s**step.rows
     for band in range(step.bands):
         if not within_band(int(agree[band].sum()), one_band):

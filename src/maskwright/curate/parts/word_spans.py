@@ -43,7 +43,8 @@ def merged(spans: Spans) -> Spans:
     order = np.lexsort((spans.begins, spans.texts))
     texts, begins, ends = spans.texts[order], spans.begins[order], spans.ends[order]
     # Texts apart from each other on one line of numbers, so that one running maximum serves all.
-    base = texts * (int(ends.max()) + 2)
+    numbers = np.cumsum(np.concatenate([[False], texts[1:] != texts[:-1]]))
+    base = numbers * (int(ends.max()) + 2)
     reach = np.maximum.accumulate(base + ends)
     opening = np.concatenate([[True], base[1:] + begins[1:] > reach[:-1]])
     first = np.flatnonzero(opening)

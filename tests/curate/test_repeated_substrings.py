@@ -1,0 +1,233 @@
+"""Repeated substrings: exactly what a suffix array of the whole corpus finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from curate.in_process import InProcess, batch_of, run
+from curate.planted import real_words
+from maskwright.curate.parts import winnow
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.steps import repeated_substrings
+from maskwright.curate.steps.repeated_substrings import Settings
+from maskwright.errors import ConfigError
+
+Stretch = tuple[int, int, int]  # text, first word, word behind the last
+
+
+# ------------------------------------------------------------------------------ the truth
+def suffix_array(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The suffixes in their order (prefix doubling), and the length that each has in common with
+    the one before it (Kasai et al. 2001)."""
+    rank = np.unique(ids, return_inverse=True)[1]
+    width, size = 1, len(ids)
+    while True:
+        behind = np.full(size, -1)
+        behind[: max(0, size - width)] = rank[width:]
+        order = np.lexsort((behind, rank))
+        changed = (rank[order][1:] != rank[order][:-1]) | (behind[order][1:] != behind[order][:-1])
+        rank = np.empty(size, np.int64)
+        rank[order] = np.concatenate([[0], np.cumsum(changed)])
+        if rank.max() == size - 1:
+            break
+        width *= 2
+    text, places, ranks = ids.tolist(), order.tolist(), rank.tolist()
+    common, length = [0] * size, 0
+    for at in range(size):
+        if ranks[at] == 0:
+            length = 0
+            continue
+        other = places[ranks[at] - 1]
+        while (
+            at + length < size
+            and other + length < size
+            and text[at + length] == text[other + length]
+        ):
+            length += 1
+        common[ranks[at]] = length
+        length = max(0, length - 1)
+    return order, np.array(common)
+
+
+def brute_force(texts: Sequence[str], length: int, ranks: Sequence[int]) -> set[Stretch]:
+    """The stretches to cut: of every `length` words that occur before, texts being in the order of
+    `ranks`, by a suffix array over all texts in that order."""
+    numbers: dict[str, int] = {}
+    ids, owners, places = [], [], []
+    for text in np.argsort(ranks).tolist():
+        words = texts[text].lower().split()
+        ids += [numbers.setdefault(word, len(numbers)) for word in words]
+        ids.append(-1 - text)  # a sign that is nowhere else
+        owners += [text] * (len(words) + 1)
+        places += range(len(words) + 1)
+    order, common = suffix_array(np.array(ids))
+    cut = np.zeros(len(ids), np.bool_)
+    group: list[int] = []
+    for row in range(len(order) + 1):
+        if row == len(order) or common[row] < length:
+            for at in sorted(group)[1:]:
+                cut[at : at + length] = True
+            group = []
+        if row < len(order):
+            group.append(int(order[row]))
+    found, at = set(), 0
+    while at < len(ids):
+        end = at
+        while end < len(ids) and cut[end] and owners[end] == owners[at]:
+            end += 1
+        if end > at:
+            found.add((owners[at], places[at], places[at] + end - at))
+        at = max(end, at + 1)
+    return found
+
+
+def stretches(step: Settings, batches: Sequence[Batch]) -> set[Stretch]:
+    """What the step cuts; a text is named by its id, `d7`."""
+    corpus = InProcess(batches)
+    table = step.gather(corpus, step.open()).to_pydict()
+    found = set()
+    for document, begin, end in zip(*table.values(), strict=True):
+        name = batches[document >> 32].ids[document & 0xFFFFFFFF]
+        found.add((int(name[1:]), begin, end))
+    return found
+
+
+def ranks_of(step: Settings, texts: Sequence[str]) -> list[int]:
+    from maskwright.curate.parts.order import in_order
+
+    table = step.ordered(batch_of(texts), _all(len(texts)))
+    ranks = np.empty(len(texts), np.int64)
+    ranks[in_order(table)] = np.arange(len(texts))
+    return ranks.tolist()
+
+
+def _all(count: int):  # type: ignore[no-untyped-def]
+    import pyarrow as pa
+
+    return pa.table({"row": np.arange(count)})
+
+
+def planted_texts(count: int, spans: int, seed: int) -> list[str]:
+    """Texts of real words into which stretches of 40 to 60, or to 200, words of others are put."""
+    random = np.random.default_rng(seed)
+    words = list(real_words(count * 1200))
+    # Real words repeat themselves; what is planted is to be seen against that.
+    texts = [words[n * 120 : n * 120 + int(random.integers(20, 121))] for n in range(count)]
+    for number in range(spans):
+        source, target = random.integers(0, len(texts), 2)
+        length = int(random.integers(40, 61 if number % 2 else 201))
+        begin = int(random.integers(0, max(1, len(texts[source]) - length)))
+        piece = texts[source][begin : begin + length]
+        at = int(random.integers(0, len(texts[target]) + 1))
+        texts[target] = [*texts[target][:at], *piece, *texts[target][at:]]
+    texts.append(("a b c " * 60).split())  # repeats itself with a short period
+    texts.append(("a b c " * 50).split())
+    return [" ".join(text) for text in texts]
+
+
+# ------------------------------------------------------------------------------ tests
+def check(texts: Sequence[str], step: Settings) -> set[Stretch]:
+    found = stretches(step, [batch_of(texts)])
+    assert found == brute_force(texts, step.length, ranks_of(step, texts))
+    return found
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("length", [50, 12])
+def test_it_cuts_what_a_suffix_array_finds(seed: int, length: int) -> None:
+    assert len(check(planted_texts(150, 100, seed), Settings(length=length))) > 40
+
+
+@pytest.mark.proof
+def test_it_cuts_what_a_suffix_array_finds_in_2_mb() -> None:
+    texts = planted_texts(3000, 1000, 9)
+    assert sum(map(len, texts)) > 1_500_000
+    assert len(check(texts, Settings())) > 400
+
+
+def _one_window_late(right: Callable[..., winnow.Runs]) -> Callable[..., winnow.Runs]:
+    def broken(*arguments: object) -> winnow.Runs:
+        runs = right(*arguments)
+        return runs.take(np.arange(len(runs.prints)) % 7 != 3)
+
+    return broken
+
+
+@pytest.mark.parametrize("broken", ["a fingerprint lost", "windows not compared"])
+def test_what_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    if broken == "a fingerprint lost":
+        right = repeated_substrings.runs_of
+        monkeypatch.setattr(repeated_substrings, "runs_of", _one_window_late(right))
+    else:
+        right_hashes = winnow.Stretches.hashes
+
+        def hashes(self, firsts, lengths):  # type: ignore[no-untyped-def]
+            found = right_hashes(self, firsts, lengths)
+            return firsts.astype(np.uint64) if np.ndim(lengths) == 0 and lengths == 50 else found
+
+        monkeypatch.setattr(winnow.Stretches, "hashes", hashes)
+    with pytest.raises(AssertionError):
+        check(planted_texts(150, 100, 1), Settings())
+
+
+@pytest.mark.parametrize("words, cut", [(49, 0), (50, 1), (51, 1), (200, 1)])
+def test_stretches_from_the_length_on_are_cut(words: int, cut: int) -> None:
+    piece = [f"w{n}" for n in range(words)]
+    texts = [" ".join(["own", *piece, "end", "of", "the", "first"]), " ".join(["x", *piece, "y"])]
+    found = stretches(Settings(), [batch_of(texts)])
+    assert found == ({(1, 1, 1 + words)} if cut else set())
+
+
+def test_shards_order_and_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = planted_texts(150, 100, 4)
+    whole = stretches(Settings(), [batch_of(texts)])
+    assert whole
+    random = np.random.default_rng(0)
+    for shards, order in ((2, range(len(texts))), (7, random.permutation(len(texts)))):
+        parts = np.array_split(np.array(order), shards)
+        batches = [
+            Batch(np.arange(len(p)), [f"d{n}" for n in p], [texts[n] for n in p]) for p in parts
+        ]
+        # Ids are part of the order, and are the same here.
+        assert stretches(Settings(), batches) == whole
+    monkeypatch.setattr(repeated_substrings, "AT_ONCE", 40)
+    assert stretches(Settings(), [batch_of(texts)]) == whole
+
+
+def test_the_text_is_cut_and_the_change_told() -> None:
+    piece = " ".join(f"word{n}" for n in range(60)) + "."
+    texts = [f"A first and longer text.\n\n{piece} It goes on here.", f"Before. {piece}\n\nBehind."]
+    (outcome,) = run(Settings(), [batch_of(texts)])
+    assert outcome.texts == [texts[0], "Before.\n\nBehind."]
+    (change,) = outcome.changes
+    at = texts[1].index("word0")
+    assert (change.place, change.value) == (1, "60 words")
+    assert change.where == f"characters {at} to {at + len(piece) - 1}"
+
+
+def test_a_copy_has_nothing_left() -> None:
+    text = " ".join(f"word{n}" for n in range(60))
+    (outcome,) = run(Settings(), [batch_of([text, text + " and more", text])])
+    assert outcome.texts is not None
+    assert [t.strip() for t in outcome.texts] == ["", text + " and more", ""]
+
+
+def test_boilerplate_everywhere_is_no_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    piece = " ".join(f"word{n}" for n in range(80))
+    texts = [f"a{n} b{n} {piece} c{n} d{n}" for n in range(3000)]
+    compared = []
+    right = Settings.windows
+    monkeypatch.setattr(
+        Settings, "windows", lambda self, b, k: compared.append(right(self, b, k)) or compared[-1]
+    )
+    assert len(stretches(Settings(), [batch_of(texts)])) == 2999
+    assert sum(table.num_rows for table in compared) < 3000 * 4 * 50
+
+
+def test_a_length_that_is_too_small_is_refused() -> None:
+    with pytest.raises(ConfigError, match="length"):
+        Settings(length=4).check()
