@@ -41,7 +41,8 @@ def noise(seed: int) -> str:
 
 
 def footer(seed: int) -> str:
-    return f"Posted by the admin, {seed} comments. All rights are reserved by the owner. " * 2
+    text = "Posted by our admin; all rights reserved. Click here to read more about this page. "
+    return f"{text}Share it with friends, subscribe to news, accept cookies: {NOUNS[seed]}"
 
 
 GOOD = [sentences(n) for n in range(300)]
@@ -67,8 +68,8 @@ def test_probabilities_of_all_that_may_follow_add_up_to_one() -> None:
         first = units_of(batch_of([context]))
         alone = float(model.bits(first)[0] * first.counts[0])
         mass = np.exp2(alone - whole).sum()
-        # What is left is that of unknown words, of which there are 2**20 less those known.
-        assert 0.9 < mass <= 1.0 + 1e-3
+        # What is left is that of unknown words and of n-grams that the table forgot.
+        assert 0.8 < mass <= 1.0 + 1e-3
     uneven = trained(**counted(units, np.ones(40, np.bool_), 1), order=1)
     assert uneven.bits(units)[0] > model.bits(units)[0]  # the control: a longer context knows more
 

@@ -9,9 +9,9 @@ network, because a gigabyte takes a minute.
     p_k(w | v_1..k-1)  = (c(v w) + M p_k-1(w | v_2..)) / (c(v) + M)
 
 The second line is Dirichlet smoothing (MacKay and Peto 1995, A hierarchical Dirichlet language
-model); an unknown unit has the probability of one of 2^20. Of n-grams that share a place in the
-table the most frequent one is known, with 40 bits of its hash; a few rare ones are forgotten, and
-none is taken for another.
+model); an unknown unit has the probability of one of 2^20. An n-gram has two places in the table
+and is known there by 40 bits of its hash; where both are taken by more frequent ones it is
+forgotten (about one of forty), and none is taken for another.
 """
 
 from __future__ import annotations
@@ -100,9 +100,20 @@ class Markov:
         return _means(-np.log2(p), units.starts)
 
     def _count(self, grams: NDArray[np.uint64]) -> NDArray[np.float64]:
-        found = self.table[grams & np.uint64(len(self.table) - 1)]
-        same = found >> COUNT == grams >> COUNT
-        return np.where(same, found & LARGEST, np.uint64(0)).astype(np.float64)
+        found = self.table[_first(grams, len(self.table))]
+        other = np.flatnonzero(found >> COUNT != grams >> COUNT)
+        entries = self.table[_second(grams[other], len(self.table))]
+        found[other] = entries * (entries >> COUNT == grams[other] >> COUNT)
+        return (found & LARGEST).astype(np.float64)
+
+
+def _first(grams: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
+    return grams & np.uint64(size - 1)
+
+
+def _second(grams: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
+    with np.errstate(over="ignore"):
+        return grams * BASE >> np.uint64(64 - (size - 1).bit_length())
 
 
 def _means(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -135,12 +146,19 @@ def trained(
     gram: NDArray[np.int64], size: NDArray[np.int64], count: NDArray[np.int64], order: int
 ) -> Markov:
     """The model of these counts."""
-    bits = min(MOST_BITS, max(8, int(2 * len(gram) - 1).bit_length()))
+    bits = min(MOST_BITS, max(8, (4 * len(gram) - 1).bit_length()))
     hashes = gram.view(np.uint64)
-    # Written in this order, the last one stays: the most frequent, then the one of larger hash.
-    order_of = np.lexsort((hashes, count))
-    entries = hashes >> COUNT << COUNT | np.minimum(count.astype(np.uint64), LARGEST)
+    ranked = np.lexsort((hashes, -count))  # the most frequent first
+    hashes, often = hashes[ranked], np.minimum(count[ranked].astype(np.uint64), LARGEST)
+    entries = hashes >> COUNT << COUNT | often
     table = np.zeros(1 << bits, np.uint64)
-    table[hashes[order_of] & np.uint64(len(table) - 1)] = entries[order_of]
+    for places_of in (_first, _second):
+        places = places_of(hashes, len(table))
+        _, chosen = np.unique(places, return_index=True)  # the first of each place
+        chosen = chosen[table[places[chosen]] == 0]
+        table[places[chosen]] = entries[chosen]
+        left = np.ones(len(hashes), np.bool_)
+        left[chosen] = False
+        hashes, entries = hashes[left], entries[left]
     single = size == 1
     return Markov(table, int(count[single].sum()), int(single.sum()), order)
