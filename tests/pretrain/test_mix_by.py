@@ -274,7 +274,7 @@ def test_held_out_loss_by_value(tmp_path: Path, capsys: pytest.CaptureFixture[st
     (table,) = json.loads((tmp_path / "run" / "results.json").read_text())["tables"]
     assert table["title"] == "Held-out text by source"
     others, law, sea = table["rows"]
-    assert [others[0], law[0], sea[0]] == ["all others (*)", "law", "sea"]
+    assert [others[0], law[0], sea[0]] == ["all others", "law", "sea"]
     assert float(law[3]) < float(sea[3]) - 0.2, "what was read is predicted better"
     stores = tmp_path / "run" / "data"
     held_out = json.loads((stores / "held-out" / "manifest.json").read_text())["about"]

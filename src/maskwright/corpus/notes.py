@@ -71,6 +71,6 @@ def missing(
         what,
         where=where,
         found=f"the columns {listed}" if listed else "no columns",
-        wanted=f"a column {name!r}, to be kept with the text",
+        wanted=f"{name!r}, to be kept with the text",
         do=f"correct its name; {near(name, columns)}" if listed else "leave it out",
     )

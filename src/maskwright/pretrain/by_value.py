@@ -16,10 +16,9 @@ from maskwright.data.tokenize import build_store
 from maskwright.errors import DataError
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.objectives.parts.objective import Objective
-from maskwright.pretrain.mixing import value_of, values_of
+from maskwright.pretrain.mixing import names_of, value_of, values_of
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.pretrain.text import Text
-from maskwright.recipes.parts.mixing import OTHERS
 from maskwright.recipes.parts.objective_rows import needs_sentences
 from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report.tables import Table
@@ -62,8 +61,7 @@ def table(
     rows = max(batch, recipe.evaluation.rows // len(found))
     shown: list[list[str]] = []
     with nullcontext() if average is None else average.in_place():
-        for number, value in enumerate(values):
-            name = f"all others ({OTHERS})" if value == OTHERS else value
+        for number, name in enumerate(names_of(recipe.corpus, folder)):
             documents, cells = 0, [NOTHING] * 3
             if number in found:
                 store = TokenStore.open(_path(folder, number))

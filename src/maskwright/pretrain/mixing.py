@@ -25,6 +25,7 @@ from maskwright.storage.strict_json import parse_object
 VALUES = "values.json"
 LARGEST_RECORD = 1 << 20
 LISTED = 20
+WITH_OTHERS = f"--set 'corpus.weights={{…, \"{OTHERS}\" = 1}}'"
 MOST_POINTS = 4096
 
 
@@ -97,8 +98,8 @@ class ByValue:
                 where=self._without[0],
                 found=f"{self._lacking:,} documents without {column!r}",
                 wanted="a value for every document",
-                do="fill the column, or give these documents a weight of their own: "
-                f"corpus.weights with {OTHERS!r}",
+                do="fill in the values, or give these documents a weight together with all others: "
+                f"{WITH_OTHERS}",
             )
         if self._unknown:
             most = sorted(self._unknown, key=lambda value: (-self._unknown[value], value))
@@ -108,7 +109,7 @@ class ByValue:
                 where=f"{where}, column {column!r}",
                 found=listed + ", …" * (len(most) > LISTED),
                 wanted=f"a weight for each value in corpus.weights; {near(most[0], self._weights)}",
-                do=f"add them, or one weight for all others: {OTHERS!r}",
+                do=f"add them, or one weight for all others: {WITH_OTHERS}",
             )
         if unused := sorted({*self._weights} - {*self._spools}):
             raise DataError(
@@ -125,8 +126,7 @@ class ByValue:
             where=f"{', '.join(self._corpus.text)}, column {self._column!r}",
             found=f"more than {MOST_VALUES}, such as {', '.join(self.values[:5])}",
             wanted=f"at most {MOST_VALUES}",
-            do="weigh the most important, and all others together: "
-            f"corpus.weights = {{ …, {OTHERS!r} = 1 }}; or mix by another column",
+            do=f"weigh the most important, and all others together: {WITH_OTHERS}",
         )
 
 
@@ -199,18 +199,19 @@ def mixture_of_run(
     if not isinstance(rows, ScheduledMixture):
         return {}
     samples = int(samples_by_progress(recipe)[-1][0])
-    names = _names(recipe.corpus, stores)
+    names = names_of(recipe.corpus, stores[0].path.parent.parent)
     listed = ", ".join(
-        f"{count / samples:.1%} {name} ({count / max(1, len(source)):.2g} times)"
+        f"{count / samples:.1%} {name} (read {count / max(1, len(source)):.2g} times)"
         for name, count, source in zip(names, rows.realised(samples), rows.sources, strict=True)
     )
     return {"mixture": [f"rows of the whole run: {listed}"]}
 
 
-def _names(corpus: Corpus, stores: Sequence[TokenStore]) -> list[str]:
+def names_of(corpus: Corpus, folder: Path) -> list[str]:
+    """What each store of the run in `folder` is called in lines for the user."""
     if corpus.mix_by is None:
         return [Path(name).name for name in corpus.text]
-    return values_of(stores[0].path.parent.parent) or []
+    return ["all others" if name == OTHERS else name for name in values_of(folder) or []]
 
 
 def samples_by_progress(recipe: Recipe) -> list[tuple[float, float]]:

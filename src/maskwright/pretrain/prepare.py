@@ -35,7 +35,7 @@ from maskwright.errors import ConfigError, DataError
 from maskwright.findings import Finding
 from maskwright.pretrain.as_read import changed_meanwhile, differences
 from maskwright.pretrain.by_value import build as build_by_value
-from maskwright.pretrain.mixing import keep_values, values_of
+from maskwright.pretrain.mixing import keep_values, names_of, values_of
 from maskwright.pretrain.text import (
     Text,
     require_other_files,
@@ -44,7 +44,7 @@ from maskwright.pretrain.text import (
     texts_of,
 )
 from maskwright.recipes.parts.corpus import Corpus
-from maskwright.recipes.parts.mixing import OTHERS, shares
+from maskwright.recipes.parts.mixing import shares
 from maskwright.recipes.parts.objective_rows import needs_sentences
 from maskwright.recipes.parts.recipe import Recipe, TokenizerFolder
 from maskwright.report import document
@@ -464,17 +464,20 @@ def _require_no_copies(folder: Path, parts: Sequence[str]) -> None:
 def _shares(corpus: Corpus, folder: Path, train: Sequence[TokenStore]) -> str:
     """The share of each text, or value, among the training rows, and how often it is read in an
     epoch."""
-    names = values_of(folder) if corpus.mix_by else [Path(name).name for name in corpus.text]
     sizes = np.array([store.num_tokens for store in train])
     begin, end = shares(corpus, sizes.tolist())
     times = (begin + end) / 2 * sizes.sum() / np.maximum(1, sizes)
+    names = names_of(corpus, folder)
     part = (
-        f"{first:.0%}{f' to {last:.0%}' if corpus.weights_end else ''} "
-        f"{'all others' if corpus.mix_by and name == OTHERS else name} "
+        f"{_percent(first)}{f' to {_percent(last)}' if corpus.weights_end else ''} {name} "
         f"({often:.2g} times an epoch)"
-        for name, first, last, often in zip(names or [], begin, end, times, strict=True)
+        for name, first, last, often in zip(names, begin, end, times, strict=True)
     )
     return ", ".join(part)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share == 0 or share >= 0.1 else f"{share:.1%}"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def how_read(settings: str | Sequence[str], usual: HowRead = AS_IT_COMES) -> How
     Raises:
         UsageError: not NAME=VALUE, or no such name.  ConfigError: a value that is none of it.
     """
-    own = [each.name for each in fields(Reading) if each.name != "notes"]  # all columns are read
+    # Of labelled data all columns are read; others choose which stay with the text.
+    own = [each.name for each in fields(Reading) if each.name != "notes" or usual.reading.notes]
     known = [*own, "header", "no_label", *FLAGS]
     values: dict[str, Any] = {}
     for setting in [settings] if isinstance(settings, str) else settings:
