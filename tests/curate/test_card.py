@@ -119,7 +119,7 @@ def test_equal_input_gives_equal_bytes(
     clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again = made(tmp_path / "again", monkeypatch)
-    for name in ("MANIFEST.json", "card.json", "card.md"):
+    for name in ("MANIFEST.json", "card.json", "card.md", "page.html"):
         assert (clean / name).read_bytes() == (again / name).read_bytes(), name
     text = (clean / "card.md").read_text()
     assert str(clean.parent) not in text, "no place of a machine"

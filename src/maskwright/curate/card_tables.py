@@ -114,13 +114,13 @@ def rules(step: Mapping[str, Any]) -> Table:
 def steps(card: Card) -> Table:
     rows = []
     for step in card["steps"]:
-        gone = step["documents_in"] - step["documents_out"]
+        removed = step["documents_in"] - step["documents_out"]
         rows.append(
             [
                 step["step"],
                 f"{step['documents_in']:,}",
-                f"{gone:,}",
-                percent(gone / max(1, step["documents_in"])),
+                f"{removed:,}",
+                percent(removed / max(1, step["documents_in"])),
                 size(step["bytes_in"] - step["bytes_out"]),
                 f"{sum(step['changes'].values()):,}",
             ]
@@ -135,19 +135,19 @@ def steps(card: Card) -> Table:
 
 def by_source(card: Card) -> Table:
     """For each source what came, what went and what is left."""
-    gone: dict[str, int] = {}
+    removed: dict[str, int] = {}
     for step in card["steps"]:
         for facts in step["rules"].values():
             for name, count in facts["sources"].items():
-                gone[name] = gone.get(name, 0) + count
+                removed[name] = removed.get(name, 0) + count
     stays = card["left"]["sources"]
-    names = sorted({*gone, *stays}, key=lambda n: (-gone.get(n, 0) - stays.get(n, 0), n))
+    names = sorted({*removed, *stays}, key=lambda n: (-removed.get(n, 0) - stays.get(n, 0), n))
     rows = []
     for name in names[:ROWS]:
-        total = gone.get(name, 0) + stays.get(name, 0)
-        share = percent(gone.get(name, 0) / max(1, total))
+        total = removed.get(name, 0) + stays.get(name, 0)
+        share = percent(removed.get(name, 0) / max(1, total))
         kept = stays.get(name, 0)
-        rows.append([name or "–", f"{total:,}", f"{gone.get(name, 0):,}", share, f"{kept:,}"])
+        rows.append([name or "–", f"{total:,}", f"{removed.get(name, 0):,}", share, f"{kept:,}"])
     more = len(names) - ROWS
     return {
         "title": "Documents by source",
@@ -190,8 +190,8 @@ def contamination(card: Card) -> list[str] | None:
         return None
     lines = []
     for step in found:
-        gone = step["documents_in"] - step["documents_out"]
-        lines.append(f"{documents(gone)} removed by {step['step']}")
+        removed = step["documents_in"] - step["documents_out"]
+        lines.append(f"{documents(removed)} removed by {step['step']}")
         lines += [str(Finding.from_json(each)) for each in step["findings"]]
     return lines
 

@@ -21,6 +21,7 @@ from maskwright.curate.engine.pack import PACKED, compressed
 from maskwright.curate.engine.run import Pieces, prune, read_files, run
 from maskwright.curate.engine.segment import CHANGED_FILE, REMOVED_FILE
 from maskwright.curate.engine.shards import REJECTED
+from maskwright.curate.page import page
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.errors import OutputError
 from maskwright.findings import Note, ignore
@@ -138,6 +139,7 @@ def _write(stage: Staging, pieces: Pieces, recipe: Recipe, card: Mapping[str, An
     stage.write_bytes("recipe.toml", recipe.to_toml().encode())
     stage.write_json("card.json", card)
     stage.write_bytes("card.md", data_card(card).encode("utf-8", "replace"))
+    stage.write_bytes("page.html", page(card).encode("utf-8", "replace"))
 
 
 def _pieces_of(path: Path) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Pages and cards: filled from the templates beside this file, and written whole or not at all.
 
-A page needs nothing but itself: no script, no network, no font to fetch. It forbids them to
-itself, and its only style sheet is named by hash. What a template shows is escaped, and control
+A page needs nothing but itself: no network, no font to fetch. It forbids them to itself, and its
+only style sheet is named by hash, as the script is of the one page that has one. What a template shows is escaped, and control
 characters in it are visible (`one_line`); only a finished picture (`Markup`) goes in as it stands.
 Markdown has no escaping of its own: there `md` and `code` do it.
 """
@@ -56,9 +56,10 @@ def _environment(folder: Path) -> Environment:
     made.filters |= {"lines": lines, "md": md, "code": code, "json": _json}
     made.filters |= {"fact": plain.fact, "marked": plain.marked}
     made.tests["digest"] = plain.is_digest
-    style = (folder / "page.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    made.globals |= {"style": Markup(style), "style_hash": digest}
+    for name, file in (("style", "page.css"), ("script", "curation.js")):
+        content = (folder / file).read_text(encoding="utf-8")
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        made.globals |= {name: Markup(content), f"{name}_hash": digest}
     return made
 
 

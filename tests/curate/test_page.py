@@ -1,0 +1,128 @@
+"""The page of a corpus: closed to the world, no markup from texts, small, the same every time."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curate.cards import card_with, example
+from curate.test_card import clean  # noqa: F401
+from maskwright.curate.page import page
+from maskwright.report import document
+from maskwright.report.drawing.flow import Stage, flow
+from maskwright.report.drawing.histogram import histogram
+
+SCRIPT = (document.TEMPLATES / "curation.js").read_text(encoding="utf-8")
+HOSTILE = "<script>alert(1)</script><img src=//evil.example/x onerror=a()>\" data-value='9' \x1b[2J"
+
+
+class Elements(HTMLParser):
+    """Every tag with its attributes."""
+
+    def __init__(self, made: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(made)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attributes)))
+
+
+def reaches_out(made: str) -> list[str]:
+    """What in a page would load, send or run anything but its own script."""
+    found = []
+    for tag, attributes in Elements(made.replace(f"<script>{SCRIPT}</script>", "")).found:
+        if tag in {"script", "link", "img", "iframe", "object", "form", "base", "a"}:
+            found.append(tag)
+        banned = {"src", "href", "style", "srcset", "action"}
+        found += [n for n in attributes if n in banned or n.startswith("on")]
+    addresses = re.findall(r"\w+://[^\s\"']+", made.replace("http://www.w3.org/2000/svg", ""))
+    return found + addresses
+
+
+def test_the_page_reaches_nothing_and_runs_its_own_script(clean: Path) -> None:  # noqa: F811
+    made = (clean / "page.html").read_text(encoding="utf-8")
+    assert reaches_out(made) == []
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    policy = re.findall(r'Content-Security-Policy" content="([^"]+)"', made)[0]
+    assert f"script-src 'sha256-{digest}';" in policy and "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    for banned in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "fetch("):
+        assert banned not in SCRIPT
+    # The control: what a text would do if it were not escaped.
+    assert reaches_out(made.replace("</main>", HOSTILE + "</main>"))
+
+
+def test_texts_are_no_markup() -> None:
+    made = page(card_with(HOSTILE))
+    assert made.count("<script>") == 1 and "\x1b" not in made
+    assert "&lt;script&gt;alert(1)" in made and reaches_out(made.replace("//evil", "evil")) == []
+    borders = [a for tag, a in Elements(made).found if tag == "article" and "data-limit" in a]
+    assert [a["data-value"] for a in borders] == ["47", "49", "50", "53"], "none from a text"
+
+
+def test_a_limit_has_its_setting_and_examples_on_both_sides(clean: Path) -> None:  # noqa: F811
+    made = Elements((clean / "page.html").read_text(encoding="utf-8")).found
+    rules = [a for tag, a in made if tag == "details" and a.get("data-low-setting")]
+    short = next(a for a in rules if a["data-low-setting"] == "min_doc_words")
+    assert short["data-step"] == "gopher-quality" and short["data-low"] == "50"
+    assert short["data-whole"] == "yes"
+    verdicts = [a["data-verdict"] for tag, a in made if a.get("data-verdict")]
+    assert verdicts.count("keep") == verdicts.count("remove") > 4
+    # The control: a limit without a setting names none.
+    other = Elements(page(card_with("x"))).found
+    unnamed = [a for tag, a in other if a.get("data-high") == "4.5"]
+    assert unnamed and not any("data-high-setting" in a for a in unnamed)
+
+
+def test_many_rules_stay_small() -> None:
+    card: dict[str, Any] = card_with("text")
+    long = [example(f"id-{n}", 0.1 * n, removed=n < 8, limit="low", at=1) for n in range(16)]
+    for each in long:
+        each["text"] = "word " * 60
+    step = card["steps"][0]
+    sample = [[f"{n:04}", n / 7] for n in range(500)]
+    for n in range(80):
+        step["rules"][f"r{n}"] = {"documents": 1, "bytes": 9, "sources": {}, "examples": long[:3]}
+        settings = {"low": "least", "high": None}
+        limits = {"low": 1, "high": None, "settings": settings}
+        step["measures"][f"r{n}"] = {"sample": sample, "border": long, **limits}
+    made = page(card)
+    assert 500_000 < len(made.encode()) < 2_000_000
+    assert made == page(json.loads(json.dumps(card)))
+
+
+@pytest.mark.parametrize(
+    "values", [[5], [0, 0, 0], [n * 1.5 for n in range(200)], [10.0**n for n in range(6)], [-1, 2]]
+)
+def test_a_histogram_shows_every_value_once(values: list[float]) -> None:
+    low = 3
+    made = str(histogram("t", values, low=low))
+    shares = [float(s) for s in re.findall(r"<title>([\d.]+) % of the documents", made)]
+    assert abs(sum(shares) - 100) < 0.06 * len(shares) + 1e-9
+    assert ("dot two" in made) == any(v < low for v in values)
+    assert "nan" not in made.lower()
+    assert histogram("t", []) is None
+
+
+def test_the_limit_stands_between_the_colours() -> None:
+    made = str(histogram("t", [n / 10 for n in range(100)], high=5))
+    limit = float(re.findall(r'd="M([\d.]+) [\d.]+V[\d.]+" class="limit"', made)[0])
+    bars = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"[^>]*dot (\w+)', made)
+    assert all(float(x) <= limit for x, _, css in bars if css == "one")
+    assert all(float(x) + float(w) >= limit for x, w, css in bars if css == "two")
+
+
+def test_the_flow_narrows_with_what_goes() -> None:
+    made = str(flow("t", [Stage("a", (10, 10), (80, 80)), Stage("b <i>", (10, 4), (80, 20))]))
+    kept = [float(w) for w in re.findall(r'width="([\d.]+)" height="15" class="dot one"', made)]
+    assert kept[1] == pytest.approx(kept[0] * 0.4)
+    assert "−6 (60.0 %)" in made and "b &lt;i&gt;" in made
