@@ -1,8 +1,9 @@
 """Pages and cards: filled from the templates beside this file, and written whole or not at all.
 
 A page needs nothing but itself: no network, no font to fetch. It forbids them to itself, and its
-only style sheet is named by hash, as the script is of the one page that has one. What a template shows is escaped, and control
-characters in it are visible (`one_line`); only a finished picture (`Markup`) goes in as it stands.
+only style sheet is named by hash, as the script is of the one page that has one. What a template
+shows is escaped, and control characters in it are visible (`one_line`); only a finished picture
+(`Markup`) goes in as it stands.
 Markdown has no escaping of its own: there `md` and `code` do it.
 """
 
