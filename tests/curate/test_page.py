@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import random
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -126,3 +129,42 @@ def test_the_flow_narrows_with_what_goes() -> None:
     kept = [float(w) for w in re.findall(r'width="([\d.]+)" height="15" class="dot one"', made)]
     assert kept[1] == pytest.approx(kept[0] * 0.4)
     assert "−6 (60.0 %)" in made and "b &lt;i&gt;" in made
+
+
+def disagreements(limit: float, side: str, keep: list[float], remove: list[float]) -> int:
+    """With how many verdicts a limit disagrees."""
+
+    def goes(value: float) -> bool:
+        return value < limit if side == "low" else value > limit
+
+    return sum(map(goes, keep)) + sum(not goes(value) for value in remove)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the script of the page needs node")
+def test_the_limit_of_the_page_agrees_best_with_the_verdicts() -> None:
+    generator = random.Random(3)
+    cases: list[Any] = []
+    for number in range(300):
+        whole = number % 2 == 0
+        values = [generator.randint(0, 12) * (1 if whole else 0.073) for _ in range(6)]
+        values = [round(value, 6) for value in values]
+        cut = generator.randint(0, 6)
+        now = generator.choice(values)
+        cases.append([generator.choice(["low", "high"]), now, values[:cut], values[cut:], whole])
+    call = f"console.log(JSON.stringify({json.dumps(cases)}.map((c) => propose(...c))))"
+    answer = subprocess.run(
+        ["node", "-e", SCRIPT + call], capture_output=True, text=True, check=True, timeout=60
+    )
+    improved = 0
+    for (side, now, keep, remove, whole), found in zip(
+        cases, json.loads(answer.stdout), strict=True
+    ):
+        values = [*keep, *remove]
+        tried = [v + d for v in values for d in (-0.001, 0, 0.001)]
+        best = min(disagreements(limit, side, keep, remove) for limit in tried)
+        assert disagreements(found["value"], side, keep, remove) == best == found["wrong"]
+        assert not whole or float(found["value"]).is_integer()
+        before = disagreements(now, side, keep, remove)
+        assert found["same"] == (before == best) and (not found["same"] or found["value"] == now)
+        improved += before > best
+    assert improved > 50, "the control: the limit as it was agrees with fewer"

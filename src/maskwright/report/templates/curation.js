@@ -1,7 +1,44 @@
 // The page of a curated corpus: j and k move between examples, and verdicts on the examples at a
 // limit give the limit that agrees with them best. Nothing leaves the page.
 "use strict";
+
+// The shortest number above `above` and at most `most`.
+function shortest(above, most) {
+  for (let digits = 0; digits < 9; digits++) {
+    const power = 10 ** digits;
+    const number = Math.floor(most * power + 1e-9) / power;
+    if (number > above && number <= most) return number;
+  }
+  return most;
+}
+
+// The limit that agrees best with verdicts, and with how many it does not. A document goes when
+// it is below a low limit; a high limit is a low one of the negative values.
+function propose(side, now, keep, remove, whole) {
+  const sign = side === "low" ? 1 : -1;
+  const kept = keep.map((v) => sign * v);
+  const removed = remove.map((v) => sign * v);
+  const limit = sign * now;
+  const edges = [...new Set([...kept, ...removed])].sort((a, b) => a - b);
+  let best = null;
+  for (let i = 0; i <= edges.length; i++) {
+    const above = i === 0 ? -Infinity : edges[i - 1];
+    const most = i === edges.length ? Infinity : edges[i];
+    const wrong = kept.filter((v) => v <= above).length + removed.filter((v) => v >= most).length;
+    const far = limit <= above ? above - limit : limit > most ? limit - most : -1;
+    if (!best || wrong < best.wrong || (wrong === best.wrong && far < best.far)) {
+      best = { wrong, far, above, most };
+    }
+  }
+  if (best.far < 0) return { value: now, wrong: best.wrong, same: true };
+  let { above, most } = best;
+  if (most === Infinity) most = above + (whole ? 1 : Math.abs(above) / 20 || 0.01);
+  if (above === -Infinity) above = most - (whole ? 1 : Math.abs(most) / 20 || 0.01);
+  return { value: sign * shortest(above, most) + 0, wrong: best.wrong, same: false };
+}
+
 (() => {
+  if (typeof document === "undefined") return; // a test of the functions above
   const examples = [...document.querySelectorAll(".example")];
   const chosen = document.querySelector(".chosen");
   const settings = new Map(); // "step.setting" -> value
@@ -14,42 +51,6 @@
     if (folded) folded.open = true;
     next.focus({ preventScroll: true });
     next.scrollIntoView({ block: "nearest" });
-  }
-
-  // The shortest number above `above` and at most `most`.
-  function shortest(above, most) {
-    for (let digits = 0; digits < 9; digits++) {
-      const power = 10 ** digits;
-      const number = Math.floor(most * power + 1e-9) / power;
-      if (number > above && number <= most) return number;
-    }
-    return most;
-  }
-
-  // The limit that agrees best with verdicts, and with how many it does not. A document goes when
-  // it is below a low limit; a high limit is a low one of the negative values.
-  function propose(side, now, keep, remove, whole) {
-    const sign = side === "low" ? 1 : -1;
-    const kept = keep.map((v) => sign * v);
-    const removed = remove.map((v) => sign * v);
-    const limit = sign * now;
-    const edges = [...new Set([...kept, ...removed])].sort((a, b) => a - b);
-    let best = null;
-    for (let i = 0; i <= edges.length; i++) {
-      const above = i === 0 ? -Infinity : edges[i - 1];
-      const most = i === edges.length ? Infinity : edges[i];
-      const wrong = kept.filter((v) => v <= above).length + removed.filter((v) => v >= most).length;
-      const far = limit <= above ? above - limit : limit > most ? limit - most : -1;
-      if (!best || wrong < best.wrong || (wrong === best.wrong && far < best.far)) {
-        best = { wrong, far, above, most };
-      }
-    }
-    if (best.far < 0) return { value: now, wrong: best.wrong, same: true };
-    const step = whole ? 1 : Math.max(Math.abs(best.above), Math.abs(best.most) || 0, 1e-6) / 20;
-    let { above, most } = best;
-    if (most === Infinity) most = above + (whole ? 1 : Math.abs(above) / 20 || step);
-    if (above === -Infinity) above = most - (whole ? 1 : Math.abs(most) / 20 || step);
-    return { value: sign * shortest(above, most) + 0, wrong: best.wrong, same: false };
   }
 
   function judge(rule) {
