@@ -188,28 +188,22 @@ class Mixed:
             source -= 1
         return source
 
-    def own(self, number: int) -> str:
-        """The text of a document that is no copy."""
-        draw = self.draw(number, "text")
-        return "\n".join(self.text.paragraphs(draw))
-
     def document(self, number: int) -> Row:
         """A document, and the truth about it where it is a copy."""
-        draw, source = self.draw(number, "dirt"), self.source(number)
+        draw, source, before = self.draw(number, "dirt"), self.source(number), ""
         name, place, truth = f"d{number:08}", self.sites.draw(draw), None
         if source is None:
-            text = self.own(number)
+            text = "\n".join(self.text.paragraphs(self.draw(number, "text")))
         else:
-            text = self.own(source)
+            text = before = self.document(source)[0]["text"]
             truth = {"id": name, "of": f"d{source:08}", "change": "exact", "rate": 0.0}
-            truth["jaccard"] = 1.0
             if draw.random() >= self.dirt.exact / (self.dirt.exact + self.dirt.near):
-                before = text
                 text, change, rate = near_copy(text, draw, self.text.words, self.dirt.rate)
                 truth |= {"change": change, "rate": round(rate, 4)}
-                truth["jaccard"] = round(jaccard(before, text), 4)
-        if (truth is None or truth["change"] != "exact") and draw.random() < self.dirt.boilerplate:
+        if (source is None or text is not before) and draw.random() < self.dirt.boilerplate:
             text = with_boilerplate(text, draw, self.sites.lines[place])
+        if truth is not None:
+            truth["jaccard"] = 1.0 if text == before else round(jaccard(before, text), 4)
         site = self.sites.names[place]
         url = f"https://{site}/{number}"
         return {"id": name, "text": text, "source": site, "url": url}, truth
@@ -236,11 +230,17 @@ def mixed(dirt: Dirt, text: Text, size: float) -> Iterator[Row]:
 def dirty(dirt: Dirt, words: list[str]) -> Iterator[Row]:
     """babytext's train part with copies so that they are the stated shares of all documents, and
     boilerplate, in an order drawn anew."""
-    documents, draw = list(babytext("train")), Random(f"{dirt.seed} dirty")
-    sites = Sites(dirt.seed, words)
-    own, share = len(documents), dirt.exact + dirt.near
+    draw, sites = Random(f"{dirt.seed} dirty"), Sites(dirt.seed, words)
+
+    def site_lines(text: str) -> str:
+        if draw.random() >= dirt.boilerplate:
+            return text
+        return with_boilerplate(text, draw, sites.lines[sites.draw(draw)])
+
+    documents = [{**d, "text": site_lines(d["text"])} for d in babytext("train")]
     rows: list[Row] = [(d, None) for d in documents]
-    copies = round(own * share / (1 - share))
+    share = dirt.exact + dirt.near
+    copies = round(len(documents) * share / (1 - share))
     exact = round(copies * dirt.exact / share)
     for number in range(copies):
         of, name = draw.choice(documents), f"copy/{number}"
@@ -248,15 +248,13 @@ def dirty(dirt: Dirt, words: list[str]) -> Iterator[Row]:
         truth["jaccard"] = 1.0
         if number >= exact:
             text, change, rate = near_copy(text, draw, words, dirt.rate)
+            text = site_lines(text)
             same = round(jaccard(of["text"], text), 4)
             truth |= {"change": change, "rate": round(rate, 4), "jaccard": same}
         rows.append(({**of, "id": name, "text": text}, truth))
     draw.shuffle(rows)
     for document, truth in rows:
-        text = document["text"]
-        if draw.random() < dirt.boilerplate:
-            text = with_boilerplate(text, draw, sites.lines[sites.draw(draw)])
-        yield {"id": document["id"], "text": text, "source": document["source"]}, truth
+        yield {name: document[name] for name in ("id", "text", "source")}, truth
 
 
 def write(
