@@ -11,7 +11,6 @@ The evaluation files are read only. How many of their rows are in the corpus is 
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +21,12 @@ from numpy.typing import NDArray
 
 from maskwright.counted import counted
 from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.evaluation_texts import EvaluationText, read_texts, sources_of
+from maskwright.curate.parts.evaluation_texts import sources_of
 from maskwright.curate.parts.outcome import Change, Outcome, Removal
+from maskwright.curate.parts.overlaps import Index, index_of
 from maskwright.curate.parts.step import DOCUMENT, Corpus, CorpusStep
 from maskwright.curate.parts.word_spans import Spans, cut, merged
-from maskwright.curate.parts.words import Words, words_of
+from maskwright.curate.parts.words import Words
 from maskwright.errors import ConfigError, MaskwrightError
 from maskwright.findings import Finding
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 SUMMARY = "remove documents with texts of evaluation files, or cut these texts out"
 RULE = "contaminated"
-# Between two words of which the first ends a line or sentence: not only blanks and commas.
-BOUNDARY = re.compile(r"[^ \t\u00a0,'’\-]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,15 +98,15 @@ class Settings(CorpusStep):
         Raises:
             DataError, StorageError, UsageError: a file cannot be read.
         """
-        return index_of(self)
+        return opened_index(self)
 
     # -------------------------------------------------------------------------- passes
     def hits(self, batch: Batch, known: pa.Table | None) -> pa.Table:
         """The pass: the numbers of the evaluation texts that a document shares words with."""
         import pyarrow as pa
 
-        found = index_of(self).matches(batch)
-        owners, texts = index_of(self).owners(found)
+        found = opened_index(self).matches(batch)
+        owners, texts = opened_index(self).owners(found)
         both = np.unique(np.stack([owners, texts], axis=1), axis=0)
         return pa.table(
             {
@@ -182,137 +180,10 @@ def hit_places(spans: Spans, words: Words, text: int) -> Iterator[str]:
         yield f"characters {words.begins[first]} to {words.ends[last]}"
 
 
-# ------------------------------------------------------------------------------ the index
-@dataclass(frozen=True)
-class Matches:
-    """Runs of words that are in the index: spans, and for each its size and place there."""
-
-    spans: Spans
-    sizes: NDArray[np.int64]
-    entries: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Grams:
-    """Hashes of runs of `size` words, sorted; which evaluation text each is of; and a table of bits
-    that says of most other hashes at once that they are not there."""
-
-    size: int
-    hashes: NDArray[np.uint64]
-    owners: NDArray[np.int64]
-    seen: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, size: int, hashes: NDArray[np.uint64], owners: NDArray[np.int64]) -> Grams:
-        order = np.lexsort((owners, hashes))
-        bits = min(26, max(12, len(hashes).bit_length() + 4))
-        seen = np.zeros(1 << bits, np.bool_)
-        seen[hashes >> np.uint64(64 - bits)] = True
-        return cls(size, hashes[order], owners[order], seen)
-
-    def find(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Which of `hashes` are here, and the first entry of each."""
-        bits = len(self.seen).bit_length() - 1
-        likely = np.flatnonzero(self.seen[hashes >> np.uint64(64 - bits)])
-        entries = np.searchsorted(self.hashes, hashes[likely])
-        inside = np.minimum(entries, len(self.hashes) - 1)
-        right = self.hashes[inside] == hashes[likely]
-        return likely[right], entries[right]
-
-
-@dataclass(frozen=True)
-class Index:
-    """The runs of words of all evaluation texts.
-
-    Attributes:
-        texts: the texts that are looked for, without their text.
-        grams: the runs by their size; the last are the overlaps, before them whole short texts.
-        rows: of each file, in its order, how many rows it has, and how many are looked for.
-    """
-
-    overlap: int
-    texts: Sequence[EvaluationText]
-    grams: Sequence[Grams]
-    rows: dict[str, tuple[int, int]]
-
-    def matches(self, batch: Batch) -> Matches:
-        """Where the documents share words with evaluation texts."""
-        words = batch.words
-        found = [(np.zeros(0, np.int64),) * 5]
-        for place, grams in enumerate(self.grams):
-            hashes, starts = words.shingles(grams.size)
-            at, entries = grams.find(hashes)
-            owners = np.searchsorted(starts, at, "right") - 1
-            begins = at - starts[owners]
-            if grams.size < self.overlap:
-                alone = [
-                    stands_alone(batch.texts[text], words, words.starts[text] + begin, grams.size)
-                    for text, begin in zip(owners.tolist(), begins.tolist(), strict=True)
-                ]
-                kept = np.array(alone, np.bool_)
-                owners, begins, entries = owners[kept], begins[kept], entries[kept]
-            found.append(
-                (owners, begins, begins + grams.size, np.full(len(owners), place), entries)
-            )
-        columns = [np.concatenate(column) for column in zip(*found, strict=True)]
-        texts, begins, ends, sizes, entries = columns
-        return Matches(Spans(texts, begins, ends), sizes, entries)
-
-    def owners(self, found: Matches) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Documents of the batch and evaluation texts that share a run of words."""
-        documents, texts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for place, grams in enumerate(self.grams):
-            own = found.sizes == place
-            entries = found.entries[own]
-            ends = np.searchsorted(grams.hashes, grams.hashes[entries], "right")
-            counts = ends - entries
-            documents.append(np.repeat(found.spans.texts[own], counts))
-            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-            texts.append(grams.owners[np.repeat(entries, counts) + within])
-        return np.concatenate(documents), np.concatenate(texts)
-
-
-def stands_alone(text: str, words: Words, first: int, size: int) -> bool:
-    """Whether words of a text are a whole line or sentence: what stands before and behind them is
-    the text's end or more than blanks and commas."""
-    own = int(np.searchsorted(words.starts, first, "right")) - 1
-    begin, end = words.starts[own], words.starts[own + 1]
-    last = first + size - 1
-    before = text[words.ends[first - 1] : words.begins[first]] if first > begin else "\n"
-    behind = text[words.ends[last] : words.begins[last + 1]] if last + 1 < end else "\n"
-    return bool(BOUNDARY.search(before) and BOUNDARY.search(behind))
-
-
 @functools.lru_cache(maxsize=2)
-def index_of(step: Settings) -> Index:
-    """The index of a step's evaluation files; made once in a process."""
-    texts: list[EvaluationText] = []
-    hashes: dict[int, list[NDArray[np.uint64]]] = {}
-    owners: dict[int, list[NDArray[np.int64]]] = {}
-    rows: dict[str, tuple[int, int]] = {}
-    for source in sources_of(step.evaluation):
-        read = list(read_texts(source))
-        words = words_of([one.text for one in read])
-        lengths = words.counts
-        long_enough = lengths >= min(step.shortest, step.overlap)
-        numbers = np.cumsum(long_enough) - 1 + len(texts)
-        for size in (*range(step.shortest, step.overlap), step.overlap):
-            found, starts = words.shingles(size)
-            counts = np.diff(starts)
-            # Shorter texts whole, longer ones by all their overlaps.
-            own = (lengths == size) if size < step.overlap else lengths >= size
-            chosen = np.repeat(own, counts)
-            hashes.setdefault(size, []).append(found[chosen])
-            owners.setdefault(size, []).append(np.repeat(numbers, counts)[chosen])
-        kept = [one for one, fits in zip(read, long_enough.tolist(), strict=True) if fits]
-        texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in kept]
-        rows[source.shown] = (len({t.row for t in read}), len({t.row for t in kept}))
-    grams = [
-        Grams.of(size, np.concatenate(hashes[size]), np.concatenate(owners[size]))
-        for size in sorted(hashes)
-        if any(len(part) for part in hashes[size])
-    ]
-    return Index(step.overlap, texts, grams, rows)
+def opened_index(step: Settings) -> Index:
+    """The index of a step, made once in a process: passes need it, too."""
+    return index_of(step.evaluation, step.overlap, step.shortest)
 
 
 def findings(
