@@ -1,0 +1,47 @@
+"""What curate writes is what pretraining reads: the text with its metadata, and no more."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from maskwright.corpus import curated
+from maskwright.corpus.read import Reader
+from maskwright.corpus.reading import Reading
+from maskwright.curate.curation import Options, curate, work_folder
+from maskwright.curate.parts.recipe import make
+from maskwright.errors import UsageError
+from maskwright.pretrain.mixing import values_of
+from maskwright.pretrain.prepare import prepare
+from maskwright.recipes.parts.corpus import Corpus
+from maskwright.report.say import quiet
+from tinyrun import recipe
+
+pytest.importorskip("daft")
+
+
+def test_a_curated_folder_is_text_with_its_notes(tmp_path: Path) -> None:
+    rows = [
+        {"id": n, "text": f"the {n} dogs and cats ran", "source": "ab"[n % 3 == 0]}
+        for n in range(90)
+    ]
+    raw = tmp_path / "raw.jsonl"
+    raw.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *rows[:30]]))
+    clean = tmp_path / "clean"
+    curate(raw, clean, make(["exact-duplicates"], {}), Options(reading=Reading(notes=("*",))))
+    found = list(Reader(clean, Reading(notes=("id", "source"))))
+    wanted = {(row["text"], str(row["id"]), row["source"]) for row in rows}
+    assert {(d.text, d.notes["id"], d.notes["source"]) for d in found} == wanted
+    assert len(found) == len(rows), "what was removed is not read"
+    assert curated.is_work(work_folder(clean))
+    with pytest.raises(UsageError, match="curate works in this folder"):
+        Reader(work_folder(clean))
+    assert curated.summary(clean)["documents"] == 90
+    # And it is mixed by its metadata.
+    corpus = Corpus(text=(str(clean),), mix_by="source", temperature=0.5, held_out=0.1)
+    prepared = prepare(replace(recipe(clean), corpus=corpus), tmp_path / "run", quiet)
+    assert values_of(tmp_path / "run") == ["a", "b"] and len(prepared.train) == 2
+    assert prepared.provenance["curated"][0]["sources"] == {"a": 60, "b": 30}
