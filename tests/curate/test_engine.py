@@ -223,6 +223,34 @@ def test_no_documents_is_an_error(tmp_path: Path) -> None:
         curate(tmp_path / "empty.txt", tmp_path / "clean", recipe(), OPTIONS)
 
 
+def test_a_fault_of_a_file_is_told_and_an_empty_file_among_others_is_none(tmp_path: Path) -> None:
+    text = write_corpus(tmp_path / "text", 3)
+    (text / "empty.txt").write_text(" \n")
+    curate(text, tmp_path / "clean", recipe(), OPTIONS)
+    (text / "zz.jsonl").write_text('{"body": "no field of that name"}\n')
+    with pytest.raises(DataError, match="field is missing") as refused:
+        curate(text / "zz.jsonl", tmp_path / "other", recipe(), OPTIONS)
+    assert "zz.jsonl, line 1" in str(refused.value.where)
+
+
+def test_unreadable_files_are_left_out_only_where_that_is_asked_for_and_are_listed(
+    tmp_path: Path,
+) -> None:
+    text = write_corpus(tmp_path / "text", 3)
+    (text / "picture.txt").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8)
+    (text / "table.csv").write_text('text,n\n"one two three",1\n"never closed,2\n')
+    with pytest.raises(DataError, match="--skip-unreadable"):
+        curate(text, tmp_path / "clean", recipe(), OPTIONS)
+    asked = Options(reading=OPTIONS.reading, skip_unreadable=True)
+    card = curate(text, tmp_path / "clean", recipe(), asked)
+    listed = {Path(entry["file"]).name for entry in card["read"]["unreadable"]}
+    assert listed == {"picture.txt", "table.csv"}
+    told = gzip.decompress((tmp_path / "clean" / "unreadable.jsonl.gz").read_bytes()).decode()
+    assert "picture.txt" in told and "table.csv" in told
+    files = {Path(entry["file"]).name for entry in card["read"]["files"]}
+    assert files == {"one.jsonl", "two.csv", "three.txt"}
+
+
 def test_a_file_named_twice_is_refused(tmp_path: Path) -> None:
     text = write_corpus(tmp_path / "text")
     with pytest.raises(UsageError, match="twice"):

@@ -80,6 +80,7 @@ def card_of(
                 for name in ("rows", "documents", "blank", "rejected")
             },
             "bytes": steps[0]["bytes_in"],
+            "unreadable": [file for reading in pieces.reading for file in reading["unreadable"]],
             "findings": _findings(pieces.reading),
         },
         "parents": _parents(listed(paths)),

@@ -41,6 +41,7 @@ def curate_command(
     workers: int | None = None,
     tokenizer: Path | None = None,
     update: bool = False,
+    skip_unreadable: bool = False,
     read: Sequence[str] = (),
     only: Literal["look", "plan"] | None = None,
     write_recipe: Path | None = None,
@@ -60,6 +61,8 @@ def curate_command(
     chosen = choose(recipe, steps, without, settings)
     engine = DaftEngine(runner, address, workers)
     reading = document_form(paths, read_as(read), note)
+    if skip_unreadable:
+        reading = replace(reading, on_bad="skip")
     if only is None:
         require_place(out, update=update)
     if write_recipe is not None:
@@ -88,6 +91,7 @@ def curate_command(
         reading=reading,
         tokenizer="" if tokenizer is None else str(tokenizer_folder(tokenizer)),
         update=update,
+        skip_unreadable=skip_unreadable,
         note=note,
         progress=ProgressLine(),
     )

@@ -46,6 +46,7 @@ class Options:
         reading: how the files are read.
         tokenizer: a folder; the card counts its tokens.
         update: take in new files, or other settings, where the result is there already.
+        skip_unreadable: leave out files that cannot be read, from the fault on, and list them.
         note, progress: told what is found, and how far the work is.
     """
 
@@ -53,6 +54,7 @@ class Options:
     reading: Reading = field(default_factory=lambda: Reading(notes=("*",)))
     tokenizer: str = ""
     update: bool = False
+    skip_unreadable: bool = False
     note: Note = ignore
     progress: Progress = _silent
 
@@ -79,7 +81,14 @@ def curate(
     options.engine.start()
     work = work_folder(out)
     with writing(out):
-        read = read_files(paths, options.reading, work, options.engine, options.progress)
+        read = read_files(
+            paths,
+            options.reading,
+            work,
+            options.engine,
+            options.progress,
+            skip=options.skip_unreadable,
+        )
         pieces = run(
             read,
             recipe,

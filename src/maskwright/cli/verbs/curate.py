@@ -114,6 +114,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORDS",
         help="what became of documents with this piece of text",
     )
+    parser.add_argument(
+        "--skip-unreadable",
+        action="store_true",
+        help="leave out rows that cannot be read, and files from a fault on, and list them",
+    )
     add_read(parser)
 
 
@@ -157,6 +162,7 @@ def do(a: argparse.Namespace) -> None:
         workers=a.workers,
         tokenizer=a.tokenizer,
         update=a.update,
+        skip_unreadable=a.skip_unreadable,
         read=a.read,
         only=only,
         write_recipe=a.write_recipe,

@@ -82,20 +82,34 @@ class ReadFiles:
 
 
 def read_files(
-    paths: Paths, reading: Reading, work: Path, engine: DaftEngine, progress: Progress
+    paths: Paths,
+    reading: Reading,
+    work: Path,
+    engine: DaftEngine,
+    progress: Progress,
+    *,
+    skip: bool = False,
 ) -> ReadFiles:
     """Read the files of `paths` into shards.
+
+    Args:
+        skip: leave out files that cannot be read, and list them, in place of an error.
 
     Raises:
         DataError: bad files, or no documents.
         UsageError: a path that cannot be read, or a file twice.
     """
     sources, ignored = find(paths)
-    groups = group(sources, reading)
+    groups = group(sources, reading, skip)
     plain = to_plain(reading)
     (work / "reading").mkdir(parents=True, exist_ok=True)
     tasks = [
-        {"files": list(g.files), "reading": plain, "out": str(work / "reading" / g.key)}
+        {
+            "files": list(g.files),
+            "reading": plain,
+            "skip": skip,
+            "out": str(work / "reading" / g.key),
+        }
         for g in groups
     ]
     size = sum(g.bytes for g in groups)

@@ -23,7 +23,7 @@ from maskwright.corpus.read import Reader
 from maskwright.corpus.reading import Reading
 from maskwright.curate.engine.tables import write_parts
 from maskwright.curate.parts.batch import Batch
-from maskwright.errors import DataError, UsageError
+from maskwright.errors import DataError, MaskwrightError, UsageError
 from maskwright.storage.commit import Staging, commit
 from maskwright.storage.strict_json import parse_object
 
@@ -33,6 +33,7 @@ GROUP_BYTES = 32 << 20  # of files that are read by one task
 GROWTH = 4  # of a compressed file, for the size of its text
 SHARDS = "shards.json"
 REJECTED = "rejected.jsonl"  # the rows that could not be read
+COUNTED = ("rows", "blank", "rejected")
 LARGEST_FACTS = 1 << 30
 
 
@@ -67,7 +68,7 @@ class Group:
     key: str
 
 
-def group(sources: Sequence[Source], reading: Reading) -> list[Group]:
+def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> list[Group]:
     """The files, in their order, in groups.
 
     Raises:
@@ -85,7 +86,7 @@ def group(sources: Sequence[Source], reading: Reading) -> list[Group]:
                 do="name the file or the folder that it is in, not both",
             )
         seen[real] = source.shown
-    how = fingerprint(to_plain(reading))
+    how = fingerprint([to_plain(reading), skip])
     groups, files, facts, size = list[Group](), list[str](), list[Any](), 0
     for place, source in enumerate(sources):
         status = os.stat(source.path)
@@ -104,15 +105,15 @@ def read_group(task: dict[str, Any]) -> dict[str, Any]:
     """Read the files of a group into a folder of shards; found again if it is there.
 
     Args:
-        task: `files`, `reading` (plain values) and `out`, the folder to make.
+        task: `files`, `reading` (plain values), `skip` (whether a file that cannot be read is left
+            out and listed, in place of an error) and `out`, the folder to make.
     """
     out = Path(task["out"])
     if not out.is_dir():
         reading = from_plain(Reading, task["reading"])
-        files = [Path(name) for name in task["files"]]
         rejects = out.with_name(f"{out.name}.{REJECTED}")
-        reader = Reader(files, reading, rejects=rejects)
-        commit(out, lambda stage: _write(stage, reader, rejects))
+        files = _Files([Path(name) for name in task["files"]], reading, task["skip"], rejects)
+        commit(out, lambda stage: _write(stage, files))
         rejects.unlink(missing_ok=True)
     return {}
 
@@ -139,23 +140,69 @@ def read_facts(path: Path) -> dict[str, Any]:
     return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_FACTS)
 
 
-def _write(stage: Staging, reader: Reader, rejects: Path) -> None:
-    def facts() -> dict[str, Any]:
-        counts = reader.counts
-        if counts.rejected and rejects.is_file():
-            stage.write_bytes(REJECTED, rejects.read_bytes())
-        return {
-            "files": [
-                {"file": name, "sha256": digest, "bytes": _size(name, reader.sources)}
-                for name, digest in counts.hashes.items()
-            ],
-            "rows": counts.rows,
-            "blank": counts.blank,
-            "rejected": counts.rejected,
-            "findings": [found.to_json() for found in counts.findings],
-        }
+class _Files:
+    """The documents of some files, and what was met in them.
 
-    write_shards(stage, _documents(reader), facts)
+    Attributes:
+        facts: complete when an iteration has ended.
+        rejected: a line of JSON for each row, and each file, that could not be read.
+    """
+
+    def __init__(self, paths: Sequence[Path], reading: Reading, skip: bool, rejects: Path) -> None:
+        self.paths, self.reading, self.skip, self.rejects = paths, reading, skip, rejects
+
+    def __iter__(self) -> Iterator[Document]:
+        self.facts: dict[str, Any] = {
+            **{"files": [], "unreadable": [], "findings": []},
+            **dict.fromkeys(COUNTED, 0),
+        }
+        self.rejected: list[bytes] = []
+        for path in self.paths:
+            reader = Reader([path], self.reading, rejects=self.rejects)
+            try:
+                yield from reader
+            except MaskwrightError as error:
+                self._failed(reader, error)
+            self._note(reader)
+
+    def _failed(self, reader: Reader, error: MaskwrightError) -> None:
+        """Raise the error of a file, unless it says that the file is empty, or is to be skipped."""
+        counts, (source,) = reader.counts, reader.sources
+        whole = bool(counts.hashes)  # it was read to its end
+        if whole and not counts.documents and not counts.rejected:
+            return
+        if not self.skip or not isinstance(error, DataError | UsageError):
+            if not self.skip and isinstance(error, DataError):
+                error.advising(
+                    f"{error.do or 'correct the file'}; or --skip-unreadable leaves out "
+                    "files from there on, and lists them"
+                )
+            raise error
+        last = f"read up to document {counts.documents:,}" if counts.documents else "not read"
+        fact = {"file": source.shown, "reason": error.what, "found": str(error.found or "")}
+        fact |= {"where": str(error.where or ""), "extent": last}
+        self.facts["unreadable"].append(fact)
+        self.rejected.append((json.dumps(fact) + "\n").encode())
+
+    def _note(self, reader: Reader) -> None:
+        counts, (source,) = reader.counts, reader.sources
+        size = os.stat(source.path).st_size
+        for name, digest in counts.hashes.items():
+            self.facts["files"].append({"file": name, "sha256": digest, "bytes": size})
+        for name in COUNTED:
+            self.facts[name] += getattr(counts, name)
+        self.facts["findings"] += [found.to_json() for found in counts.findings]
+        if counts.rejected and self.rejects.is_file():
+            self.rejected.append(self.rejects.read_bytes())
+
+
+def _write(stage: Staging, files: _Files) -> None:
+    def facts() -> dict[str, Any]:
+        if files.rejected:
+            stage.write_bytes(REJECTED, iter(files.rejected))
+        return files.facts
+
+    write_shards(stage, iter(files), facts)
 
 
 def write_shards(
@@ -179,22 +226,11 @@ def write_shards(
         shards.append(
             {"name": name, "key": digest.hexdigest()[:32], "documents": len(batch), "bytes": size}
         )
-    nothing = {"files": [], "rows": 0, "blank": 0, "rejected": 0, "findings": []}
+    nothing: dict[str, Any] = {"files": [], "unreadable": [], "findings": []} | dict.fromkeys(
+        COUNTED, 0
+    )
     written = sum(shard["documents"] for shard in shards)
     stage.write_json(SHARDS, {**nothing, **facts(), "shards": shards, "documents": written})
-
-
-def _size(name: str, sources: Sequence[Source]) -> int:
-    return next(os.stat(s.path).st_size for s in sources if s.shown == name)
-
-
-def _documents(reader: Reader) -> Iterator[Document]:
-    """The documents; none where the files hold none, since others may."""
-    try:
-        yield from reader
-    except DataError:
-        if reader.counts.documents or reader.counts.rejected:
-            raise
 
 
 def _batched(documents: Iterator[Document]) -> Iterator[Batch]:
