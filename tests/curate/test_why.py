@@ -39,7 +39,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         write_rows(Path("raw.jsonl"), [*rows, '{"id": "broken", "text": 5}', {"id": "z"}])
-        recipe = recipes.override(recipes.make(STEPS), ["near-duplicates.threshold=0.9"])
+        recipe = recipes.make(STEPS, {"near-duplicates": {"threshold": 0.9}})
         curate("raw.jsonl", "clean", recipe, Options(reading=READING))
     return folder / "clean"
 

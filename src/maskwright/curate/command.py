@@ -15,7 +15,7 @@ from maskwright.curate.curation import Options, curate, require_place, work_fold
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.look import look, look_lines
 from maskwright.curate.parts import recipe as recipes
-from maskwright.curate.parts.default import default_recipe
+from maskwright.curate.parts.default import STEPS
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.curate.plan import plan, plan_lines, require
 from maskwright.curate.prove import prove
@@ -164,24 +164,29 @@ def choose(
         raise ConfigError(
             "a recipe and a list of steps", where="--steps", do="give one of --recipe and --steps"
         )
+    tables: dict[str, Any] = {}
     if recipe is not None:
-        chosen = recipes.read(recipe)
+        names, tables = recipes.read_plain(recipe)
     elif steps is not None:
-        chosen = recipes.make([name.strip() for name in steps.split(",") if name.strip()])
+        names = [name.strip() for name in steps.split(",") if name.strip()]
     else:
-        chosen = default_recipe()
+        names, tables = list(STEPS), dict(STEPS)
     for name in without:
-        if name not in chosen.steps:
+        if name not in names:
             raise ConfigError(
                 "the recipe has no such step",
                 where="--without",
                 found=repr(name),
-                wanted=near(name, chosen.steps),
+                wanted=near(name, names),
             )
-    left = {name: step for name, step in chosen.steps.items() if name not in without}
-    if not left:
+    names = [name for name in names if name not in without]
+    if not names:
         raise ConfigError("the recipe has no steps", where="--without", wanted="at least one step")
-    return recipes.override(Recipe(left), settings)
+    tables = {name: table for name, table in tables.items() if name not in without}
+    try:
+        return recipes.make(names, recipes.with_settings(names, tables, settings))
+    except ConfigError as error:
+        raise (error if recipe is None else error.under(f"{recipe}, ")) from None
 
 
 def tokenizer_folder(path: Path) -> Path:

@@ -11,7 +11,6 @@ A step's table may be left out; its fields have defaults. The recipe that was us
 
 from __future__ import annotations
 
-import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -112,12 +111,25 @@ def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> Recipe:
     )
 
 
-def read(path: Path) -> Recipe:
-    """The recipe in a TOML file.
+def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
+    """The recipe in a TOML file, with each `STEP.SETTING=VALUE` applied before it is checked.
 
     Raises:
         UsageError: no such file.
         ConfigError: not TOML, or not such a recipe; it names file and field.
+    """
+    steps, tables = read_plain(path)
+    try:
+        return make(steps, with_settings(steps, tables, settings))
+    except ConfigError as error:
+        raise error.under(f"{path}, ") from None
+
+
+def read_plain(path: Path) -> tuple[list[str], dict[str, Any]]:
+    """The steps and the tables that a TOML file names, not yet checked.
+
+    Raises:
+        UsageError: no such file.  ConfigError: not TOML, or no list of steps.
     """
     try:
         plain = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -138,33 +150,34 @@ def read(path: Path) -> Recipe:
             found=repr(steps),
             wanted='a list of steps, as steps = ["normalise", "exact-duplicates"]',
         )
-    try:
-        return make(steps, plain)
-    except ConfigError as error:
-        raise error.under(f"{path}, ") from None
+    return steps, plain
 
 
-def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
-    """`recipe` with each `STEP.SETTING=VALUE` applied.
+def with_settings(
+    steps: Sequence[str], tables: Mapping[str, Any], settings: Sequence[str]
+) -> dict[str, Any]:
+    """The tables of a recipe with each `STEP.SETTING=VALUE` in its place.
 
     Raises:
-        ConfigError: no such step or setting.
+        ConfigError: not a setting of one of the steps.
     """
+    made = {
+        name: dict(table) if isinstance(table, dict) else table for name, table in tables.items()
+    }
     given = dotted.assignments(settings, "for example --set near-duplicates.threshold=0.8")
-    tables: dict[str, dict[str, Any]] = {}
     for path, text in given.items():
         step, dot, field = path.partition(".")
-        if step not in recipe.steps or not dot:
+        if step not in steps or not dot:
             raise ConfigError(
                 "the recipe has no such step" if dot else "not a setting of a step",
                 where="--set",
                 found=repr(path),
-                wanted="a step of the recipe: " + near(step, recipe.steps),
+                wanted="a step of the recipe: " + near(step, steps),
                 do="name its steps with --steps" if step in step_names() else None,
             )
-        tables.setdefault(step, {})[field] = dotted.parse_value(text)
-    steps = {
-        name: config.from_plain(type(step), tables.get(name, {}), name, over=step)
-        for name, step in recipe.steps.items()
-    }
-    return dataclasses.replace(recipe, steps=steps)
+        table = made.setdefault(step, {})
+        *inner, last = field.split(".")
+        for name in inner:
+            table = table.setdefault(name, {})
+        table[last] = dotted.parse_value(text)
+    return made
