@@ -32,7 +32,7 @@ def card_with(text: str) -> dict[str, Any]:
         "parents": [{"folder": text, "fingerprint": "cd" * 32}],
         "steps": [
             {
-                "step": "decontamination",
+                "step": "contamination",
                 "documents_in": 10,
                 "bytes_in": 800,
                 "documents_out": 6,

@@ -136,7 +136,7 @@ def test_the_card_answers_for_the_corpus(clean: Path) -> None:
         assert f". {step}" in text
     assert "gopher\\_short" not in text and "| gopher_short_doc | at least 50 |" in text
     assert "no column licence or license" in text
-    assert "the recipe has no step decontamination" in text
+    assert "the recipe has no step contamination" in text
     assert "--recipe recipe.toml --read on_bad=skip" in text
     assert "personal details (e-mail" not in text, "it ran"
     assert "near-duplicates were not looked for" in text
@@ -145,7 +145,7 @@ def test_the_card_answers_for_the_corpus(clean: Path) -> None:
     # The control: a card with licences, tokens and contamination says them instead.
     other = data_card(card_with("CC-BY-4.0"))
     assert "no column licence" not in other and "Unknown for 2 documents" in other
-    assert "4 documents removed by decontamination" in other
+    assert "4 documents removed by contamination" in other
     assert "120 tokens" in other and "fingerprint " + "cd" * 32 in other
 
 
@@ -168,8 +168,8 @@ def test_a_rule_knows_the_setting_of_its_limit(clean: Path) -> None:
     assert measures["gopher_short_doc"]["settings"] == {"low": "min_doc_words", "high": None}
     assert measures["gopher_long_doc"]["settings"] == {"low": None, "high": "max_doc_words"}
     step = recipes.settings_of("gopher-quality")()
-    assert setting_of(step, "gopher_short_doc", 51) is None, "another value is another limit"
-    assert setting_of(step, "gopher_short", 50) is None, "another rule"
+    assert setting_of(step, "gopher_short_doc", "low", 51) is None, "another value is another limit"
+    assert setting_of(step, "gopher_short", "low", 50) is None, "another rule"
 
 
 def test_examples_stand_on_both_sides_of_a_limit(clean: Path) -> None:
@@ -188,6 +188,10 @@ def test_examples_stand_on_both_sides_of_a_limit(clean: Path) -> None:
 def test_the_command_is_one_for_a_shell() -> None:
     command = card_tables.command(card_with("my files/$x"))
     assert command.startswith("maskwright curate 'my files/$x' --recipe recipe.toml")
+
+
+def test_what_was_not_looked_for_has_a_step() -> None:
+    assert set(card_tables.OTHERWISE) <= set(recipes.step_names())
 
 
 def test_steps_are_listed_with_their_settings() -> None:

@@ -65,8 +65,8 @@ def card_of(
     for step in steps:
         for rule, measure in step["measures"].items():
             measure["settings"] = {
-                limit: setting_of(recipe.steps[step["step"]], rule, measure[limit])
-                for limit in ("low", "high")
+                side: setting_of(recipe.steps[step["step"]], rule, side, measure[side])
+                for side in ("low", "high")
             }
     return {
         "format": FORMAT,

@@ -14,11 +14,11 @@ from maskwright.terminal import shell_word
 Card = Mapping[str, Any]
 FILES = 20  # of a list that a reader sees
 ROWS = 20
-# What a recipe without such a step has not looked for.
+# What a recipe without such a step has not looked for; the names are those of `curate/steps/`.
 OTHERWISE = {
     "exact-duplicates": "equal documents were not looked for",
     "near-duplicates": "near-duplicates were not looked for",
-    "decontamination": "the corpus was not compared with evaluation files: figures on public "
+    "contamination": "the corpus was not compared with evaluation files: figures on public "
     "benchmarks may be too high",
     "language": "languages were not identified",
     "personal": "personal details (e-mail, telephone, …) were not looked for",

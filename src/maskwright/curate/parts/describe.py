@@ -42,13 +42,13 @@ def defaults_of(name: str) -> dict[str, Any]:
     return dict(config.to_plain(settings_of(name)()))
 
 
-def setting_of(step: Step, rule: str, limit: float | None) -> str | None:
-    """The setting of a step that is the limit of a rule: it has the rule's name, or names the rule
-    in the string under it, and has the limit's value."""
+def setting_of(step: Step, rule: str, side: str, limit: float | None) -> str | None:
+    """The setting of a step that is the limit of a rule: it has the limit's value, and the name of
+    the rule or of the side (`low`, `high`), or it names the rule in the string under it."""
     for name, words in descriptions(type(step)).items():
         value = getattr(step, name)
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if number and value == limit and (name == rule or f"`{rule}`" in words):
+        if number and value == limit and (name in (rule, side) or f"`{rule}`" in words):
             return name
     return None
 
