@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BASE = np.uint64(0x9E3779B97F4A7C15)
+BLOCK = 1 << 16  # characters that are hashed at once
 OTHER, SPACE, LETTER, SINGLE, MARK, APOSTROPHE = range(6)
 # Scripts that write no spaces between words: Thai, Lao, Burmese, Khmer, Kana, Bopomofo, Han.
 UNSPACED = (
@@ -74,30 +75,44 @@ def words_of(texts: Sequence[str]) -> Words:
     # One blank between texts keeps their words apart.
     joined = " ".join(texts) + " "
     points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
-    classes, folded = _tables()
-    kinds = classes[points]
+    kinds = _tables()[0][points]
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     offsets = np.concatenate([[0], np.cumsum(lengths + 1)])
 
-    inside = (kinds == LETTER) | (kinds == SINGLE) | (kinds == MARK)
+    inside = kinds == LETTER
+    single, marks = kinds == SINGLE, kinds == MARK
+    inside |= single
+    inside |= marks
     apostrophes = np.flatnonzero(kinds == APOSTROPHE)
     if apostrophes.size:
         apostrophes = apostrophes[(apostrophes > 0) & (apostrophes < len(kinds) - 1)]
-        plain = (kinds == LETTER) | (kinds == MARK)
-        inside[apostrophes[plain[apostrophes - 1] & plain[apostrophes + 1]]] = True
-    before = np.concatenate([[False], inside[:-1]])
-    opening = inside & ~before
-    if (kinds == SINGLE).any():
-        # What follows such a letter and its marks is a new word.
-        bases = np.maximum.accumulate(np.where(kinds == MARK, 0, np.arange(len(kinds))))
-        after = np.concatenate([[False], kinds[bases[:-1]] == SINGLE])
-        opening |= inside & (kinds != MARK) & ((kinds == SINGLE) | after)
-    closing = inside & np.concatenate([~inside[1:] | opening[1:], [True]])
-    begins, ends = np.flatnonzero(opening), np.flatnonzero(closing) + 1
-    values = _polynomials(folded[points[inside]], ends - begins)
+        beside = inside[apostrophes - 1] & inside[apostrophes + 1]
+        beside &= ~(single[apostrophes - 1] | single[apostrophes + 1])
+        inside[apostrophes[beside]] = True
+    if single.any():
+        begins, ends = _edges_by_letter(inside, single, marks)
+    else:
+        # The last character is a blank, so what begins also ends.
+        edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
+        edges = np.concatenate([[0], edges]) if inside[0] else edges
+        begins, ends = edges[::2].copy(), edges[1::2].copy()
+    hashes = _hashes(points, begins, ends)
     starts = np.searchsorted(begins, offsets)
-    owners = offsets[np.repeat(np.arange(len(texts)), np.diff(starts))]
-    return Words(mix(values), begins - owners, ends - owners, starts)
+    owners = np.repeat(offsets[:-1], np.diff(starts))
+    return Words(hashes, begins - owners, ends - owners, starts)
+
+
+def _edges_by_letter(
+    inside: NDArray[np.bool_], single: NDArray[np.bool_], marks: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Begins and ends of words where some letters are words of their own, with their marks."""
+    opening = inside & ~np.concatenate([[False], inside[:-1]])
+    # What follows such a letter and its marks is a new word.
+    bases = np.maximum.accumulate(np.where(marks, 0, np.arange(len(marks))))
+    after = np.concatenate([[False], single[bases[:-1]]])
+    opening |= inside & ~marks & (single | after)
+    closing = inside & np.concatenate([~inside[1:] | opening[1:], [True]])
+    return np.flatnonzero(opening), np.flatnonzero(closing) + 1
 
 
 def mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -142,25 +157,35 @@ def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
     return classes, folded
 
 
-def _polynomials(numbers: NDArray[np.uint64], lengths: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """(W,) the sum over a word's places p = 0, 1, ... of its number there times `BASE` ** p.
+def _hashes(
+    points: NDArray[np.uint32], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    """(W,) the hash of each word, from running sums: of a word's places p = 0, 1, ... the number of
+    its character there times `BASE` ** p, mixed. Some words at a time, as the caches like it."""
+    found = np.empty(len(begins), np.uint64)
+    folded, first = _tables()[1], 0
+    while first < len(begins):
+        origin = int(begins[first])
+        last = max(first + 1, int(np.searchsorted(ends, origin + BLOCK, "right")))
+        size = int(ends[last - 1]) - origin
+        powers, inverse = _powers(max(BLOCK, 1 << (size - 1).bit_length()))
+        sums = np.zeros(size + 1, np.uint64)
+        with np.errstate(over="ignore"):
+            np.cumsum(folded[points[origin : origin + size]] * powers[:size], out=sums[1:])
+            here, there = begins[first:last] - origin, ends[first:last] - origin
+            # BASE is odd, so it has an inverse; that moves each word's sum to place 0.
+            found[first:last] = (sums[there] - sums[here]) * inverse[here]
+        first = last
+    return mix(found)
 
-    Args:
-        numbers: of the characters of all words, one word behind the other.
-        lengths: (W,) characters of each word.
-    """
-    if not lengths.size:
-        return np.zeros(0, np.uint64)
-    begins = np.cumsum(lengths) - lengths
-    places = np.arange(len(numbers)) - np.repeat(begins, lengths)
-    weights = _powers(1 << max(10, int(lengths.max()).bit_length()))
-    with np.errstate(over="ignore"):
-        return np.add.reduceat(numbers * weights[places], begins)
 
-
-@functools.cache
-def _powers(count: int) -> NDArray[np.uint64]:
-    factors = np.full(count, BASE, np.uint64)
-    factors[0] = 1
-    with np.errstate(over="ignore"):
-        return np.multiply.accumulate(factors)
+@functools.lru_cache(maxsize=2)
+def _powers(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """The first powers of `BASE` and of its inverse modulo 2**64."""
+    found = []
+    for base in (int(BASE), pow(int(BASE), -1, 1 << 64)):
+        factors = np.full(count, base, np.uint64)
+        factors[0] = 1
+        with np.errstate(over="ignore"):
+            found.append(np.multiply.accumulate(factors))
+    return found[0], found[1]
