@@ -8,18 +8,21 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.curate.parts.judged import good_label
 from maskwright.curate.parts.passages import passages_of
+from maskwright.errors import IncompatibleError
 
 if TYPE_CHECKING:
     from maskwright.predict.language_model import LanguageModel
 
 PASSAGES = 4  # of a text are read
 MOST_TOKENS = 512
+READ = 4000  # characters of a text that a fine-tuned model gets; it may read fewer
 
 
 @functools.cache
@@ -69,3 +72,52 @@ def _fitting(model: LanguageModel, text: str) -> list[str]:
         return [text]
     middle = len(text) // 2
     return _fitting(model, text[:middle].strip()) + _fitting(model, text[middle:].strip())
+
+
+def good_class(folder: str, label: str) -> str:
+    """The class of good texts of a model that was fine-tuned on two classes.
+
+    Raises:
+        IncompatibleError: it was not.
+        ConfigError: which class is good is unclear.
+    """
+    names = tuple(answer["label"] for answer in _answers(folder, ["a text"])[0])
+    if len(names) != 2:
+        raise IncompatibleError(
+            "the model does not tell two classes of texts apart",
+            where=folder,
+            found=f"{len(names)} classes",
+            wanted="a model that was fine-tuned on texts with two labels",
+            do="fine-tune one on labels such as yes and no",
+        )
+    return good_label(tuple(sorted(names)), label, "classifier")
+
+
+def probabilities(folder: str, texts: Sequence[str], label: str) -> NDArray[np.float64]:
+    """(B,) the probability that a fine-tuned model gives the class of good texts."""
+    chosen = good_class(folder, label)
+    answers = _answers(folder, [text[:READ] for text in texts])
+    return np.array(
+        [next(a["score"] for a in answer if a["label"] == chosen) for answer in answers]
+    ).round(4)
+
+
+def _answers(folder: str, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
+    model = opened(folder)
+    if "predict" not in model.abilities:
+        raise IncompatibleError(
+            "the model was not fine-tuned for a task",
+            where=folder,
+            found=", ".join(model.abilities),
+            wanted="a model that was fine-tuned on texts with two labels",
+            do="maskwright finetune MODEL --data FILE",
+        )
+    answers = model.predictor.predict(texts, top=1_000)
+    if not all(isinstance(a, list) and a and "label" in a[0] for a in answers):
+        raise IncompatibleError(
+            "the model gives no labels of texts",
+            where=folder,
+            wanted="a model that was fine-tuned on texts with two labels",
+            do="fine-tune one on labels such as yes and no",
+        )
+    return answers

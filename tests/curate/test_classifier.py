@@ -1,0 +1,210 @@
+"""The classifier of quality: learned from a file, honest about how well, the same in any order."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.curate.in_process import InProcess, batch_of, removed, run
+
+from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.linear import features_of, learned
+from maskwright.curate.steps.classifier import Settings
+from maskwright.errors import CheckpointError, ConfigError, DataError, MaskwrightError
+
+SUBJECTS = ["the enzyme", "a membrane", "the protein", "each sample", "the cell", "the tissue"]
+VERBS = ["shows", "inhibits", "produces", "binds", "measures", "confirms"]
+ADVERTS = ["buy now", "click here", "best price", "free offer", "subscribe today", "hot deal"]
+
+
+def good_text(seed: int) -> str:
+    draw = np.random.default_rng(seed)
+    return " ".join(
+        f"{SUBJECTS[draw.integers(6)]} {VERBS[draw.integers(6)]} {SUBJECTS[draw.integers(6)]}."
+        for _ in range(6)
+    )
+
+
+def bad_text(seed: int) -> str:
+    draw = np.random.default_rng(10_000 + seed)
+    parts = [ADVERTS[draw.integers(6)], SUBJECTS[draw.integers(6)]]
+    return "! ".join(parts[int(draw.integers(4) == 0)] for n in range(12))
+
+
+def write(path: Path, rows: list[tuple[str, object]]) -> str:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerows([("text", "label"), *rows])
+    return str(path)
+
+
+ROWS: list[tuple[str, object]] = [
+    row for n in range(60) for row in ((good_text(n), "yes"), (bad_text(n), "no"))
+]
+TEXTS = [good_text(n) for n in range(500, 540)] + [bad_text(n) for n in range(500, 540)]
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> str:
+    return write(tmp_path / "judged.csv", ROWS)
+
+
+def test_bad_texts_are_removed_and_the_quality_is_noted(examples: str) -> None:
+    step = Settings(examples=examples, least=0.5)
+    gone = removed(step, [batch_of(TEXTS)])
+    assert gone == dict.fromkeys((f"d{n}" for n in range(40, 80)), "quality")
+    (outcome,) = run(step, [batch_of(TEXTS)])
+    quality = [float(q or 0) for q in outcome.notes["quality"]]
+    assert min(quality[:40]) > 0.8 and max(quality[40:]) < 0.2
+    # The control: with the classes exchanged the others go.
+    other = removed(Settings(examples=examples, least=0.5, good_label="no"), [batch_of(TEXTS)])
+    assert set(other) == {f"d{n}" for n in range(40)}
+
+
+def test_without_a_limit_all_are_kept(examples: str) -> None:
+    assert removed(Settings(examples=examples), [batch_of(TEXTS)]) == {}
+
+
+def test_the_best_share_is_kept(examples: str) -> None:
+    gone = removed(Settings(examples=examples, keep_share=0.25), [batch_of(TEXTS)])
+    left = {f"d{n}" for n in range(80)} - set(gone)
+    assert 20 <= len(left) <= 24 and left <= {f"d{n}" for n in range(40)}
+
+
+def test_success_on_unseen_examples_is_reported(examples: str) -> None:
+    corpus = InProcess([batch_of(TEXTS)])
+    Settings(examples=examples).gather(corpus, None)
+    (found,) = corpus.findings
+    assert (
+        "had not learned from" in found.what and "120 examples, 60 of them 'yes'" in found.evidence
+    )
+
+
+def test_a_classifier_no_better_than_chance_is_refused(tmp_path: Path) -> None:
+    draw = np.random.default_rng(3)
+    rows = [(good_text(n), ("yes", "no")[draw.integers(2)]) for n in range(120)]
+    path = write(tmp_path / "judged.csv", rows)
+    with pytest.raises(DataError, match="no better than chance") as refusal:
+        Settings(examples=path).gather(InProcess([batch_of(TEXTS)]), None)
+    assert path in str(refusal.value.where) and refusal.value.do
+
+
+def test_success_is_not_that_on_examples_it_has_learned() -> None:
+    texts = [good_text(n) for n in range(100)]
+    good = np.random.default_rng(5).random(100) < 0.5
+    linear, trial = learned(batch_of(texts), good)
+    assert trial.area < 0.7
+    own = linear.probabilities(features_of(batch_of(texts)))
+    by_heart = np.mean((own > np.median(own)) == good)
+    assert max(by_heart, 1 - by_heart) > 0.9  # the control: those that it learned it knows
+
+
+def test_probabilities_are_calibrated() -> None:
+    """A text's class depends on its share of adverts, so that the probability should be the share
+    of good ones among texts of its probability."""
+
+    def made(seed: int) -> tuple[list[str], np.ndarray]:
+        draw = np.random.default_rng(seed)
+        shares = draw.random(300)
+        texts = [
+            ". ".join(
+                (ADVERTS if draw.random() < share else SUBJECTS)[draw.integers(6)]
+                for _ in range(20)
+            )
+            for share in shares
+        ]
+        return texts, draw.random(300) > shares
+
+    texts, good = made(1)
+    linear, _ = learned(batch_of(texts), good)
+    texts, good = made(2)
+    found = linear.probabilities(features_of(batch_of(texts)))
+    for low in (0.0, 0.25, 0.5, 0.75):
+        here = (found >= low) & (found < low + 0.25)
+        assert here.sum() > 25
+        assert good[here].mean() == pytest.approx(found[here].mean(), abs=0.2)
+
+
+def shards(texts: list[str], cuts: int) -> list[Batch]:
+    return [
+        Batch(np.arange(len(part)), [f"d{n}" for n in part], [texts[n] for n in part])
+        for part in np.array_split(np.arange(len(texts)), cuts)
+    ]
+
+
+def test_cuts_and_orders_do_not_matter(examples: str, tmp_path: Path) -> None:
+    step = Settings(examples=examples, keep_share=0.5)
+    plain = [q for o in run(step, shards(TEXTS, 1)) for q in o.notes["quality"]]
+    cut = [q for o in run(step, shards(TEXTS, 7)) for q in o.notes["quality"]]
+    back = [q for o in run(step, shards(TEXTS[::-1], 3)) for q in o.notes["quality"]]
+    assert plain == cut == back[::-1]
+    shuffled = write(tmp_path / "shuffled.csv", ROWS[::-1])
+    again = run(Settings(examples=shuffled, keep_share=0.5), shards(TEXTS, 1))
+    assert [q for o in again for q in o.notes["quality"]] == plain
+    fewer = write(tmp_path / "fewer.csv", ROWS[:100])
+    other = run(Settings(examples=fewer, keep_share=0.5), shards(TEXTS, 1))
+    assert [q for o in other for q in o.notes["quality"]] != plain  # the control
+
+
+@pytest.mark.parametrize(
+    ("names", "good"),
+    [(("good", "bad"), "good"), (("Keep", "drop"), "Keep"), ((1, 0), "1"), (("true", "false"), "")],
+)
+def test_names_of_classes_that_say_it(
+    names: tuple[object, object], good: str, tmp_path: Path
+) -> None:
+    rows = [(text, names[label == "no"]) for text, label in ROWS]
+    gone = removed(Settings(examples=write(tmp_path / "j.csv", rows), least=0.5), [batch_of(TEXTS)])
+    assert set(gone) == {f"d{n}" for n in range(40, 80)}
+
+
+def test_bad_examples_are_refused(tmp_path: Path) -> None:
+    def refused(rows: list[tuple[str, object]], **settings: str) -> MaskwrightError:
+        path = write(tmp_path / "judged.csv", rows)
+        with pytest.raises(MaskwrightError) as refusal:
+            Settings(examples=path, **settings).gather(InProcess([batch_of(TEXTS)]), None)
+        assert refusal.value.do
+        return refusal.value
+
+    unclear = refused([(t, "a" if n == "yes" else "b") for t, n in ROWS])
+    assert "unclear" in unclear.what and "good_label" in str(unclear.do)
+    assert "no such class" in refused(ROWS, good_label="yess").what
+    assert "too few examples" in refused(ROWS[:20]).what
+    assert "in both classes" in refused([*ROWS, (ROWS[0][0], "no")]).what
+    three = [(t, ("a", "b", "c")[i % 3]) for i, (t, _) in enumerate(ROWS)]
+    assert "two classes" in refused(three).what
+    with pytest.raises(MaskwrightError, match=r"none\.csv"):
+        Settings(examples=str(tmp_path / "none.csv")).gather(InProcess([batch_of(TEXTS)]), None)
+
+
+def test_json_lines_with_true_and_false(tmp_path: Path) -> None:
+    path = tmp_path / "judged.jsonl"
+    path.write_text(
+        "\n".join(json.dumps({"text": text, "label": name == "yes"}) for text, name in ROWS)
+    )
+    gone = removed(Settings(examples=str(path), least=0.5), [batch_of(TEXTS)])
+    assert set(gone) == {f"d{n}" for n in range(40, 80)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        (Settings(), "examples"),
+        (Settings(examples="a", model="b"), "examples"),
+        (Settings(examples="a", least=0.5, keep_share=0.5), "keep_share"),
+        (Settings(examples="a", least=1.5), "least"),
+        (Settings(examples="a", keep_share=0), "keep_share"),
+    ],
+)
+def test_settings_that_contradict_are_refused(settings: Settings, where: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        settings.check()
+    assert refusal.value.where == where and refusal.value.do
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError):
+        Settings(model=str(tmp_path)).gather(InProcess([batch_of(TEXTS)]), None)
