@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from maskwright.curate.parts.batch import Batch
 from maskwright.errors import ConfigError
 
-LANGUAGE = "language"
+LANGUAGE, UNDECIDED = "language", "und"
 
 
 def check_shares(settings: object, *names: str) -> None:
@@ -53,13 +53,13 @@ def check_range(settings: object, low: str, high: str) -> None:
 
 
 def in_languages(batch: Batch, languages: Sequence[str]) -> NDArray[np.bool_]:
-    """(B,) whether a rule for `languages` applies: a document's note `language` is one of them or
-    there is none. Without any languages the rule is for all."""
+    """(B,) whether a rule for `languages` applies: a document's note `language` is one of them, is
+    undecided (`und`), or is not there. Without any languages the rule is for all."""
     if not languages:
         return np.ones(len(batch), np.bool_)
-    known = set(languages)
+    known = {*languages, None, UNDECIDED}
     notes = batch.note(LANGUAGE)
-    return np.fromiter((n is None or n in known for n in notes), np.bool_, len(batch))
+    return np.fromiter((n in known for n in notes), np.bool_, len(batch))
 
 
 def where_applies(values: NDArray[np.generic], applies: NDArray[np.bool_]) -> NDArray[np.float64]:

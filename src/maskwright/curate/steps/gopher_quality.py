@@ -20,6 +20,7 @@ from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import ALPHABETIC, SPACE
 from maskwright.curate.parts.limits import (
     LANGUAGE,
+    UNDECIDED,
     check_counts,
     check_range,
     check_shares,
@@ -166,9 +167,9 @@ class Settings(Step):
         words, found = batch.words, np.full(len(batch), np.nan)
         notes = batch.note(LANGUAGE)
         for language, hashes in opened.items():
-            # A document without the note is taken for one of the first language.
+            # A document whose language is not known is taken for English.
             mine = np.fromiter(
-                (n == language or (n is None and language == "en") for n in notes),
+                (n == language or (language == "en" and n in (None, UNDECIDED)) for n in notes),
                 np.bool_,
                 len(batch),
             )
