@@ -10,6 +10,7 @@ Nothing in it depends on time or place, so that the same shard gives the same by
 
 from __future__ import annotations
 
+import bisect
 import functools
 import hashlib
 import heapq
@@ -258,16 +259,19 @@ class Record:
 
     def _measure(self, measures: dict[str, Any], flow: Flow, found: Sequence[Measure]) -> None:
         sampled = flow.least(SAMPLE) if found else []
+        keys = [flow.keys[place] for place in sampled]
         for measure in found:
             facts = measures.setdefault(measure.rule, {"sample": [], "border": []})
             facts["low"], facts["high"] = measure.low, measure.high
             values = np.asarray(measure.values, np.float64)
             sample = facts["sample"]
             last = sample[-1][0] if len(sample) == SAMPLE else "~"
+            lower = bisect.bisect_left(keys, last)
+            drawn = values[sampled[:lower]].tolist()
             more = [
-                [flow.keys[place], _number(values[place])]
-                for place in sampled
-                if flow.keys[place] < last and np.isfinite(values[place])
+                [key, _number(value)]
+                for key, value in zip(keys, drawn, strict=False)
+                if math.isfinite(value)
             ]
             if more:
                 facts["sample"] = sorted(sample + more)[:SAMPLE]
