@@ -24,10 +24,10 @@ from maskwright.curate.parts.cuts import line_changes, without_lines
 from maskwright.curate.parts.limits import check_counts, in_languages, where_applies
 from maskwright.curate.parts.lines import Lines
 from maskwright.curate.parts.outcome import Change, Measure, Outcome, Removal
+from maskwright.curate.parts.phrases import Phrases, phrases_of
 from maskwright.curate.parts.sentences import TERMINALS, sentences_of
 from maskwright.curate.parts.step import Step
-from maskwright.curate.parts.words import Words, words_of
-from maskwright.errors import ConfigError, UsageError
+from maskwright.curate.parts.wordlist import entries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,30 +65,30 @@ class Settings(Step):
     lorem_ipsum: bool = True
     """Remove documents with the words lorem ipsum (`lorem_ipsum`)."""
     bad_words: str = ""
-    """A file with a word or phrase on each line; documents with one are removed (`bad_words`).
-    Empty: no such rule."""
+    """A file with a word or phrase on each line, `#` for comments; documents with one are removed
+    (`bad_words`). Empty: no such rule."""
     languages: tuple[str, ...] = ("en",)
     """Languages that the rules are for, by the note `language`; documents of other languages pass
     untouched, those without the note are judged. Empty: all languages."""
 
     def check(self) -> None:
         check_counts(self, "min_words_per_line", "max_word_length", "min_num_sentences")
-        self._phrases()
+        self._bad_words()
 
     def files(self) -> Sequence[Path]:
         return [Path(self.bad_words)] if self.bad_words else []
 
-    def open(self) -> Mapping[str, tuple[str, ...]]:
+    def open(self) -> Mapping[str, Phrases | None]:
         """The phrases of each rule."""
         return {
-            "javascript": ("javascript",) if self.javascript else (),
-            "policy": POLICY if self.policy else (),
-            "lorem_ipsum": ("lorem ipsum",) if self.lorem_ipsum else (),
-            "bad_words": self._phrases(),
+            "javascript": _listed(("javascript",) if self.javascript else ()),
+            "policy": _listed(POLICY if self.policy else ()),
+            "lorem_ipsum": _listed(("lorem ipsum",) if self.lorem_ipsum else ()),
+            "bad_words": self._bad_words(),
         }
 
     def apply(
-        self, batch: Batch, opened: Mapping[str, tuple[str, ...]], known: pa.Table | None = None
+        self, batch: Batch, opened: Mapping[str, Phrases | None], known: pa.Table | None = None
     ) -> Outcome:
         applies = in_languages(batch, self.languages)
         lines = batch.lines
@@ -125,7 +125,7 @@ class Settings(Step):
         )
 
     def _line_rules(
-        self, batch: Batch, opened: Mapping[str, tuple[str, ...]]
+        self, batch: Batch, opened: Mapping[str, Phrases | None]
     ) -> Sequence[tuple[str, NDArray[np.bool_]]]:
         """Each rule with (L,) the lines that it cuts, in the order of the published code."""
         lines = batch.lines
@@ -145,71 +145,50 @@ class Settings(Step):
             rules.append(("too_few_words", lines.counted(begins) < self.min_words_per_line))
         for rule in ("javascript", "policy"):
             hit = np.zeros(len(lines.begins), np.bool_)
-            for place, begin, _ in find_phrases(batch.words, opened[rule]):
-                at = batch.characters.offsets[place] + begin
+            phrases, words = opened[rule], batch.words
+            if phrases is not None:
+                first, _, _ = phrases.find(words)
+                at = words.begins[first] + batch.characters.offsets[words.texts[first]]
                 hit[np.searchsorted(lines.begins, at, "right") - 1] = True
             rules.append((rule, hit))
         return rules
 
-    def _phrases(self) -> tuple[str, ...]:
+    def _bad_words(self) -> Phrases | None:
         """The bad words.
 
         Raises:
             UsageError: there is no such file.
-            ConfigError: it cannot be read, or has a line without a word.
+            DataError: it is no list of words.
         """
         if not self.bad_words:
-            return ()
-        try:
-            text = Path(self.bad_words).read_text(encoding="utf-8-sig")
-        except FileNotFoundError:
-            raise UsageError("no such file of bad words", where=self.bad_words) from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError("bad words cannot be read", where="bad_words", found=error) from error
-        phrases = [line.strip() for line in text.split("\n") if line.strip()]
-        for phrase, count in zip(phrases, words_of(phrases).counts, strict=True):
-            if not count:
-                raise ConfigError(
-                    "a line without a word",
-                    where="bad_words",
-                    found=f"{phrase!r} in {self.bad_words}",
-                    wanted="a word or phrase on each line",
-                )
-        if not phrases:
-            raise ConfigError("a file without bad words", where="bad_words", found=self.bad_words)
-        return tuple(phrases)
+            return None
+        listed = entries(self.bad_words, "bad_words")
+        return phrases_of([(text, line, self.bad_words) for text, line in listed])
 
 
-def find_phrases(words: Words, phrases: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Text, first character and phrase of every place where the words of a phrase stand."""
-    found = []
-    looked_for = words_of(phrases)
-    by_first: dict[int, list[int]] = {}
-    for number, start in enumerate(looked_for.starts[:-1]):
-        by_first.setdefault(int(looked_for.hashes[start]), []).append(number)
-    firsts = np.sort(np.fromiter(by_first, np.uint64, len(by_first)))
-    if not firsts.size or not words.hashes.size:
-        return []
-    near = firsts[np.searchsorted(firsts, words.hashes).clip(max=len(firsts) - 1)]
-    for place in np.flatnonzero(near == words.hashes).tolist():
-        text = int(words.texts[place])
-        for number in by_first[int(words.hashes[place])]:
-            wanted = looked_for.hashes[looked_for.starts[number] : looked_for.starts[number + 1]]
-            end = place + len(wanted)
-            if end <= words.starts[text + 1] and (words.hashes[place:end] == wanted).all():
-                found.append((text, int(words.begins[place]), phrases[number]))
-    return found
+def _listed(phrases: Sequence[str]) -> Phrases | None:
+    return phrases_of([(phrase, 0, "") for phrase in phrases]) if phrases else None
 
 
 def _removals(
-    batch: Batch, rule: str, phrases: Sequence[str], applies: NDArray[np.bool_]
+    batch: Batch, rule: str, phrases: Phrases | None, applies: NDArray[np.bool_]
 ) -> list[Removal]:
-    removals, seen = [], set()
-    for text, begin, phrase in find_phrases(batch.words, phrases):
-        if applies[text] and text not in seen:
-            seen.add(text)
-            removals.append(Removal(text, rule, phrase, f"character {begin}", "none"))
-    return removals
+    """One for each document with a phrase: the first."""
+    if phrases is None:
+        return []
+    begins, _, numbers = phrases.find(batch.words)
+    texts, first = np.unique(batch.words.texts[begins], return_index=True)
+    return [
+        Removal(
+            text,
+            rule,
+            phrases.texts[numbers[at]],
+            f"character {batch.words.begins[begins[at]]}",
+            "none",
+        )
+        for text, at in zip(texts.tolist(), first.tolist(), strict=True)
+        if applies[text]
+    ]
 
 
 def _tokens(lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
