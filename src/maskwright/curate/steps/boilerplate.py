@@ -54,7 +54,7 @@ EVERY = 0
 BUCKETS = 256
 # Templates are looked for in so many lines at each edge, of at most so many words.
 NEAR = 16
-MOST_WORDS = 40
+MOST_WORDS = 24
 LEAST_REST = 0.2
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import section_hashes
-from maskwright.curate.parts.limits import check_shares, shares
+from maskwright.curate.parts.limits import check_counts, check_shares, shares, where_applies
 from maskwright.curate.parts.lines import repeats
 from maskwright.curate.parts.ngrams import repeated_ngrams
 from maskwright.curate.parts.outcome import Measure, Outcome
@@ -63,17 +63,22 @@ class Settings(Step):
     """The same of nine words."""
     duplicated_10_n_grams: float = 0.10
     """The same of ten words."""
+    top_min_words: int = 50
+    """Fewest words of a document that the rules about the most frequent n-gram judge: the paper has
+    removed shorter ones before, where a name that occurs twice is a fifth of the text."""
     min_lines: int = 4
     """Fewest lines, and fewest paragraphs, of a document whose lines or paragraphs are judged by
     their number: one equal pair among three is chance."""
 
     def check(self) -> None:
-        check_shares(self, *(name for name in vars(self) if name != "min_lines"))
+        check_shares(self, *(name for name in vars(self) if not name.endswith(("words", "lines"))))
+        check_counts(self, "top_min_words", "min_lines")
 
     def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
         measures = [*self._lines(batch), *self._paragraphs(batch)]
         top, duplicated = repeated_ngrams(batch.words, TOP, DUPLICATED)
-        rules = [(f"top_{n}_gram", top[n]) for n in TOP]
+        enough = batch.words.counts >= self.top_min_words
+        rules = [(f"top_{n}_gram", where_applies(top[n], enough)) for n in TOP]
         rules += [(f"duplicated_{n}_n_grams", duplicated[n]) for n in DUPLICATED]
         measures += [Measure(rule, values, high=getattr(self, rule)) for rule, values in rules]
         return Outcome(measures=measures)
