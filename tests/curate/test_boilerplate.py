@@ -117,6 +117,28 @@ def test_a_phrase_of_a_notice_is_cut_at_an_edge_only() -> None:
     assert cleaned([f"{story(1)}\nFoo BAR baz"], Settings(phrases=("foo bar",))) == [story(1)]
 
 
+def test_two_lines_of_a_site_on_a_page_are_company_and_many_greetings_are_none() -> None:
+    generator = random.Random(4)
+    pages, wanted = [], []
+    for number in range(60):
+        site = f"The {NOUNS[number % 3]} paper"
+        lines = [f"{site}, since long", f"Write to {site}", f"More of {site}", f"By {site} only"]
+        above, below = generator.sample(lines, 2)
+        pages.append(f"{above}\n{story(number)}\n{below}")
+        wanted.append(story(number))
+    greetings = [f"{a} {b}" for a in ("Hi", "Hello", "Hey") for b in ("there!", "you!", "all!")]
+    talks = []
+    for number in range(100, 200):
+        first, second = generator.sample(greetings, 2)
+        talks.append(f"{first}\n{second}\n{story(number)}")
+    step = Settings(lone_share=0.5, template_words=0)
+    found = cleaned([*pages, *talks], step)
+    assert found == [*wanted, *talks]
+    # The control: where any company will do, greetings go.
+    loose = Settings(lone_share=0.5, template_words=0, company=0.0)
+    assert cleaned([*pages, *talks], loose) == [*wanted, *(story(n) for n in range(100, 200))]
+
+
 def test_a_very_frequent_line_needs_no_company() -> None:
     texts = [f"{story(n)}\nThe Morning Paper" for n in range(10)]
     texts += [f"{story(n)}\nQuite so, he said" for n in range(10, 15)]

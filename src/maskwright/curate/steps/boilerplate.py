@@ -5,7 +5,7 @@ that "Page 3" and "page 12" are one. It is boilerplate if all of this holds:
 
     frequent   it stands in enough documents
     at an edge in nearly all of them it belongs to the frequent lines that begin or end the document
-    in company there it has further frequent lines beside it, on average, or it is very frequent
+    in company there the same further lines stand beside it again and again, or it is very frequent
     anywhere   the texts around which it stands are different ones, no copies of each other
 
 The last three part it from what people say: "Me too." is frequent in dialogues, but stands in their
@@ -56,6 +56,9 @@ BUCKETS = 256
 NEAR = 16
 MOST_WORDS = 24
 LEAST_REST = 0.2
+# Companions are looked for in so many lines, and stand in such a share of a line's documents.
+REACH = 8
+RECURS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +74,8 @@ class Settings(CorpusStep):
     they stand near the beginning or end of a document; 0: equal lines only."""
     edge: float = 0.8
     """Least share of a line's documents that it begins or ends, among other frequent lines."""
-    company: float = 2.0
-    """Fewest frequent lines beside it there, on average."""
+    company: float = 0.5
+    """Fewest companions there, on average: frequent lines that stand beside it again and again."""
     lone_share: float = 0.05
     """Least share of all documents of a line without such company."""
     different: float = 0.5
@@ -111,7 +114,7 @@ class Settings(CorpusStep):
                 break
             table = pa.table({"line": pa.array(keys, pa.int64())})
             found = corpus.map(f"places-{turn}", self.count_places, table).totals(
-                ["line", "bucket"], ["documents", "edge", "beside"]
+                ["line", "other", "bucket"], ["documents", "edge"]
             )
             keys = self._boilerplate(found, whole)
         return pa.table({"line": pa.array(keys, pa.int64())})
@@ -136,9 +139,9 @@ class Settings(CorpusStep):
         )
 
     def count_places(self, batch: Batch, known: pa.Table | None) -> pa.Table:
-        """Of each frequent line: in how many documents it stands, in how many at an edge, how many
-        other frequent lines stand at an edge there, all by a number of the rest of the document
-        that is mostly equal for copies."""
+        """Of each frequent line: in how many documents it stands, in how many at an edge, both by a
+        number of the rest of the document that is mostly equal for copies; and in how many it has
+        another one beside it at an edge."""
         import pyarrow as pa
 
         assert known is not None
@@ -148,52 +151,57 @@ class Settings(CorpusStep):
         edge = at_edge(lines, frequent | self._noticed(batch, some))
         places = np.flatnonzero(frequent)
         _, first = _distinct(keys[places], lines.texts[places])
-        places = places[first]
+        places = places[np.sort(first)]
         texts = lines.texts[places]
         at = edge[places]
-        company = np.bincount(texts, at, minlength=len(batch)).astype(np.int64)
         at_edges = np.unique(texts[at])
         buckets = np.zeros(len(batch), np.int64)
         chosen = np.zeros(len(batch), np.bool_)
         chosen[at_edges] = True
         if chosen.any():
             buckets[at_edges] = _rest(batch.take(chosen), edge[chosen[lines.texts]])
+        alone = np.stack([keys[places], np.full(len(places), EVERY), buckets[texts]])
+        pairs = _pairs(keys[places[at]], texts[at])
         rows, number = np.unique(
-            np.stack([keys[places], buckets[texts]]), axis=1, return_inverse=True
+            np.concatenate([alone, pairs], axis=1), axis=1, return_inverse=True
         )
         size = rows.shape[1]
-        beside = np.where(at, company[texts] - 1, 0)
-        sums = {
-            "documents": np.bincount(number, minlength=size),
-            "edge": np.bincount(number, at, minlength=size),
-            "beside": np.bincount(number, beside, minlength=size),
-        }
+        ats = np.concatenate([at, np.zeros(pairs.shape[1], np.bool_)])
         return pa.table(
             {
                 "row": pa.array(np.full(size, batch.rows[0]), pa.int64()),
-                "line": pa.array(rows[0], pa.int64()),
-                "bucket": pa.array(rows[1], pa.int64()),
-                **{name: pa.array(s.astype(np.int64), pa.int64()) for name, s in sums.items()},
+                **{
+                    name: pa.array(column, pa.int64())
+                    for name, column in zip(("line", "other", "bucket"), rows, strict=True)
+                },
+                "documents": pa.array(np.bincount(number, minlength=size), pa.int64()),
+                "edge": pa.array(np.bincount(number, ats, minlength=size).astype(np.int64)),
             }
         )
 
     def _boilerplate(self, found: pa.Table, whole: int) -> NDArray[np.int64]:
-        lines, number = np.unique(found.column("line").to_numpy(), return_inverse=True)
+        line, other, _, documents_here, edge_here = (
+            found.column(name).to_numpy()
+            for name in ("line", "other", "bucket", "documents", "edge")
+        )
+        lines, number = np.unique(line, return_inverse=True)
+        alone = other == EVERY
 
-        def total(name: str) -> NDArray[Any]:
-            values = found.column(name).to_numpy().astype(np.float64)
-            return np.bincount(number, values, minlength=len(lines))
+        def total(values: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[Any]:
+            return np.bincount(number[chosen], values[chosen].astype(float), len(lines))
 
-        documents, buckets = total("documents"), np.bincount(number, minlength=len(lines))
+        documents, edge = total(documents_here, alone), total(edge_here, alone)
+        buckets = np.bincount(number[alone], minlength=len(lines))
         # So many buckets are expected to be hit by as many different texts.
         expected = BUCKETS * (1 - (1 - 1 / BUCKETS) ** documents)
+        # Companions that come again, not those of one conversation.
+        again = ~alone & (documents_here >= np.maximum(2, RECURS * documents[number]))
+        beside = total(documents_here, again)
+        lone = max(self.lone_share * whole, self.min_documents)
         return lines[
-            (total("edge") >= self.edge * documents)
+            (edge >= self.edge * documents)
             & (buckets >= self.different * expected)
-            & (
-                (total("beside") >= self.company * documents)
-                | (documents >= max(self.lone_share * whole, self.min_documents))
-            )
+            & ((beside >= self.company * documents) | (documents >= lone))
         ]
 
     def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
@@ -353,6 +361,17 @@ def _distinct(
         pairs = keys.view(np.uint64) + mix(texts.astype(np.uint64))
     _, first = np.unique(pairs, return_index=True)
     return keys[first], first
+
+
+def _pairs(keys: NDArray[np.int64], texts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(3, P) of lines in their order: key, key of one near it in the same text, 0."""
+    found = [np.zeros((2, 0), np.int64)]
+    for step in range(1, REACH + 1):
+        same = texts[step:] == texts[:-step]
+        first, second = keys[:-step][same], keys[step:][same]
+        found += [np.stack([first, second]), np.stack([second, first])]
+    pairs = np.concatenate(found, axis=1)
+    return np.concatenate([pairs, np.zeros((1, pairs.shape[1]), np.int64)])
 
 
 def _rest(batch: Batch, edge: NDArray[np.bool_]) -> NDArray[np.int64]:
