@@ -50,7 +50,7 @@ class Planted:
 def planted(originals: int, copies: int, seed: int = 5) -> Planted:
     """`originals` texts of 40 to 120 words, and copies of some, similarities spread over 0.3..1."""
     random = np.random.default_rng(seed)
-    words = real_words(originals * 900)
+    words = real_words(originals * 620)
     texts, place = [], 0
     while len(texts) < originals and place + 120 < len(words):
         length = int(random.integers(40, 121))

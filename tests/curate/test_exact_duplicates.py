@@ -34,7 +34,8 @@ def test_what_counts_as_the_same(
 
 
 def test_the_removal_names_the_document_that_is_kept() -> None:
-    (outcome,) = run(Settings(), [batch_of(["other", "a b", "A  b"])])
+    texts = ["other", "a b", "A  b."]
+    (outcome,) = run(Settings(ignore_punctuation=True), [batch_of(texts)])
     (removal,) = outcome.removals
     assert (removal.place, removal.value) == (1, "d2")  # the longer one is kept
 
@@ -44,7 +45,7 @@ def _documents() -> list[tuple[str, str, str, str | None]]:
     return [
         *(("a0", "x y", "web", None), ("a1", "X y", "book", None)),  # source
         *(("b0", "p q", "web", "0.2"), ("b1", "P q", "web", "0.9"), ("b2", "p Q", "web", None)),
-        *(("c0", "l m", "web", None), ("c1", "l   m", "web", None)),  # length
+        *(("c0", "l m", "web", None), ("c1", "l m.", "web", None)),  # length
         *(("d0", "s t", "web", None), ("d1", "S t", "web", None)),  # hash
         *(("e0", "u v", "web", None), ("e1", "u v", "web", None)),  # id
     ]
@@ -59,7 +60,15 @@ def _kept(order: list[int], shards: int) -> set[str]:
         batches.append(
             Batch(np.arange(len(own)), ids, texts, {"source": sources, "quality": qualities})
         )
-    return set(survivors(Settings(priority=("book",)), batches))
+    return set(survivors(Settings(priority=("book",), ignore_punctuation=True), batches))
+
+
+def test_white_space_makes_no_text_longer() -> None:
+    texts = [f"text number {n}" for n in range(20)]
+    padded = [text.replace(" ", " " * 9) for text in texts]
+    left = survivors(Settings(), [batch_of(texts + padded)])
+    kept_padded = sum(int(name[1:]) >= 20 for name in left)
+    assert len(left) == 20 and 0 < kept_padded < 20  # the hash decides, and not the padding
 
 
 def test_arrival_decides_nothing() -> None:

@@ -114,7 +114,7 @@ def _all(count: int):  # type: ignore[no-untyped-def]
 def planted_texts(count: int, spans: int, seed: int) -> list[str]:
     """Texts of real words into which stretches of 40 to 60, or to 200, words of others are put."""
     random = np.random.default_rng(seed)
-    words = list(real_words(count * 1200))
+    words = list(real_words(max(200_000, count * 900)))
     # Real words repeat themselves; what is planted is to be seen against that.
     texts = [words[n * 120 : n * 120 + int(random.integers(20, 121))] for n in range(count)]
     for number in range(spans):

@@ -1,7 +1,7 @@
 """The order by which one of several equal or similar documents is kept, never that of arrival.
 
 First comes the document of the source that the setting `priority` names earlier, then the one of
-higher quality, the longer one, the one whose content has the smaller hash. Of documents with one
+higher quality, the one with more characters besides white space, the one whose content has the smaller hash. Of documents with one
 text the hashes of their notes decide, and at last of their ids, so that the order is total.
 """
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ORDER = ("priority", "quality", "length", "content_1", "content_2", "notes", "name")
 # Whether a higher value comes first.
 FALLING = ("quality", "length")
+BLANKS = " \n\t\r\u00a0\u3000"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,7 @@ class OrderedStep(CorpusStep):
                 pa.int32(),
             ),
             "quality": pa.array(self._qualities(batch), pa.float64()),
-            "length": pa.array(batch.lengths, pa.int64()),
+            "length": pa.array([inked(text) for text in batch.texts], pa.int64()),
             "content_1": pa.array([first for first, _ in texts], pa.uint64()),
             "content_2": pa.array([second for _, second in texts], pa.uint64()),
             "notes": pa.array(notes, pa.uint64()),
@@ -96,6 +97,11 @@ class OrderedStep(CorpusStep):
                 )
             found.append(value)
         return found
+
+
+def inked(text: str) -> int:
+    """Characters that are no blanks, tabs or line ends: a padded copy is not longer."""
+    return len(text) - sum(map(text.count, BLANKS))
 
 
 def hash_128(text: str) -> tuple[int, int]:
