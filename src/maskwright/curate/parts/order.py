@@ -1,8 +1,9 @@
 """The order by which one of several equal or similar documents is kept, never that of arrival.
 
 First comes the document of the source that the setting `priority` names earlier, then the one of
-higher quality, the one with more characters besides white space, the one whose content has the smaller hash. Of documents with one
-text the hashes of their notes decide, and at last of their ids, so that the order is total.
+higher quality, the one with more characters besides white space, the one whose content has the
+smaller hash. Of documents with one text the hashes of their notes decide, and at last of their ids,
+so that the order is total.
 """
 
 from __future__ import annotations
