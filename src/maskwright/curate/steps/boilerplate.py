@@ -17,6 +17,7 @@ they are.
 from __future__ import annotations
 
 import functools
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -162,9 +163,13 @@ class Settings(CorpusStep):
             buckets[at_edges] = _rest(batch.take(chosen), edge[chosen[lines.texts]])
         alone = np.stack([keys[places], np.full(len(places), EVERY), buckets[texts]])
         pairs = _pairs(keys[places[at]], texts[at])
-        rows, number = np.unique(
-            np.concatenate([alone, pairs], axis=1), axis=1, return_inverse=True
-        )
+        rows = np.concatenate([alone, pairs], axis=1)
+        with np.errstate(over="ignore"):
+            line, other, bucket = rows.view(np.uint64)
+            _, chosen_rows, number = np.unique(
+                mix(mix(mix(line) + other) + bucket), return_index=True, return_inverse=True
+            )
+        rows = rows[:, chosen_rows]
         size = rows.shape[1]
         ats = np.concatenate([at, np.zeros(pairs.shape[1], np.bool_)])
         return pa.table(
@@ -317,13 +322,21 @@ class Folded:
         digit = (classes & DIGIT) != 0
         keep = (classes & SPACE) == 0
         keep[1:] &= ~(digit[1:] & digit[:-1])
-        numbers = case_folded(characters.points[keep])
-        numbers[digit[keep]] = 0
+        numbers = _numbers()[characters.points[np.flatnonzero(keep)]]
         self._place, self._sums = running_counts(keep), prefix_sums(numbers)
 
     def hashes(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Of sections with white space on both sides."""
         return section_hashes(self._sums, self._place[begins], self._place[ends])
+
+
+@functools.cache
+def _numbers() -> NDArray[np.uint64]:
+    """Of every code point a number that is the same for both cases, and 0 for digits."""
+    points = np.arange(sys.maxunicode + 1, dtype=np.uint32)
+    numbers = case_folded(points)
+    numbers[(Characters(points, np.zeros(0, np.int64)).classes & DIGIT) != 0] = 0
+    return numbers
 
 
 def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
