@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from maskwright.report.drawing.svg import escaped, picture, place, text, ticks, tooltip
-from maskwright.report.wording import percent
+from maskwright.report.wording import count, percent
 
 WIDTH, HEIGHT = 380, 150
 LEFT, RIGHT, TOP, BOTTOM = 6, 6, 26, 24
@@ -29,8 +29,8 @@ def histogram(
     values = sorted(value for value in values if math.isfinite(value))
     if not values:
         return None
-    first, last = _ends(values, low, high)
-    scale, logarithmic = _scale(values, first, last)
+    ends = _ends(values, low, high)
+    scale, logarithmic = _scale(values, *ends, padded=(ends[0] == low, ends[1] == high))
     inside, outside = _counted(values, scale, low, high)
     most = max(a + b for a, b in zip(inside, outside, strict=True))
     bar = (WIDTH - LEFT - RIGHT) / len(inside)
@@ -46,8 +46,8 @@ def histogram(
         boxes = _box(x, base - full, bar, full - share, "one") if within else ""
         boxes += _box(x, base - share, bar, share, "two") if beyond else ""
         parts.append(f"<g>{boxes}{tooltip(words)}</g>")
-    parts += _axis(first, last, scale, logarithmic)
-    parts += [_limit(scale, limit, sign) for limit, sign in ((low, "≥"), (high, "≤"))]
+    parts += _axis(*ends, scale, logarithmic)
+    parts += [_limit(scale, low, "≥"), _limit(scale, high, "≤")]
     return picture(WIDTH, HEIGHT, title, parts)
 
 
@@ -63,23 +63,27 @@ def _ends(values: Sequence[float], low: float | None, high: float | None) -> tup
         above = values[bisect.bisect_right(values, high) :]
         last = max([last, high, *above[-1 - len(above) // 4 :][:1]])
         first = min(first, high)
-    if last <= first:
-        return first - 0.5, last + 0.5
-    room = (last - first) / 20
-    return first - room * (first == low), last + room * (last == high)
+    return (first, last) if last > first else (first - 0.5, last + 0.5)
 
 
 def _scale(
-    values: Sequence[float], first: float, last: float
+    values: Sequence[float], first: float, last: float, padded: tuple[bool, bool]
 ) -> tuple[Callable[[float], float], bool]:
-    """A function from values to 0 … 1 between the ends, and whether it is logarithmic."""
+    """A function from values to 0 … 1 between the ends, and whether it is logarithmic.
+
+    Args:
+        padded: whether some room is left before and behind the ends.
+    """
     middle = values[len(values) // 2]
-    logarithmic = first > -1 and values[0] >= 0 and last > 10 and last > LONG * max(middle, 0.1)
+    logarithmic = first >= 0 and last > 10 and last > LONG * max(middle, 0.1)
     bend: Callable[[float], float] = math.log1p if logarithmic else float
     begin, end = bend(first), bend(last)
+    room = (end - begin) / 20
+    begin, end = begin - room * padded[0], end + room * padded[1]
 
     def scale(value: float) -> float:
-        return (bend(min(max(value, first), last)) - begin) / (end - begin)
+        bent = bend(max(value, first)) if logarithmic else value
+        return (min(max(bent, begin), end) - begin) / (end - begin)
 
     return scale, logarithmic
 
@@ -116,17 +120,18 @@ def _axis(
     if logarithmic:
         powers = [m * 10.0**n for n in range(12) for m in (1, 3)]
         inner = powers[bisect.bisect_left(powers, first) : bisect.bisect_right(powers, last)]
-        marks = [0.0, *inner] if first == 0 else inner
+        marks = [0.0, *inner] if first < 1 else inner
     found = []
     end = -math.inf
     for mark in marks:
         x = LEFT + scale(mark) * (WIDTH - LEFT - RIGHT)
-        words = f"{mark:,.0f}" if abs(mark) >= 1000 else f"{mark:g}"
-        half = 3.4 * len(words)
-        if x - half < end + 8:
+        words = count(mark) if abs(mark) >= 10000 else f"{mark:,g}"
+        wide = 6.8 * len(words)
+        anchor = "start" if x < wide / 2 else "end" if x + wide / 2 > WIDTH else "middle"
+        begin = x - {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
+        if begin < end + 8:
             continue
-        end = x + half
-        anchor = "start" if x - half < 0 else "end" if x + half > WIDTH else "middle"
+        end = begin + wide
         found.append(text(x, HEIGHT - 8, words, size=11, anchor=anchor))
     return found
 
@@ -135,7 +140,9 @@ def _limit(scale: Callable[[float], float], limit: float | None, sign: str) -> s
     if limit is None or not 0 < scale(limit) < 1:
         return ""
     x = LEFT + scale(limit) * (WIDTH - LEFT - RIGHT)
-    anchor = "start" if x < WIDTH / 2 else "end"
-    words = text(x, 14, f"{sign} {limit:g}", size=12, anchor=anchor, css="ink")
+    # Labels of two limits stand on their outer sides.
+    before = x > 80 if sign == "≥" else x > WIDTH - 80
+    anchor = "end" if before else "start"
+    words = text(x, 14, f"{sign} {limit:,g}", size=12, anchor=anchor, css="ink")
     d = escaped(f"M{place(x)} {TOP - 7}V{HEIGHT - BOTTOM}")
     return f'<path d="{d}" class="limit"/>{words}'
