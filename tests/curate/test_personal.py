@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of, removed, run
 
+from maskwright.curate.engine.segment import Flow, Record
 from maskwright.curate.parts.details import TYPES, details_of
 from maskwright.curate.steps.personal import Settings
 from maskwright.errors import ConfigError, DataError, UsageError
@@ -98,6 +99,22 @@ def test_details_are_masked_and_the_record_does_not_have_them() -> None:
     ]
     assert outcome.changes[1].where == "characters 5 to 19, 23 to 35"
     assert "0126" not in repr(outcome.changes) and "sam" not in repr(outcome.changes)
+
+
+@pytest.mark.parametrize("action", ["mask", "remove"])
+def test_records_and_examples_do_not_show_details(action: str) -> None:
+    step = Settings(action=action)  # type: ignore[arg-type]
+    batch = batch_of(["nothing here", "Call (437) 555-0126 or write to sam@guide.example"])
+
+    def written(private: set[str]) -> str:
+        record = Record(["personal"], private=private)
+        record.take("personal", Flow.of(batch), run(step, [batch])[0])
+        assert record.changed or record.removed
+        return json.dumps([record.removed, record.changed, record.facts()])
+
+    assert step.PRIVATE
+    assert "0126" not in written({"personal"}) and "sam@" not in written({"personal"})
+    assert "0126" in written(set())  # the control
 
 
 def test_a_detector_that_is_off_finds_nothing() -> None:

@@ -17,7 +17,7 @@ import heapq
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ TEXT_FILE, REMOVED_FILE, CHANGED_FILE, FACTS_FILE = (
     "facts.json",
 )
 NOTHING_LEFT = "nothing-left"
+NOT_SHOWN = "(not shown)"  # a text in the records of a step about private things
 EXCERPT = 300  # characters of a text that a record shows
 AROUND = 60  # characters before a change that an example of it shows
 EXAMPLES = 3  # of each rule and shard
@@ -73,7 +74,7 @@ def read_known(path: str) -> pa.Table | None:
 
 
 def _write(stage: Staging, shard: Path, steps: Mapping[str, Step], known: pa.Table | None) -> None:
-    record = Record(list(steps))
+    record = Record(list(steps), private={name for name, step in steps.items() if step.PRIVATE})
     tables = []
     for batch in read_batches(shard):
         flow = Flow.of(batch)
@@ -163,6 +164,7 @@ class Record:
     """What the steps of a segment did to the documents of a shard."""
 
     names: list[str]
+    private: Collection[str] = ()
     removed: list[dict[str, Any]] = field(default_factory=list)
     changed: list[dict[str, Any]] = field(default_factory=list)
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -188,7 +190,10 @@ class Record:
 
     def take(self, name: str, flow: Flow, outcome: Outcome) -> Flow:
         """Note down what a step did; the documents that are left, as they are now."""
-        facts, batch, now = self.steps[name], flow.batch, flow
+        facts, batch, now, shown = self.steps[name], flow.batch, flow, flow
+        if name in self.private:
+            texts = [NOT_SHOWN] * len(batch) if outcome.texts is None else outcome.texts
+            shown = replace(flow, batch=batch.with_texts(texts))
         facts["documents_in"] += len(batch)
         facts["bytes_in"] += int(flow.sizes.sum())
         reasons: dict[int, Removal] = {}
@@ -210,18 +215,18 @@ class Record:
             facts["changes"][change.rule] = facts["changes"].get(change.rule, 0) + 1
             entry = {**place_of(batch, change.place), "step": name, "rule": change.rule}
             self.changed.append(_present({**entry, "value": change.value, "where": change.where}))
-        self._change_examples(facts["change_examples"], flow, outcome)
+        self._change_examples(facts["change_examples"], flow, shown, outcome)
         for place, reason in sorted(reasons.items()):
             entry = {**place_of(batch, place), "step": name, "rule": reason.rule}
             entry |= {"value": reason.value, "wanted": reason.wanted, "where": reason.where}
             entry |= {"survivor": reason.survivor}
             entry |= {"bytes": int(flow.sizes[place]), "source": batch.note("source")[place]}
-            self.removed.append(_present({**entry, "text": excerpt(batch.texts[place])}))
-            self._count(facts["rules"], flow, reason)
-        self._measure(facts["measures"], flow, outcome.measures)
+            self.removed.append(_present({**entry, "text": excerpt(shown.batch.texts[place])}))
+            self._count(facts["rules"], shown, reason)
+        self._measure(facts["measures"], shown, outcome.measures)
         stays = np.ones(len(batch), np.bool_)
         stays[list(reasons)] = False
-        kept = [example(flow, place) for place in _first(flow.keys, stays)]
+        kept = [example(shown, place) for place in _first(flow.keys, stays)]
         facts["kept"] = least_examples(facts["kept"] + kept)
         if outcome.notes:
             now = replace(now, batch=now.batch.with_notes(outcome.notes))
@@ -277,7 +282,9 @@ class Record:
                 facts["sample"] = sorted(sample + more)[:SAMPLE]
             facts["border"] = _border(facts["border"], flow, measure, values)
 
-    def _change_examples(self, found: dict[str, Any], flow: Flow, outcome: Outcome) -> None:
+    def _change_examples(
+        self, found: dict[str, Any], flow: Flow, shown: Flow, outcome: Outcome
+    ) -> None:
         if outcome.texts is None or not outcome.changes:
             return
         by_rule: dict[str, dict[int, Change]] = {}
@@ -287,7 +294,8 @@ class Record:
             entries = []
             for place in heapq.nsmallest(EXAMPLES, changes, key=flow.keys.__getitem__):
                 before, after = around(flow.batch.texts[place], outcome.texts[place])
-                entry = {**example(flow, place), "value": changes[place].value}
+                before = before if shown is flow else after
+                entry = {**example(shown, place), "value": changes[place].value}
                 entries.append({**entry, "before": before, "after": after})
             found[rule] = least_examples([*found.get(rule, []), *entries])
 

@@ -37,6 +37,8 @@ class Step(ABC):
 
     CHANGES_TEXT: ClassVar[bool] = False
     """Whether documents may leave with another text."""
+    PRIVATE: ClassVar[bool] = False
+    """Whether records and examples of the step show no text as it came to it."""
 
     def check(self) -> None:
         """Look at the settings before anything is read.

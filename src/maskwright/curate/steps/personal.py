@@ -25,6 +25,7 @@ LISTED = 20  # places that a record names
 @dataclass(frozen=True, kw_only=True)
 class Settings(Step):
     CHANGES_TEXT: ClassVar[bool] = True
+    PRIVATE: ClassVar[bool] = True
 
     detect: tuple[str, ...] = ("email", "phone", "iban", "card", "ip", "ssn")
     """What counts as a personal detail: of email, phone, iban, card, ip, ssn, profile (a user's
