@@ -336,6 +336,16 @@ def test_settings_out_of_range_are_refused(step: Step, field: str) -> None:
     assert caught.value.where == field
 
 
+@pytest.mark.parametrize("language", ["zh", "th"])
+def test_the_length_of_words_is_not_judged_without_spaces(language: str) -> None:
+    text = {"zh": "人人生而自由在尊严和权利上一律平等", "th": "ทุกคนเกิดมามีอิสระและเสมอภาคกัน"}[
+        language
+    ] * 4
+    step = gopher_quality.Settings(languages=())
+    assert rule_of(step, text, language=language) is None
+    assert rule_of(step, "no it is so " * 20, language="nl") == "gopher_below_avg_threshold"
+
+
 # ------------------------------------------------------------------------------ all of them
 def varied() -> list[str]:
     texts = [*NOISE.values(), *SOUND, *(bad for _, bad, _ in QUALITY if len(bad) < 9999)]

@@ -123,6 +123,13 @@ def mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return bits ^ (bits >> np.uint64(31))
 
 
+def in_unspaced_script(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Whether a code point is a letter of a script without spaces between words."""
+    found = points >= UNSPACED[0][0]
+    found[found] = _tables()[0][points[found]] == SINGLE
+    return found
+
+
 def case_folded(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
     """A number of each code point that is the same for both cases of a letter."""
     return _tables()[1][points]

@@ -30,7 +30,7 @@ from maskwright.curate.parts.limits import (
 )
 from maskwright.curate.parts.outcome import Measure, Outcome
 from maskwright.curate.parts.step import Step
-from maskwright.curate.parts.words import words_of
+from maskwright.curate.parts.words import in_unspaced_script, words_of
 from maskwright.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class Settings(Step):
     max_doc_words: int = 100_000
     """Most words (`gopher_long_doc`)."""
     min_avg_word_length: float = 3.0
-    """Least mean length of words, in characters (`gopher_below_avg_threshold`); 0: no limit."""
+    """Least mean length of words, in characters (`gopher_below_avg_threshold`), not judged in
+    scripts without spaces between words; 0: no limit."""
     max_avg_word_length: float = 10.0
     """Greatest mean length of words, in characters (`gopher_above_avg_threshold`)."""
     max_symbol_word_ratio: float = 0.1
@@ -110,6 +111,9 @@ class Settings(Step):
             np.bincount(words.texts, words.ends - words.begins, minlength=len(batch)), counts
         )
         points = characters.points
+        # Where every letter counts as a word, words have no length.
+        unspaced = characters.count(in_unspaced_script(points)) * 4 > batch.lengths
+        length[unspaced] = np.nan
         ellipses = (points == ELLIPSIS) | _ends_of_dots(points)
         tokens, alphabetic = _tokens(batch)
         bullet = np.isin(points[lines.begins], [ord(c) for c in BULLETS])
