@@ -22,6 +22,7 @@ from maskwright.analysis.tokens import see, show_tokens, tokenizer_of
 from maskwright.checkpoint.pretrained import load as load_pretrained
 from maskwright.checkpoint.pretrained import save as save_pretrained
 from maskwright.corpus.files import Paths
+from maskwright.curate.why import why
 from maskwright.errors import UsageError
 from maskwright.evaluate.compare.compare import compare
 from maskwright.evaluate.kind import answers_tasks
@@ -82,6 +83,7 @@ __all__ = [
     "show_tokens",
     "tokenizer_of",
     "train_and_report",
+    "why",
     "with_text",
     "write_predictions",
     "write_whole",
