@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ from tests.curate.in_process import InProcess, batch_of, removed, run
 
 from maskwright.curate.parts import markov
 from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.deviation import deviations
 from maskwright.curate.parts.markov import counted, trained, units_of
-from maskwright.curate.steps import perplexity
 from maskwright.curate.steps.perplexity import Settings
 from maskwright.errors import CheckpointError, ConfigError, DataError, UsageError
 
@@ -100,10 +101,10 @@ def test_senseless_texts_are_removed(by: str, good_file: str) -> None:
     texts = [*GOOD, *ODDITIES]
     gone = removed(step, [batch_of(texts)])
     wanted = {f"d{n}" for n in range(len(GOOD), len(texts))}
-    assert set(gone.values()) == {"perplexity"} and wanted <= set(gone)
+    assert len(set(gone.values())) == 1 and wanted <= set(gone)
     assert len(set(gone) - wanted) <= len(GOOD) * 0.05
     (outcome,) = run(step, [batch_of(texts)])
-    assert outcome.notes["perplexity"][0] == f"{outcome.measures[0].values[0]:.2f}"
+    assert 1 < float(outcome.notes["perplexity"][0] or 0) < 100
 
 
 def test_boilerplate_has_a_low_perplexity() -> None:
@@ -164,13 +165,39 @@ def test_cuts_and_order_do_not_matter(by: str, good_file: str) -> None:
 
 def test_limits_by_number_quantile_and_spread() -> None:
     bits = np.log2(np.arange(1, 1002, dtype=float))
-    limits = lambda **s: np.exp2(Settings(**s).limits(bits, False))  # noqa: E731
-    assert limits(low=10, high=100) == pytest.approx([10, 100], rel=1e-5)
-    quantiles = limits(low_quantile=0.1, high_quantile=0.9)
-    assert quantiles == pytest.approx([101, 901], rel=1e-3)
-    assert limits(low=10, high_quantile=0.5) == pytest.approx([10, 501], rel=1e-3)
-    middle, width = perplexity._robust(bits)
-    assert np.log2(limits(spread=1.0)) == pytest.approx([middle - width, middle + width], abs=1e-5)
+    limits = lambda **s: Settings(**s).limits(bits, False)  # noqa: E731
+    assert limits(low=10, high=100) == (10, 100)
+    assert limits(low_quantile=0.1, high_quantile=0.9) == pytest.approx((101, 901), rel=1e-3)
+    assert limits(low=10, high_quantile=0.5) == pytest.approx((10, 501), rel=1e-3)
+    assert limits(spread=1.0) == (None, None) == limits()
+    assert Settings().limits(bits, True) == pytest.approx((2, 1000), rel=1e-2)
+
+
+def test_deviations_are_robust_and_by_group() -> None:
+    values = np.concatenate([np.random.default_rng(0).normal(10, 2, 500), [99.0, np.nan]])
+    away = deviations(values, [""] * 502)
+    assert away[500] == pytest.approx((99 - 10) / 2, rel=0.1) and np.isnan(away[501])
+    assert np.abs(away[:500]).max() < 4
+    groups = ["en"] * 400 + ["de"] * 90 + ["fr"] * 12
+    shifted = values + np.where(np.array(groups) == "de", 30, 0)
+    away = deviations(shifted, groups)
+    assert np.abs(away[:490]).max() < 4 and np.isnan(away[490:]).all()
+    assert np.abs(deviations(shifted, [""] * 502)[400:490]).min() > 8  # the control
+
+
+def test_a_language_of_few_documents_is_judged_by_itself() -> None:
+    german = [
+        sentences(n).replace("The", "Der").replace(" a ", " dem ").replace("in the", "im")
+        for n in range(700, 740)
+    ]
+    german = [re.sub(r"(\w+)(saw|heard|met)", r"\1sah", text)[::-1] for text in german]
+    texts = [*GOOD, *german, noise(1)]
+    languages = ["en"] * len(GOOD) + ["de"] * len(german) + ["de"]
+    batch = batch_of(texts, language=languages)
+    assert len(set(removed(Settings(spread=4.0), [batch]))) <= 6
+    assert "d340" in removed(Settings(spread=4.0), [batch])
+    together = removed(Settings(spread=4.0, by="none"), [batch])
+    assert len(together) >= len(german)  # the control
 
 
 def test_short_texts_stay() -> None:

@@ -16,7 +16,9 @@ forgotten (about one of forty), and none is taken for another.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,9 @@ from numpy.typing import NDArray
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import SPACE
 from maskwright.curate.parts.words import BASE, mix
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 UNKNOWN = 2.0**-20
 STRENGTH = 4.0  # M: how many sightings of a context weigh as much as what is known without it
@@ -162,3 +167,29 @@ def trained(
         hashes, entries = hashes[left], entries[left]
     single = size == 1
     return Markov(table, int(count[single].sum()), int(single.sum()), order)
+
+
+def table_of(models: Sequence[Markov]) -> pa.Table:
+    """Models as a table that travels: a column for each, and one of their numbers; shorter ones
+    are padded."""
+    import pyarrow as pa
+
+    rows = max(len(model.table) for model in models)
+    columns = {
+        f"table_{n}": np.concatenate([m.table, np.zeros(rows - len(m.table), np.uint64)])
+        for n, m in enumerate(models)
+    }
+    numbers = [x for m in models for x in (len(m.table), m.total, m.different, m.order)]
+    columns["numbers"] = np.array(numbers + [0] * (rows - len(numbers)), np.uint64)
+    return pa.table(columns)
+
+
+def models_of(table: pa.Table) -> list[Markov]:
+    """The inverse of `table_of`."""
+    count = len(table.schema.names) - 1
+    numbers = table.column("numbers").slice(0, 4 * count).to_pylist()
+    found = []
+    for n in range(count):
+        size, total, different, order = numbers[4 * n : 4 * n + 4]
+        found.append(Markov(table.column(f"table_{n}").to_numpy()[:size], total, different, order))
+    return found

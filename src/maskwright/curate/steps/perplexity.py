@@ -8,7 +8,6 @@ perplexity, boilerplate and repeated text a low one (Wenzek et al. 2019, CCNet, 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.deviation import FEWEST, deviations
 from maskwright.curate.parts.draw import PERPLEXITY, draws
-from maskwright.curate.parts.markov import Markov, counted, trained, units_of
+from maskwright.curate.parts.markov import (
+    Markov,
+    counted,
+    models_of,
+    table_of,
+    trained,
+    units_of,
+)
 from maskwright.curate.parts.model_scores import bits_per_token, require_scores
 from maskwright.curate.parts.outcome import Measure, Outcome
 from maskwright.curate.parts.reference import reference_batches
@@ -33,9 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SUMMARY = "removes texts that a language model finds far too surprising, or far too predictable"
-FEWEST = 20  # texts that limits are taken from
 QUANTILES, SPREAD = (0.001, 0.999), 2.5  # the limits where none are set
-MAD = 1.4826  # the standard deviation of a normal distribution, in median absolute deviations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +59,12 @@ class Settings(CorpusStep):
     """The largest perplexity as a quantile."""
     spread: float | None = None
     """How many robust standard deviations of its logarithm a perplexity may be from the median of
-    the good part (without one: of the corpus). Limits where nothing is set: the quantiles 0.001 and
-    0.999 of the good part; without a good part 2.5 deviations."""
+    the good part; without one, from that of the corpus' documents in the same language. Limits
+    where nothing is set: the quantiles 0.001 and 0.999 of the good part; without a good part 2.5
+    deviations."""
+    by: str = "language"
+    """The column whose values have medians of their own, as the step `language` notes it; of fewer
+    than 20 documents none is taken, and they stay."""
     order: int = 2
     """The most words of an n-gram."""
     train_words: int = 5_000_000
@@ -158,17 +167,18 @@ class Settings(CorpusStep):
         return pa.table({"row": np.zeros(len(columns["gram"]), np.int64), **columns})
 
     def score_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
-        """The bits per word of each document."""
-        import pyarrow as pa
-
-        return pa.table({"row": batch.rows, "bits": self.bits(batch, _models(known))})
+        """The bits per word of each document, and its group."""
+        return self._scores(batch, self.bits(batch, models_of(known)))
 
     def model_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
         """The bits per token of each document, by the model."""
+        return self._scores(batch, self._long(batch, bits_per_token(self.model, batch.texts)))
+
+    def _scores(self, batch: Batch, bits: NDArray[np.float64]) -> pa.Table:
         import pyarrow as pa
 
-        bits = bits_per_token(self.model, batch.texts)
-        return pa.table({"row": batch.rows, "bits": self._long(batch, bits)})
+        groups = pa.array([value or "" for value in batch.note(self.by)], pa.string())
+        return pa.table({"row": batch.rows, "bits": bits, "group": groups})
 
     def bits(self, batch: Batch, models: Sequence[Markov]) -> NDArray[np.float64]:
         """(B,) the bits per word, by the model of the other half; NaN for short texts."""
@@ -194,24 +204,22 @@ class Settings(CorpusStep):
             scores = corpus.map("model", self.model_pass).read()
         elif self.good:
             models, reference = self._of_good()
-            scores = corpus.map("score", self.score_pass, _table(models)).read()
+            scores = corpus.map("score", self.score_pass, table_of(models)).read()
         else:
             scores = self._of_corpus(corpus)
         bits = scores.column("bits").to_numpy()
-        low, high = self.limits(bits if reference is None else reference, reference is not None)
-        corpus.say(
-            Finding(
-                "perplexity-limits",
-                f"perplexity is allowed from {2**low:,.1f} to {2**high:,.1f}",
-                f"median {2 ** float(np.nanmedian(bits)):,.1f}" if len(bits) else "",
-            )
-        )
+        groups = scores.column("group").to_pylist()
+        away = deviations(bits, groups, reference)
+        limits = self.limits(bits if reference is None else reference, reference is not None)
+        corpus.say(self._finding(bits, away, limits))
+        low, high = (np.full(len(bits), np.nan if x is None else x) for x in limits)
         return pa.table(
             {
                 DOCUMENT: scores.column(DOCUMENT),
                 "bits": bits,
-                "low": np.full(len(bits), low),
-                "high": np.full(len(bits), high),
+                "deviation": away,
+                "low": low,
+                "high": high,
             }
         )
 
@@ -244,10 +252,10 @@ class Settings(CorpusStep):
             )
             columns = {name: totals.column(name).to_numpy() for name in totals.schema.names}
             models = [self._trained(columns, half) for half in (False, True)]
-            scores = corpus.map(f"score-{number}", self.score_pass, _table(models)).read()
+            scores = corpus.map(f"score-{number}", self.score_pass, table_of(models)).read()
             bits = scores.column("bits").to_numpy()
-            middle, width = _robust(bits[~np.isnan(bits)])
-            kept = scores.column(DOCUMENT).to_numpy()[~(bits > middle + SPREAD * width)]
+            away = deviations(bits, scores.column("group").to_pylist())
+            kept = scores.column(DOCUMENT).to_numpy()[~(away > SPREAD)]
             chosen &= np.isin(numbers, kept)
         return scores
 
@@ -264,18 +272,19 @@ class Settings(CorpusStep):
         gram, size, count = (columns[name][here] for name in ("gram", "size", "count"))
         return trained(gram, size, count, self.order)
 
-    def limits(self, bits: NDArray[np.float64], good: bool) -> tuple[float, float]:
-        """The least and the most bits per word, from the bits of the texts that they refer to.
+    def limits(self, bits: NDArray[np.float64], good: bool) -> tuple[float | None, float | None]:
+        """The least and the largest perplexity, by number or quantile; None for a side that is
+        limited by deviations.
 
         Raises:
             DataError: there are fewer than 20 texts to take limits from.
         """
         known = np.sort(bits[~np.isnan(bits)])
-        found = []
-        for side, place in (("low", 0), ("high", 1)):
+        found: list[float | None] = []
+        for side, usual in zip(("low", "high"), QUANTILES, strict=True):
             number, quantile = getattr(self, side), getattr(self, f"{side}_quantile")
             if number is not None:
-                found.append(math.log2(number))
+                found.append(number)
                 continue
             if len(known) < FEWEST:
                 raise DataError(
@@ -286,30 +295,57 @@ class Settings(CorpusStep):
                     do="set `low` and `high` to numbers, or name more files in `good`",
                 )
             if quantile is None and self.spread is None and good:
-                quantile = QUANTILES[place]
-            if quantile is not None:
-                found.append(float(np.quantile(known, quantile)))
+                quantile = usual
+            if quantile is None:
+                found.append(None)
             else:
-                middle, width = _robust(known)
-                away = (SPREAD if self.spread is None else self.spread) * width
-                found.append(middle + away * (2 * place - 1))
-        # Whole numbers of 2**-20 bits, as the scores are: equal numbers are inside.
-        low, high = math.floor(found[0] * 2**20) / 2**20, math.ceil(found[1] * 2**20) / 2**20
-        return max(low, 0.0), high
+                value = 2 ** float(np.quantile(known, quantile)) * 1000
+                found.append((math.floor if side == "low" else math.ceil)(value) / 1000)
+        return found[0], found[1]
+
+    def _finding(
+        self,
+        bits: NDArray[np.float64],
+        away: NDArray[np.float64],
+        limits: tuple[float | None, float | None],
+    ) -> Finding:
+        spread = SPREAD if self.spread is None else self.spread
+        parts = [
+            f"{name} {spread:g} deviations" if limit is None else f"{name} {limit:,.1f}"
+            for name, limit in zip(("from", "to"), limits, strict=True)
+        ]
+        known = bits[~np.isnan(bits)]
+        evidence = f"median {2 ** float(np.median(known)):,.1f}" if len(known) else ""
+        without = int((np.isnan(away) & ~np.isnan(bits)).sum())
+        if without and None in limits:
+            evidence += f"; {without:,} documents have no limit, as their group is too small"
+        return Finding("perplexity-limits", f"perplexity is allowed {' '.join(parts)}", evidence)
 
     def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
         assert known is not None
-        order = np.argsort(known.column("row").to_numpy(), kind="stable")
-        at = order[np.searchsorted(known.column("row").to_numpy()[order], batch.rows)]
+        rows = known.column("row").to_numpy()
+        order = np.argsort(rows, kind="stable")
+        at = order[np.searchsorted(rows[order], batch.rows)]
         # Rounded: the last bits of a power depend on how many are computed at once.
         values = np.exp2(known.column("bits").to_numpy()[at]).round(3)
-        low = math.floor(2 ** known.column("low")[0].as_py() * 1000) / 1000
-        high = math.ceil(2 ** known.column("high")[0].as_py() * 1000) / 1000
-        noted = [None if math.isnan(v) else f"{v:.2f}" for v in values.tolist()]
-        return Outcome(
-            measures=[Measure("perplexity", values, low=low, high=high)],
-            notes={"perplexity": noted},
+        limits = [float(known.column(name)[0].as_py()) for name in ("low", "high")]
+        low, high = (None if math.isnan(limit) else limit for limit in limits)
+        measures = (
+            [] if low is None and high is None else [Measure("perplexity", values, low, high)]
         )
+        if low is None or high is None:
+            spread = SPREAD if self.spread is None else self.spread
+            away = known.column("deviation").to_numpy()[at]
+            measures.append(
+                Measure(
+                    "perplexity_deviation",
+                    away,
+                    low=-spread if low is None else None,
+                    high=spread if high is None else None,
+                )
+            )
+        noted = [None if math.isnan(v) else f"{v:.2f}" for v in values.tolist()]
+        return Outcome(measures=measures, notes={"perplexity": noted})
 
 
 def _counts(
@@ -322,41 +358,3 @@ def _counts(
         part = counted(units, chosen & (halves == half), order)
         parts.append({**part, "half": np.full(len(part["gram"]), int(half))})
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _robust(bits: NDArray[np.float64]) -> tuple[float, float]:
-    """Median and robust standard deviation."""
-    if not len(bits):
-        return 0.0, 0.0
-    middle = float(np.median(bits))
-    return middle, MAD * float(np.median(np.abs(bits - middle)))
-
-
-def _table(models: Sequence[Markov]) -> pa.Table:
-    """Two models as a table that travels; the shorter one is padded."""
-    import pyarrow as pa
-
-    rows = max(len(model.table) for model in models)
-    columns = {
-        f"table_{n}": np.concatenate([m.table, np.zeros(rows - len(m.table), np.uint64)])
-        for n, m in enumerate(models)
-    }
-    about = [dataclasses.replace(m, table=np.zeros(0, np.uint64)) for m in models]
-    numbers = [x for n, m in enumerate(about) for x in _numbers(m, len(models[n].table))]
-    columns["numbers"] = np.array(numbers + [0] * (rows - len(numbers)), np.uint64)
-    return pa.table(columns)
-
-
-def _numbers(model: Markov, size: int) -> list[int]:
-    return [size, model.total, model.different, model.order]
-
-
-def _models(table: pa.Table) -> list[Markov]:
-    """The inverse of `_table`."""
-    numbers = table.column("numbers").slice(0, 8).to_pylist()
-    found = []
-    for n in range(2):
-        size, total, different, order = numbers[4 * n : 4 * n + 4]
-        counts = table.column(f"table_{n}").to_numpy()[:size]
-        found.append(Markov(counts, total, different, order))
-    return found
