@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from curate.in_process import InProcess, batch_of, run, survivors
 from curate.planted import Planted, planted, within_band
 from maskwright.curate.parts import buckets, minhash
+from maskwright.curate.parts.batch import Batch
 from maskwright.curate.steps import near_duplicates
 from maskwright.curate.steps.near_duplicates import Settings
 from maskwright.errors import ConfigError, DataError
@@ -175,6 +176,12 @@ def test_short_texts_are_one_shingle_and_texts_without_words_stay() -> None:
     assert left == ["d1", "d2", "d3", "d4", "d6"]  # of each cluster the longer
 
 
+def test_a_shard_without_words_or_without_copies() -> None:
+    assert survivors(Settings(), [batch_of(["...", "!!!"])]) == ["d0", "d1"]
+    apart = [Batch(np.arange(1), [name], [name * 3]) for name in ("a", "b", "?")]
+    assert survivors(Settings(), apart) == ["a", "b", "?"]
+
+
 def test_what_is_kept_follows_the_order() -> None:
     base = " ".join(WORDS * 5)
     texts = [base, base + " x", base + " x y"]
@@ -234,3 +241,18 @@ def test_settings_out_of_range_are_refused(field: str, value: float) -> None:
 def test_a_quality_that_is_no_number_is_refused() -> None:
     with pytest.raises(DataError, match="quality = 'high'"):
         run(Settings(), [batch_of(["some text of words"], quality=["high"])])
+
+
+@pytest.mark.parametrize("limit", [60, 200, 10**6])
+def test_portions_hold_every_pair_once_and_no_more_than_fits(limit: int) -> None:
+    random = np.random.default_rng(1)
+    sizes = random.integers(1, 20, 400)
+    groups = np.sort(random.integers(0, 60, 400))  # some are larger than the limit
+    pairs = np.array([(a, b) for a in range(400) for b in range(a) if groups[a] == groups[b]])
+    parts = buckets.portions(pairs, sizes, limit)
+    together = np.concatenate(parts)
+    assert len(together) == len(pairs)
+    assert set(map(tuple, together.tolist())) == set(map(tuple, pairs.tolist()))
+    # A document may reach over the end of its block.
+    assert all(sizes[np.unique(part)].sum() <= limit + 2 * sizes.max() for part in parts)
+    assert len(parts) < 3 * sizes.sum() / limit + 2 * len(np.unique(groups)) * (limit == 60) + 2

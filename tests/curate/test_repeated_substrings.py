@@ -228,6 +228,10 @@ def test_boilerplate_everywhere_is_no_square(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(table.num_rows for table in compared) < 3000 * 4 * 50
 
 
+def test_texts_without_words_or_too_short() -> None:
+    assert stretches(Settings(), [batch_of(["...", "a b c"]), batch_of(["a b c"])]) == set()
+
+
 def test_a_length_that_is_too_small_is_refused() -> None:
     with pytest.raises(ConfigError, match="length"):
         Settings(length=4).check()

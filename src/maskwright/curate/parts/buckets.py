@@ -85,15 +85,32 @@ def portions(
     groups = components(pairs, len(sizes))[used]
     rows = np.lexsort((used, groups))
     used, groups = used[rows], groups[rows]
-    before = np.cumsum(sizes[used]) - sizes[used]
+    own = sizes[used]
     opening = np.concatenate([[True], np.diff(groups) != 0])
-    own_group = np.cumsum(opening) - 1
-    group_sizes = np.add.reduceat(sizes[used], np.flatnonzero(opening))[own_group]
-    group_before = before[opening][own_group]
+    group = np.cumsum(opening) - 1
+    group_sizes = np.add.reduceat(own, np.flatnonzero(opening))
     half = max(1, limit // 2)
+    small = (group_sizes <= half)[group]
+    # Groups that fit lie in blocks of the whole size; of larger ones two half blocks meet.
+    before = np.cumsum(np.where(small, own, 0)) - np.where(small, own, 0)
+    room = limit - int(group_sizes[group_sizes <= half].max(initial=0))
+    blocks = before[opening][group] // room
+    before = np.cumsum(np.where(small, 0, own)) - np.where(small, 0, own)
+    blocks = np.where(small, blocks, blocks.max() + 1 + before // half)
     block = np.zeros(len(sizes), np.int64)
-    block[used] = np.where(group_sizes <= half, group_before, before) // half
-    codes = block[pairs[:, 0]] * (block.max() + 1) + block[pairs[:, 1]]
+    block[used] = blocks
+    low, high = np.sort(block[pairs], axis=1).T
+    codes = low * (block.max() + 1) + high
     order = np.argsort(codes, kind="stable")
     cuts = np.flatnonzero(np.diff(codes[order])) + 1
-    return [pairs[part] for part in np.split(order, cuts)]
+    found: list[NDArray[np.int64]] = []
+    room = 0
+    for part in np.split(order, cuts):
+        size = int(sizes[np.unique(pairs[part])].sum())
+        if found and size <= room:
+            found[-1] = np.concatenate([found[-1], pairs[part]])
+        else:
+            found.append(pairs[part])
+            room = limit
+        room -= size
+    return found

@@ -88,7 +88,7 @@ def band_hashes(minima: NDArray[np.uint32], bands: int, rows: int) -> NDArray[np
     Args:
         minima: (bands * rows, B).
     """
-    grouped = minima.reshape(bands, rows, -1).astype(np.uint64)
+    grouped = minima.reshape(bands, rows, minima.shape[1]).astype(np.uint64)
     combined = np.zeros((bands, minima.shape[1]), np.uint64)
     with np.errstate(over="ignore"):
         for row in range(rows):
