@@ -27,6 +27,7 @@ def card_with(text: str) -> dict[str, Any]:
             "blank": 1,
             "rejected": 1,
             "bytes": 800,
+            "unreadable": [{"file": text, "reason": text, "found": text, "extent": text}],
             "findings": [finding],
         },
         "parents": [{"folder": text, "fingerprint": "cd" * 32}],
@@ -38,7 +39,7 @@ def card_with(text: str) -> dict[str, Any]:
                 "documents_out": 6,
                 "bytes_out": 600,
                 "changes": {text: 2},
-                "change_examples": {text: [example(text, text, before=text, after=text + "!")]},
+                "change_examples": {text: [example(text, text, before=text, after=text + "!")] * 2},
                 "kept": [example(text)],
                 "rules": {
                     text: {

@@ -115,6 +115,20 @@ def test_rows_that_never_were_documents(clean: Path) -> None:
     assert "'short'" in str(error.value.wanted) and "2 unreadable" in str(error.value.found)
 
 
+def test_a_file_that_could_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_rows(Path("raw/a.jsonl"), [{"text": f"{n} {LONG}"} for n in range(3)])
+    write_rows(Path("raw/b.jsonl"), [{"text": LONG}, "no JSON"])
+    curate("raw", "clean", recipes.make(["personal"]), Options(skip_unreadable=True))
+    assert why("clean", "raw/a.jsonl:3").fates[0].kept
+    with pytest.raises(UsageError, match="the file could not be read to its end") as error:
+        why("clean", "raw/b.jsonl:7")
+    assert "not JSON" in str(error.value.found) and "raw/b.jsonl" in str(error.value.where)
+    text = (tmp_path / "clean" / "card.md").read_text()
+    assert "raw/b.jsonl could not be read to its end, read up to document 1: not JSON" in text
+    assert "1 file not read to the end" in text
+
+
 def test_folders_that_are_none(clean: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a curated corpus"):
         why(tmp_path, "good")

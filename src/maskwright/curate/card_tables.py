@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from maskwright.counted import counted
 from maskwright.findings import Finding
 from maskwright.report.tables import Table
 from maskwright.report.wording import percent, size
@@ -27,15 +28,13 @@ OTHERWISE = {
 
 
 def documents(count: int) -> str:
-    return f"{count:,} document" + ("" if count == 1 else "s")
+    return counted(count, "document")
 
 
 def came(card: Card) -> str:
     read = card["read"]
-    files = len(read["files"])
-    return f"{documents(read['documents'])} ({size(read['bytes'])}) in {files:,} " + (
-        "file" if files == 1 else "files"
-    )
+    files = counted(len(read["files"]), "file")
+    return f"{documents(read['documents'])} ({size(read['bytes'])}) in {files}"
 
 
 def left(card: Card) -> str:
@@ -66,6 +65,11 @@ def reading(card: Card) -> list[str]:
     lines = [f"rows: {read['rows']:,}; blank, left out: {read['blank']:,}"]
     bad = f"rows that could not be read, left out: {read['rejected']:,}"
     lines.append(bad + (" (listed in unreadable.jsonl.gz)" if read["rejected"] else ""))
+    for file in read["unreadable"]:
+        lines.append(
+            f"{file['file']} could not be read to its end, {file['extent']}: {file['reason']}, "
+            f"{file['found']}"
+        )
     lines += [f"read with {setting(n, v)}" for n, v in read["reading"].items()]
     lines += [str(Finding.from_json(found)) for found in read["findings"]]
     for parent in card["parents"]:
@@ -202,14 +206,16 @@ def known_limits(card: Card) -> list[str]:
     lines = [words for name, words in OTHERWISE.items() if name not in names]
     read = card["read"]
     if read["rejected"]:
-        lines.append(f"{read['rejected']:,} rows could not be read and are missing")
+        lines.append(f"{counted(read['rejected'], 'row')} not read")
+    if read["unreadable"]:
+        lines.append(f"{counted(len(read['unreadable']), 'file')} not read to the end")
     if "tokens" not in card["left"]:
         lines.append("tokens were not counted (--tokenizer FOLDER)")
     lines.append("sizes removed by a step are those of the texts as they came to it")
     lines.append("nobody looked at whether the texts are true, fair or allowed to be used")
     lines.append(
-        "removed/, changed/, card.json and page.html hold texts that went, personal details "
-        "included: leave them out of what is passed on"
+        "removed/, changed/, card.json and page.html hold pieces of texts as they were before "
+        "later steps, personal details included: leave them out of what is passed on"
     )
     return lines
 

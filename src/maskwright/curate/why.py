@@ -267,13 +267,15 @@ def _not_there(lookup: _Lookup, document: str, text: str) -> UsageError:
         )
     match = _PLACE.fullmatch(document)
     for entry in lookup.unreadable():
-        last = entry.get("last_line", entry["line"])
-        if match and entry["file"] == match[1] and entry["line"] <= int(match[3]) <= last:
+        if _unread(entry, document, match):
+            row = "line" in entry
             return UsageError(
-                "the row could not be read, so it never was a document",
-                where=f"{entry['file']}:{entry['line']}",
+                "the row could not be read, so it never was a document"
+                if row
+                else f"the file could not be read to its end: {entry['extent']}",
+                where=f"{entry['file']}:{entry['line']}" if row else entry["where"],
                 found=f"{entry['reason']}: {entry['found']}",
-                wanted=entry["wanted"],
+                wanted=entry.get("wanted"),
                 do="correct it and curate with --update",
             )
     read = card["read"]
@@ -286,6 +288,15 @@ def _not_there(lookup: _Lookup, document: str, text: str) -> UsageError:
         wanted=_nearest(lookup, document, match, [file["file"] for file in read["files"]]),
         do="give its id, or its file and line as card.json has them, or --why-text",
     )
+
+
+def _unread(entry: dict[str, Any], document: str, match: re.Match[str] | None) -> bool:
+    """Whether a record of what could not be read, a row or a file, is about a document."""
+    if "line" not in entry:
+        return entry["file"] in (document, match and match[1])
+    last = entry.get("last_line", entry["line"])
+    here = match is not None and entry["file"] == match[1]
+    return here and match is not None and entry["line"] <= int(match[3]) <= last
 
 
 def _nearest(
