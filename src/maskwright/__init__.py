@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from maskwright.api import adapt as adapt
     from maskwright.api import attention as attention
     from maskwright.api import compare as compare
+    from maskwright.api import curate_files as curate  # noqa: F401
     from maskwright.api import evaluate as evaluate
     from maskwright.api import fill_mask as fill_mask
     from maskwright.api import finetune_file as finetune  # noqa: F401
@@ -44,6 +45,7 @@ VERBS = {
     "adapt": "adapt",
     "attention": "attention",
     "compare": "compare",
+    "curate": "curate_files",
     "evaluate": "evaluate",
     "fill_mask": "fill_mask",
     "finetune": "finetune_file",
@@ -56,7 +58,7 @@ VERBS = {
     "resume": "resume",
     "tokenizer": "train_and_report",
 }
-ROOMS = ("evaluate", "finetune", "predict", "pretrain", "quickstart", "tokenizer")
+ROOMS = ("curate", "evaluate", "finetune", "predict", "pretrain", "quickstart", "tokenizer")
 MODULES = ("api", "errors")
 
 

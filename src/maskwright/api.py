@@ -22,6 +22,7 @@ from maskwright.analysis.tokens import see, show_tokens, tokenizer_of
 from maskwright.checkpoint.pretrained import load as load_pretrained
 from maskwright.checkpoint.pretrained import save as save_pretrained
 from maskwright.corpus.files import Paths
+from maskwright.curate.choices import curate_files
 from maskwright.curate.why import why
 from maskwright.errors import UsageError
 from maskwright.evaluate.compare.compare import compare
@@ -56,6 +57,7 @@ __all__ = [
     "adapt",
     "attention",
     "compare",
+    "curate_files",
     "encode_sampled",
     "evaluate",
     "evaluate_file",

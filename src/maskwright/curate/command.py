@@ -9,19 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from maskwright.corpus.files import find
-from maskwright.corpus.reading import Form, Reading
+from maskwright.curate.choices import choose, document_form, read_as, tokenizer_folder
 from maskwright.curate.curation import Options, curate, require_place, work_folder
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.look import look, look_lines
-from maskwright.curate.parts import recipe as recipes
-from maskwright.curate.parts.default import STEPS
-from maskwright.curate.parts.recipe import Recipe
 from maskwright.curate.plan import plan, plan_lines, require
 from maskwright.curate.prove import prove
-from maskwright.errors import ConfigError, near
-from maskwright.findings import Finding, Note
-from maskwright.labelled.formats.options import HowRead, how_read
+from maskwright.findings import Note
 from maskwright.report.document import require_new
 from maskwright.report.wording import duration, percent, size
 from maskwright.storage.one_file import write_file
@@ -58,7 +52,8 @@ def curate_command(
     Raises:
         As `curation.curate`.
     """
-    chosen = choose(recipe, steps, without, settings)
+    names = None if steps is None else [n.strip() for n in steps.split(",") if n.strip()]
+    chosen = choose(recipe, names, without, settings)
     engine = DaftEngine(runner, address, workers)
     reading = document_form(paths, read_as(read), note)
     if skip_unreadable:
@@ -72,7 +67,13 @@ def curate_command(
     if usual or only or write_recipe:
         language_set = any(text.startswith("language.keep") for text in settings)
         made, chosen = look(
-            paths, chosen, reading, settle_language=usual and not language_set, engine=engine
+            paths,
+            chosen,
+            reading,
+            settle_language=usual and not language_set,
+            engine=engine,
+            work=None if only else work_folder(out),
+            skip_unreadable=skip_unreadable,
         )
         print(harmless_lines("\n".join(look_lines(made))))
         for found in made.findings:
@@ -119,82 +120,6 @@ def prove_command(
         f"{made.budget}, {len(made.after)} seeds"
     )
     print(made.sentence)
-
-
-def read_as(settings: Sequence[str]) -> Reading:
-    """How the files are read: with all their columns, where the user names none.
-
-    Raises:
-        UsageError, ConfigError: an unknown option, or one of labelled files.
-    """
-    asked = how_read(settings, HowRead(Options().reading))
-    asked.require_only("reading")
-    return asked.reading
-
-
-def document_form(paths: Sequence[str], reading: Reading, note: Note) -> Reading:
-    """How plain text splits into documents where the user does not say: of several files each is
-    one, a single file is split at blank lines.
-
-    Raises:
-        UsageError: a path that cannot be read.
-    """
-    plain = [source for source in find(paths)[0] if source.format == "text"]
-    if reading.form != "auto" or not plain:
-        return reading
-    form: Form = "file" if len(plain) > 1 else "blank-line"
-    what, other = (
-        ("each text file is one document", "blank-line")
-        if form == "file"
-        else ("the text file is split into documents at blank lines", "file")
-    )
-    note(Finding("document-form", what, "", f"otherwise: --read form={other} or form=line"))
-    return replace(reading, form=form)
-
-
-def choose(
-    recipe: Path | None, steps: str | None, without: Sequence[str], settings: Sequence[str]
-) -> Recipe:
-    """The recipe that the command line names.
-
-    Raises:
-        ConfigError: unknown steps or settings, or nothing is left.
-    """
-    if recipe is not None and steps is not None:
-        raise ConfigError(
-            "a recipe and a list of steps", where="--steps", do="give one of --recipe and --steps"
-        )
-    tables: dict[str, Any] = {}
-    if recipe is not None:
-        names, tables = recipes.read_plain(recipe)
-    elif steps is not None:
-        names = [name.strip() for name in steps.split(",") if name.strip()]
-    else:
-        names, tables = list(STEPS), dict(STEPS)
-    for name in without:
-        if name not in names:
-            raise ConfigError(
-                "the recipe has no such step",
-                where="--without",
-                found=repr(name),
-                wanted=near(name, names),
-            )
-    names = [name for name in names if name not in without]
-    if not names:
-        raise ConfigError("the recipe has no steps", where="--without", wanted="at least one step")
-    tables = {name: table for name, table in tables.items() if name not in without}
-    try:
-        return recipes.make(names, recipes.with_settings(names, tables, settings))
-    except ConfigError as error:
-        raise (error if recipe is None else error.under(f"{recipe}, ")) from None
-
-
-def tokenizer_folder(path: Path) -> Path:
-    """The folder of a tokenizer that a folder is or has."""
-    for folder in (path / "tokenizer", path):
-        if (folder / "tokenizer.json").is_file() or (folder / "tokenizer_config.json").is_file():
-            return folder
-    return path
 
 
 class ProgressLine:

@@ -7,6 +7,7 @@ a copy grows with the corpus, which the interval of a share of duplicates allows
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -24,8 +25,9 @@ from maskwright.corpus.read import Reader
 from maskwright.corpus.reading import Reading
 from maskwright.curate.card import card_of
 from maskwright.curate.engine.daft_engine import DaftEngine
-from maskwright.curate.engine.run import ReadFiles, run
+from maskwright.curate.engine.run import ReadFiles, read_files, run
 from maskwright.curate.engine.shards import GROWTH, shards_of, write_shards
+from maskwright.curate.engine.tables import read_batches
 from maskwright.curate.parts.recipe import Recipe, make
 from maskwright.curate.parts.step import CorpusStep
 from maskwright.errors import DataError, MaskwrightError
@@ -107,10 +109,23 @@ class Stopwatch:
 
 
 def look(
-    paths: Paths, recipe: Recipe, reading: Reading, *, settle_language: bool, engine: DaftEngine
+    paths: Paths,
+    recipe: Recipe,
+    reading: Reading,
+    *,
+    settle_language: bool,
+    engine: DaftEngine,
+    work: Path | None = None,
+    skip_unreadable: bool = False,
 ) -> tuple[Look, Recipe]:
     """Look at a sample of the files; what is in it, and `recipe` with the language of the corpus
     where that is to be found out.
+
+    Args:
+        settle_language: whether to find it out.
+        work: the work folder of the curation that may follow. Of a small corpus, which is looked at
+            whole, the pieces lie there and are not made again.
+        skip_unreadable: as for `curate`.
 
     Raises:
         DataError: no file can be read.
@@ -118,11 +133,18 @@ def look(
     """
     sources, _ = find(paths)
     made = Look(files=len(sources), bytes=sum(_text_bytes(source) for source in sources))
-    tolerant = replace(reading, on_bad="skip", max_bad_fraction=1.0)
-    with tempfile.TemporaryDirectory(prefix="maskwright-look-") as folder:
-        work = Path(folder)
+    with contextlib.ExitStack() as stack:
         watch = Stopwatch()
-        read = _sample(sources, tolerant, work, made)
+        whole = made.bytes <= SAMPLE_BYTES
+        if work is None or not whole:
+            temporary = tempfile.TemporaryDirectory(prefix="maskwright-look-")
+            work = Path(stack.enter_context(temporary))
+        if whole:
+            read = read_files(paths, reading, work, engine, watch, skip=skip_unreadable)
+            _whole(read, made)
+        else:
+            tolerant = replace(reading, on_bad="skip", max_bad_fraction=1.0)
+            read = _sample(sources, tolerant, work, made)
         if settle_language and LANGUAGE in recipe.steps:
             found = _languages(read, recipe, work, engine)
             made.languages = dict(found.most_common())
@@ -141,6 +163,7 @@ def look(
             room.name: sum(p.stat().st_size for p in room.rglob("*") if p.is_file())
             / made.sampled[2]
             for room in sorted(work.iterdir())
+            if room.is_dir()
         }
     for share in made.shares:
         if share.share > 0.5:
@@ -189,12 +212,8 @@ def _sample(sources: Sequence[Source], reading: Reading, work: Path, made: Look)
         )
     if whole_bytes:  # formats hold more than text, and compress it well or badly
         made.bytes = max(read, round(made.bytes * whole_text / whole_bytes))
-    lengths = sorted(len(document.text) for document in documents)
-    made.lengths = tuple(  # type: ignore[assignment]
-        lengths[min(len(lengths) - 1, int(len(lengths) * q))] for q in (0.1, 0.5, 0.9)
-    )
     made.sampled = (files, len(documents), read)
-    made.lines = _frequent_lines(documents)
+    _describe([document.text for document in documents], made)
     made.seconds["reading"] = (time.monotonic() - began) / (read / 1e6)
     folder = work / "reading" / "sample"
     folder.parent.mkdir(parents=True)
@@ -203,13 +222,28 @@ def _sample(sources: Sequence[Source], reading: Reading, work: Path, made: Look)
     return ReadFiles(shards, [facts])
 
 
-def _frequent_lines(documents: Sequence[Document]) -> list[tuple[str, int]]:
-    """The lines that at least 1 % of the documents, and 5, share."""
+def _whole(read: ReadFiles, made: Look) -> None:
+    """Look at all that was read."""
+    texts = [text for shard in read.shards for b in read_batches(shard.path) for text in b.texts]
+    size = sum(shard.bytes for shard in read.shards)
+    made.bytes, made.sampled = size, (made.files, len(texts), size)
+    unreadable = [entry for facts in read.facts for entry in facts["unreadable"]]
+    made.unreadable = [(entry["file"], entry["reason"]) for entry in unreadable]
+    _describe(texts, made)
+
+
+def _describe(texts: Sequence[str], made: Look) -> None:
+    """Note down lengths, and the lines that at least 1 % of the texts, and 5, share."""
+    lengths = sorted(map(len, texts))
+    low, middle, high = (
+        lengths[min(len(lengths) - 1, int(len(lengths) * q))] for q in (0.1, 0.5, 0.9)
+    )
+    made.lengths = (low, middle, high)
     counts: Counter[str] = Counter()
-    for document in documents:
-        counts.update({line.strip()[:200] for line in document.text.split("\n") if line.strip()})
-    least = max(5, math.ceil(len(documents) / 100))
-    return [(line, n) for line, n in counts.most_common(10) if n >= least]
+    for text in texts:
+        counts.update({line.strip()[:200] for line in text.split("\n") if line.strip()})
+    least = max(5, math.ceil(len(texts) / 100))
+    made.lines = [(line, n) for line, n in counts.most_common(10) if n >= least]
 
 
 def _languages(read: ReadFiles, recipe: Recipe, work: Path, engine: DaftEngine) -> Counter[str]:

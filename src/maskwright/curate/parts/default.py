@@ -4,8 +4,9 @@ from __future__ import annotations
 
 # Order: repair first, so that rules see what will be kept; then what each document says of itself;
 # then what needs the whole corpus. Perplexity comes behind the duplicates, which would teach its
-# model what is usual. Settings differ from the published rules where these are for web pages:
-# documents of 20 words stay (a short dialogue, an abstract), and length is judged in any language.
+# model what is usual. Settings differ from the published rules where these are for web pages alone: shorter
+# documents stay (a dialogue, a news item), one stop word suffices, teasers that end in "..." stay,
+# and length is judged in any language.
 STEPS: dict[str, dict[str, object]] = {
     "html": {},
     "normalise": {},
@@ -13,7 +14,13 @@ STEPS: dict[str, dict[str, object]] = {
     "language": {"most_other": 0.25},
     "gibberish": {},
     "gopher-repetition": {},
-    "gopher-quality": {"min_doc_words": 20, "languages": []},
+    "gopher-quality": {
+        "min_doc_words": 15,
+        "min_stop_words": 1,
+        "min_avg_word_length": 2.5,
+        "max_ellipsis_lines_ratio": 1.0,
+        "languages": [],
+    },
     "personal": {},
     "exact-duplicates": {},
     "near-duplicates": {},
