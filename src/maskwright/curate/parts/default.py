@@ -4,9 +4,9 @@ from __future__ import annotations
 
 # Order: repair first, so that rules see what will be kept; then what each document says of itself;
 # then what needs the whole corpus. Perplexity comes behind the duplicates, which would teach its
-# model what is usual. Settings differ from the published rules where these are for web pages alone: shorter
-# documents stay (a dialogue, a news item), one stop word suffices, teasers that end in "..." stay,
-# and length is judged in any language.
+# model what is usual. Settings differ from the published rules where these are for web pages alone:
+# shorter documents stay (a dialogue, a news item), one stop word suffices, teasers that end in
+# "..." stay, and length is judged in any language.
 STEPS: dict[str, dict[str, object]] = {
     "html": {},
     "normalise": {},
