@@ -3,7 +3,7 @@
 py3langid is naive Bayes over byte n-grams that a finite automaton finds, one byte after the other
 (Lui and Baldwin 2012, `langid.py`). Its automaton remembers no more than its longest n-gram, so a
 text may be entered anywhere so many bytes early: here thousands of places are walked abreast, with
-one array operation a byte. The answers are those of the library, at 40 times its speed.
+one array operation a byte. The answers are those of the library, at ten times its speed.
 """
 
 from __future__ import annotations
