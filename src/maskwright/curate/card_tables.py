@@ -83,6 +83,12 @@ def setting(name: str, value: Any) -> str:
     return f"{name} = {json.dumps(value, ensure_ascii=False)}"
 
 
+def summary(step: Mapping[str, Any]) -> str:
+    """What a step does, as the beginning of a sentence."""
+    text = str(step["summary"])
+    return text[:1].upper() + text[1:]
+
+
 def limits_of(rule: str, step: Mapping[str, Any]) -> str:
     """What a rule allows, in words; empty where it is no range."""
     measure = step["measures"].get(rule, {})

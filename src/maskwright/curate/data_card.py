@@ -51,7 +51,7 @@ def _front(card: Card) -> dict[str, Any]:
 def _step(step: Any) -> dict[str, Any]:
     return {
         "name": step["step"],
-        "summary": step["summary"],
+        "summary": card_tables.summary(step),
         "settings": [setting(name, value) for name, value in step["not_default"].items()],
         "findings": [str(Finding.from_json(found)) for found in step["findings"]],
         "changes": step["changes"],

@@ -69,7 +69,7 @@ def _step(step: Mapping[str, Any]) -> dict[str, Any]:
     names += [name for name in step["measures"] if name not in step["rules"]]
     return {
         "name": step["step"],
-        "summary": step["summary"],
+        "summary": card_tables.summary(step),
         "settings": [setting(name, value) for name, value in step["not_default"].items()],
         "findings": [Finding.from_json(found) for found in step["findings"]],
         "table": card_tables.rules(step),
