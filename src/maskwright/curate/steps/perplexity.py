@@ -59,7 +59,8 @@ class Settings(CorpusStep):
     """The largest perplexity as a quantile."""
     spread: float | None = None
     """How many robust standard deviations of its logarithm a perplexity may be from the median of
-    the good part; without one, from that of the corpus' documents in the same language. Limits
+    the good part (`perplexity_deviation`); without one, from that of the corpus' documents in the
+    same language. Limits
     where nothing is set: the quantiles 0.001 and 0.999 of the good part; without a good part 2.5
     deviations."""
     by: str = "language"
