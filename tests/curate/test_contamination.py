@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, removed, run
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.steps.contamination import Settings
@@ -148,17 +149,10 @@ def test_settings_that_cannot_be_are_refused(
 
 
 def test_planted_rows_are_found_in_dirty_text(real_data: Path) -> None:
-    folder = real_data / "webcrawl"
-    if not folder.is_dir():
-        pytest.skip("no webcrawl in MASKWRIGHT_DATA")
-    with gzip.open(folder / "docs.jsonl.gz", "rt") as file:
-        documents = [json.loads(line) for line in file]
-    with gzip.open(folder / "truth.jsonl.gz", "rt") as file:
-        truth = [json.loads(line) for line in file]
-    planted = {row["id"] for row in truth if row["flags"]["contaminated"]}
-    files = {row["contaminated_with"]["file"] for row in truth if row["id"] in planted}
+    batch, truth = dirty_texts(real_data)
+    planted = {name for name, row in truth.items() if row["flags"]["contaminated"]}
+    files = {truth[name]["contaminated_with"]["file"] for name in planted}
     step = Settings(evaluation=tuple(str(real_data / file) for file in sorted(files)))
-    batch = batch_of([document["text"] for document in documents])
-    found = {documents[int(name[1:])]["id"] for name in removed(step, [batch])}
+    found = set(removed(step, [batch]))
     assert len(found & planted) >= 0.95 * len(planted)
     assert len(found & planted) >= 0.95 * len(found)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from curate.dirty import dirty_texts
 from curate.in_process import batch_of, removed, run, survivors
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.steps.exact_duplicates import Settings
@@ -94,3 +96,14 @@ def test_the_first_that_came_would_depend_on_arrival(monkeypatch: pytest.MonkeyP
 def test_a_source_named_twice_is_refused() -> None:
     with pytest.raises(ConfigError, match="priority"):
         Settings(priority=("a", "a")).check()
+
+
+def test_planted_copies_are_found_in_dirty_text(real_data: Path) -> None:
+    batch, truth = dirty_texts(real_data)
+    found = set(removed(Settings(), [batch]))
+    groups: dict[str, set[str]] = {}
+    for name, row in truth.items():
+        if (row["dup_group"] or "").startswith("x"):
+            groups.setdefault(row["dup_group"], set()).add(name)
+    assert len(groups) > 50
+    assert all(len(group - found) == 1 for group in groups.values())

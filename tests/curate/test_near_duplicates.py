@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, run, survivors
 from curate.planted import Planted, planted, within_band
 from maskwright.curate.parts import buckets, minhash
@@ -164,6 +166,19 @@ def test_the_truth_at_length(monkeypatch: pytest.MonkeyPatch) -> None:
     check_controls(truth, monkeypatch)
     check_clusters(truth)
     check_precision(truth)
+
+
+def test_planted_copies_are_found_in_dirty_text(real_data: Path) -> None:
+    batch, truth = dirty_texts(real_data)
+    (outcome,) = run(Settings(), [batch])
+    kept = {batch.ids[r.place]: str(r.value).split(",")[0].split()[0] for r in outcome.removals}
+    copies = {name: row for name, row in truth.items() if row["flags"]["near_dup"]}
+    surely = [name for name, row in copies.items() if row["jaccard5"] >= 0.85]
+    assert len(surely) > 100
+    missed = [name for name in surely if not kept.keys() & {name, copies[name]["dup_of"]}]
+    assert len(missed) <= 0.02 * len(surely)  # of the two one goes
+    root = {name: row["dup_of"] or name for name, row in truth.items()}
+    assert all(root[name] == root[other] for name, other in kept.items())
 
 
 # ------------------------------------------------------------------------------ behaviour
