@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -231,7 +232,8 @@ class Settings(CorpusStep):
 
     def _keys(self, lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """(L,) the key of each line; the keys of its templates, and (T,) the line of each."""
-        folded = Folded(lines.characters)
+        short = lines.lengths <= self.max_line_length
+        folded = Folded(lines.characters, _covered(lines, short))
         own = folded.hashes(lines.begins, lines.ends).view(np.int64)
         if not self.template_words:
             return own, own[:0], own[:0]
@@ -255,17 +257,29 @@ class Settings(CorpusStep):
         """(L,) whether a line of these texts has a phrase of a notice."""
         lines = batch.lines
         found = np.zeros(len(lines.begins), np.bool_)
-        phrases = [phrase.casefold() for phrase in self.phrases]
-        for place in places.tolist():
-            low = batch.texts[place].lower()
-            if not any(phrase in low for phrase in phrases):
-                continue
-            rows = low.split("\n")
-            mine = range(lines.starts[place], lines.starts[place + 1])
-            for line in mine:
-                row = rows[lines.numbers[line]]
-                found[line] = any(phrase in row for phrase in phrases)
+        low = [batch.texts[place].lower() for place in places.tolist()]
+        joined = "\n".join(low)
+        # Few texts have any: all are searched at once.
+        hits = [hit for phrase in self.phrases for hit in _places_of(phrase.casefold(), joined)]
+        if not hits:
+            return found
+        offsets = np.cumsum([0, *(len(text) + 1 for text in low)])
+        numbers = np.searchsorted(offsets, hits, "right") - 1
+        for hit, number in zip(hits, numbers.tolist(), strict=True):
+            row = low[number].count("\n", 0, hit - int(offsets[number]))
+            first, last = lines.starts[places[number]], lines.starts[places[number] + 1]
+            line = first + int(np.searchsorted(lines.numbers[first:last], row))
+            if line < last and lines.numbers[line] == row:
+                found[line] = True
         return found & (lines.lengths <= self.max_line_length)
+
+
+def _places_of(phrase: str, text: str) -> Iterator[int]:
+    """Where the phrase begins; a phrase of more than one line is in no line."""
+    place = -1 if "\n" in phrase else text.find(phrase)
+    while 0 <= place < len(text):
+        yield place
+        place = text.find(phrase, place + 1)
 
 
 def template_keys(
@@ -279,9 +293,10 @@ def template_keys(
         number - lines.starts[lines.texts], lines.starts[lines.texts + 1] - 1 - number
     )
     chosen = (near < NEAR) & (lines.lengths <= longest)
-    space = (characters.classes & SPACE) != 0
-    edges = np.flatnonzero(space[1:] != space[:-1]) + 1
-    edges = np.concatenate([[0], edges]) if len(space) and not space[0] else edges
+    dark = _covered(lines, chosen)
+    dark &= (characters.classes & SPACE) == 0
+    edges = np.flatnonzero(dark[1:] != dark[:-1]) + 1
+    edges = np.concatenate([[0], edges]) if len(dark) and dark[0] else edges
     begins, ends = edges[0::2], edges[1::2]
     line = np.searchsorted(lines.begins, begins, "right") - 1
     counts = np.bincount(line, minlength=len(number))
@@ -314,13 +329,22 @@ def _weights() -> NDArray[np.uint64]:
     return mix(np.arange(1, MOST_WORDS + 1, dtype=np.uint64)) | np.uint64(1)
 
 
+def _covered(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(N,) whether a character is in one of the chosen lines."""
+    steps = np.zeros(len(lines.characters.points) + 1, np.int8)
+    steps[lines.begins[chosen]] = 1
+    steps[lines.ends[chosen]] = -1
+    return np.cumsum(steps, dtype=np.int8)[:-1].view(np.bool_)
+
+
 class Folded:
     """The characters of lines without white space and regard to case, each row of digits as one."""
 
-    def __init__(self, characters: Characters) -> None:
+    def __init__(self, characters: Characters, covered: NDArray[np.bool_]) -> None:
+        """Args: covered: (N,) the characters that will be asked for; others cost nothing."""
         classes = characters.classes
         digit = (classes & DIGIT) != 0
-        keep = (classes & SPACE) == 0
+        keep = covered & ((classes & SPACE) == 0)
         keep[1:] &= ~(digit[1:] & digit[:-1])
         numbers = _numbers()[characters.points[np.flatnonzero(keep)]]
         self._place, self._sums = running_counts(keep), prefix_sums(numbers)
