@@ -5,20 +5,25 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from curate.cards import card_with
+from curate.in_process import batch_of
 from maskwright.corpus.reading import Reading
 from maskwright.curate import card_tables
 from maskwright.curate.curation import Options, curate
 from maskwright.curate.data_card import data_card
+from maskwright.curate.engine.segment import Flow, Record
 from maskwright.curate.parts import recipe as recipes
 from maskwright.curate.parts.describe import setting_of, step_lines
+from maskwright.curate.parts.outcome import Measure, Outcome, Removal
 
 STEPS = ["gopher-quality", "c4", "personal"]
 LONG = "The old man went down to the river and sat there with his dog. "
@@ -183,6 +188,21 @@ def test_examples_stand_on_both_sides_of_a_limit(clean: Path) -> None:
     changes = next(s for s in card["steps"] if s["step"] == "personal")["change_examples"]
     shown = changes["personal-email"][0]
     assert "<EMAIL>" in shown["after"] and "ann@example.org" not in json.dumps(shown)
+
+
+def test_every_value_is_one_that_json_holds() -> None:
+    batch = batch_of(["a text"] * 4)
+    values = np.array([math.inf, math.nan, 5.25, 1.0])
+    removal = Removal(3, "word", np.int64(7))  # type: ignore[arg-type]
+    outcome = Outcome(measures=[Measure("high", values, high=2.0)], removals=[removal])
+    record = Record(["a-step"])
+    left = record.take("a-step", Flow.of(batch), outcome)
+    assert left.batch.ids == ["d1"], "what has no value passes"
+    assert [r["value"] for r in record.removed] == ["inf", 5.25, 7]
+    text = json.dumps([record.removed, record.facts()], allow_nan=False)
+    assert [v for _, v in json.loads(text)[1]["steps"]["a-step"]["measures"]["high"]["sample"]]
+    with pytest.raises(ValueError, match="JSON"):  # the control: a number that JSON has not
+        json.dumps([math.inf], allow_nan=False)
 
 
 def test_the_command_is_one_for_a_shell() -> None:

@@ -199,7 +199,7 @@ class Record:
         reasons: dict[int, Removal] = {}
         for measure in outcome.measures:
             for place in np.flatnonzero(measure.outside).tolist():
-                value, wanted = _number(measure.values[place]), _allowed(measure)
+                value, wanted = measure.values[place].item(), _allowed(measure)
                 reasons.setdefault(place, Removal(place, measure.rule, value, None, wanted))
         for removal in outcome.removals:
             reasons.setdefault(removal.place, removal)
@@ -214,11 +214,13 @@ class Record:
         for change in outcome.changes:
             facts["changes"][change.rule] = facts["changes"].get(change.rule, 0) + 1
             entry = {**place_of(batch, change.place), "step": name, "rule": change.rule}
-            self.changed.append(_present({**entry, "value": change.value, "where": change.where}))
+            self.changed.append(
+                _present({**entry, "value": _plain(change.value), "where": change.where})
+            )
         self._change_examples(facts["change_examples"], flow, shown, outcome)
         for place, reason in sorted(reasons.items()):
             entry = {**place_of(batch, place), "step": name, "rule": reason.rule}
-            entry |= {"value": reason.value, "wanted": reason.wanted, "where": reason.where}
+            entry |= {"value": _plain(reason.value), "wanted": reason.wanted, "where": reason.where}
             entry |= {"survivor": reason.survivor}
             entry |= {"bytes": int(flow.sizes[place]), "source": batch.note("source")[place]}
             self.removed.append(_present({**entry, "text": excerpt(shown.batch.texts[place])}))
@@ -259,7 +261,7 @@ class Record:
         source = flow.batch.note("source")[reason.place] or ""
         if source in facts["sources"] or len(facts["sources"]) < MOST_SOURCES:
             facts["sources"][source] = facts["sources"].get(source, 0) + 1
-        found = {**example(flow, reason.place), "value": reason.value}
+        found = {**example(flow, reason.place), "value": _plain(reason.value)}
         facts["examples"] = least_examples([*facts["examples"], found])
 
     def _measure(self, measures: dict[str, Any], flow: Flow, found: Sequence[Measure]) -> None:
@@ -295,7 +297,7 @@ class Record:
             for place in heapq.nsmallest(EXAMPLES, changes, key=flow.keys.__getitem__):
                 before, after = around(flow.batch.texts[place], outcome.texts[place])
                 before = before if shown is flow else after
-                entry = {**example(shown, place), "value": changes[place].value}
+                entry = {**example(shown, place), "value": _plain(changes[place].value)}
                 entries.append({**entry, "before": before, "after": after})
             found[rule] = least_examples([*found.get(rule, []), *entries])
 
@@ -305,11 +307,12 @@ def _border(
 ) -> list[dict[str, Any]]:
     """The examples nearest to the limits, on both sides of each, with those of this batch."""
     more = []
-    inside = np.isfinite(values) & ~measure.outside
+    finite = np.isfinite(values)
+    inside = finite & ~measure.outside
     for limit, at in (("low", measure.low), ("high", measure.high)):
         if at is None:
             continue
-        beyond = values < at if limit == "low" else values > at
+        beyond = finite & (values < at if limit == "low" else values > at)
         distance = np.abs(values - at)
         for removed, side in ((True, beyond), (False, inside)):
             here = [e for e in before if e["limit"] == limit and e["removed"] is removed]
@@ -419,3 +422,10 @@ def _allowed(measure: Measure) -> str:
 def _number(value: Any) -> float | int:
     number = float(value)
     return int(number) if number.is_integer() else round(number, 6)
+
+
+def _plain(value: str | float) -> str | float:
+    """A value as JSON can hold it: a number, or a text."""
+    if isinstance(value, str):
+        return value
+    return _number(value) if math.isfinite(value) else str(float(value))
