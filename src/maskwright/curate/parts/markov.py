@@ -186,7 +186,7 @@ def table_of(models: Sequence[Markov]) -> pa.Table:
 
 def models_of(table: pa.Table) -> list[Markov]:
     """The inverse of `table_of`."""
-    count = len(table.schema.names) - 1
+    count = sum(name.startswith("table_") for name in table.schema.names)
     numbers = table.column("numbers").slice(0, 4 * count).to_pylist()
     found = []
     for n in range(count):

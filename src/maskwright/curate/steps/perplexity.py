@@ -156,19 +156,27 @@ class Settings(CorpusStep):
         """Of each document its words, and a draw for the training part."""
         import pyarrow as pa
 
-        chance = draws(batch.texts, PERPLEXITY, self.seed + 1)
+        chance = self._chance(batch)
         return pa.table({"row": batch.rows, "words": batch.words.counts, "draw": chance})
+
+    def _chance(self, batch: Batch) -> NDArray[np.float64]:
+        return draws(batch.texts, PERPLEXITY, self.seed + 1)
 
     def count_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
         """The n-grams of the training documents of a batch, by half."""
         import pyarrow as pa
 
-        chosen = np.isin(batch.rows, known.column("row").to_numpy())
-        columns = _counts(batch, chosen, self.halves(batch.texts), self.order)
+        batch = batch.take(np.isin(batch.rows, known.column("row").to_numpy()))
+        columns = _counts(batch, self.halves(batch.texts), self.order)
         return pa.table({"row": np.zeros(len(columns["gram"]), np.int64), **columns})
 
     def score_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
-        """The bits per word of each document, and its group."""
+        """The bits per word of each document, and its group; with a `share`, only of those that
+        are drawn for the training part."""
+        if "share" in known.schema.names:
+            batch = batch.take(self._chance(batch) < known.column("share")[0].as_py())
+            if not len(batch):
+                return self._scores(batch, np.zeros(0))
         return self._scores(batch, self.bits(batch, models_of(known)))
 
     def model_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
@@ -227,10 +235,7 @@ class Settings(CorpusStep):
     def _of_good(self) -> tuple[list[Markov], NDArray[np.float64]]:
         """Models of the good part, and the bits of its own texts, each by the other half."""
         batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
-        parts = [
-            _counts(batch, np.ones(len(batch), np.bool_), self.halves(batch.texts), self.order)
-            for batch in batches
-        ]
+        parts = [_counts(batch, self.halves(batch.texts), self.order) for batch in batches]
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         models = [self._trained(columns, half) for half in (False, True)]
         return models, np.concatenate([self.bits(batch, models) for batch in batches])
@@ -245,20 +250,24 @@ class Settings(CorpusStep):
         share = min(1.0, self.train_words / max(1, int(words.sum())))
         chosen = sizes.column("draw").to_numpy() < share
         numbers = sizes.column(DOCUMENT).to_numpy()
-        scores = None
-        for number in ("1", "2"):
-            known = pa.table({DOCUMENT: numbers[chosen]})
-            totals = corpus.map(f"count-{number}", self.count_pass, known).totals(
-                ["half", "size", "gram"], ["count"]
-            )
-            columns = {name: totals.column(name).to_numpy() for name in totals.schema.names}
-            models = [self._trained(columns, half) for half in (False, True)]
-            scores = corpus.map(f"score-{number}", self.score_pass, table_of(models)).read()
-            bits = scores.column("bits").to_numpy()
-            away = deviations(bits, scores.column("group").to_pylist())
-            kept = scores.column(DOCUMENT).to_numpy()[~(away > SPREAD)]
-            chosen &= np.isin(numbers, kept)
-        return scores
+        models = self._learned(corpus, "1", numbers[chosen])
+        # The first scores only decide who teaches the second models.
+        table = table_of(models)
+        table = table.append_column("share", pa.array(np.full(table.num_rows, share)))
+        scores = corpus.map("score-1", self.score_pass, table).read()
+        away = deviations(scores.column("bits").to_numpy(), scores.column("group").to_pylist())
+        kept = scores.column(DOCUMENT).to_numpy()[~(away > SPREAD)]
+        models = self._learned(corpus, "2", numbers[chosen & np.isin(numbers, kept)])
+        return corpus.map("score-2", self.score_pass, table_of(models)).read()
+
+    def _learned(self, corpus: Corpus, name: str, documents: NDArray[np.int64]) -> list[Markov]:
+        """A model of each half of these documents."""
+        import pyarrow as pa
+
+        tables = corpus.map(f"count-{name}", self.count_pass, pa.table({DOCUMENT: documents}))
+        totals = tables.totals(["half", "size", "gram"], ["count"])
+        columns = {name: totals.column(name).to_numpy() for name in totals.schema.names}
+        return [self._trained(columns, half) for half in (False, True)]
 
     def _trained(self, columns: dict[str, NDArray[Any]], half: bool) -> Markov:
         here = columns["half"] == int(half)
@@ -349,13 +358,11 @@ class Settings(CorpusStep):
         return Outcome(measures=measures, notes={"perplexity": noted})
 
 
-def _counts(
-    batch: Batch, chosen: NDArray[np.bool_], halves: NDArray[np.bool_], order: int
-) -> dict[str, NDArray[np.int64]]:
-    """The n-grams of the chosen documents: `half`, `size`, `gram`, `count`."""
+def _counts(batch: Batch, halves: NDArray[np.bool_], order: int) -> dict[str, NDArray[np.int64]]:
+    """The n-grams of the documents: `half`, `size`, `gram`, `count`."""
     units = units_of(batch)
     parts = []
     for half in (False, True):
-        part = counted(units, chosen & (halves == half), order)
+        part = counted(units, halves == half, order)
         parts.append({**part, "half": np.full(len(part["gram"]), int(half))})
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
