@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import (
     DIGIT,
+    LINE_END,
     SPACE,
     Characters,
     prefix_sums,
@@ -256,21 +257,20 @@ class Settings(CorpusStep):
     def _noticed(self, batch: Batch, places: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(L,) whether a line of these texts has a phrase of a notice."""
         lines = batch.lines
-        found = np.zeros(len(lines.begins), np.bool_)
         low = [batch.texts[place].lower() for place in places.tolist()]
         joined = "\n".join(low)
         # Few texts have any: all are searched at once.
         hits = [hit for phrase in self.phrases for hit in _places_of(phrase.casefold(), joined)]
         if not hits:
-            return found
-        offsets = np.cumsum([0, *(len(text) + 1 for text in low)])
-        numbers = np.searchsorted(offsets, hits, "right") - 1
-        for hit, number in zip(hits, numbers.tolist(), strict=True):
-            row = low[number].count("\n", 0, hit - int(offsets[number]))
-            first, last = lines.starts[places[number]], lines.starts[places[number] + 1]
-            line = first + int(np.searchsorted(lines.numbers[first:last], row))
-            if line < last and lines.numbers[line] == row:
-                found[line] = True
+            return np.zeros(len(lines.begins), np.bool_)
+        points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+        feeds = np.flatnonzero(points == LINE_END)
+        rows = np.searchsorted(feeds, hits)  # the line of each in `joined`
+        begins = np.cumsum([0, *(len(text) + 1 for text in low)])[:-1]
+        firsts = np.full(len(batch), -1)
+        firsts[places] = np.searchsorted(feeds, begins)
+        first = firsts[lines.texts]
+        found = (first >= 0) & np.isin(first + lines.numbers, rows)
         return found & (lines.lengths <= self.max_line_length)
 
 
