@@ -8,20 +8,26 @@ import json
 import math
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from curate.cards import card_with
 from curate.in_process import batch_of
 from maskwright.corpus.reading import Reading
+from maskwright.curate import card as card_module
 from maskwright.curate import card_tables
+from maskwright.curate.card import _step
 from maskwright.curate.curation import Options, curate
 from maskwright.curate.data_card import data_card
+from maskwright.curate.engine import segment
 from maskwright.curate.engine.segment import Flow, Record
 from maskwright.curate.parts import recipe as recipes
+from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.describe import setting_of, step_lines
 from maskwright.curate.parts.outcome import Measure, Outcome, Removal
 
@@ -203,6 +209,36 @@ def test_every_value_is_one_that_json_holds() -> None:
     assert [v for _, v in json.loads(text)[1]["steps"]["a-step"]["measures"]["high"]["sample"]]
     with pytest.raises(ValueError, match="JSON"):  # the control: a number that JSON has not
         json.dumps([math.inf], allow_nan=False)
+
+
+def facts_of(order: Sequence[int], cuts: int, values: NDArray[np.float64]) -> dict[str, Any]:
+    """What the card says of a measure, of documents in an order and in so many shards."""
+    parts = []
+    for places in np.array_split(np.array(order), cuts):
+        record = Record(["a-step"])
+        for batch in np.array_split(places, 2):  # of a shard
+            names = [f"raw.txt:{n}" for n in batch]
+            made = Batch(np.arange(len(batch)), names, [f"text {n}" for n in batch])
+            measure = Measure("range", values[batch], low=3.0, high=90.0)
+            record.take("a-step", Flow.of(made), Outcome(measures=[measure]))
+        parts.append(record.facts()["steps"]["a-step"])
+    return _step("a-step", parts)
+
+
+def test_examples_and_samples_do_not_depend_on_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (segment, card_module):
+        monkeypatch.setattr(module, "SAMPLE", 20)
+    generator = np.random.default_rng(1)
+    values = np.round(generator.uniform(0, 100, 400))
+    values[generator.choice(400, 60, replace=False)] = math.nan
+    whole = facts_of(range(400), 1, values)
+    found = whole["measures"]["range"]
+    assert len(found["sample"]) == 20 and len(found["border"]) >= 12
+    for cuts in (2, 7):
+        assert facts_of(range(400), cuts, values) == whole
+        assert facts_of(generator.permutation(400).tolist(), cuts, values) == whole
+    # The control: other values give another card.
+    assert facts_of(range(400), 1, values + 1) != whole
 
 
 def test_the_command_is_one_for_a_shell() -> None:

@@ -265,21 +265,17 @@ class Record:
         facts["examples"] = least_examples([*facts["examples"], found])
 
     def _measure(self, measures: dict[str, Any], flow: Flow, found: Sequence[Measure]) -> None:
-        sampled = flow.least(SAMPLE) if found else []
-        keys = [flow.keys[place] for place in sampled]
+        common = flow.least(SAMPLE) if found else []
         for measure in found:
             facts = measures.setdefault(measure.rule, {"sample": [], "border": []})
             facts["low"], facts["high"] = measure.low, measure.high
             values = np.asarray(measure.values, np.float64)
+            usable = np.isfinite(values)
+            sampled = common if usable.all() else _first(flow.keys, usable, SAMPLE)
             sample = facts["sample"]
             last = sample[-1][0] if len(sample) == SAMPLE else "~"
-            lower = bisect.bisect_left(keys, last)
-            drawn = values[sampled[:lower]].tolist()
-            more = [
-                [key, _number(value)]
-                for key, value in zip(keys, drawn, strict=False)
-                if math.isfinite(value)
-            ]
+            lower = bisect.bisect_left(sampled, last, key=flow.keys.__getitem__)
+            more = [[flow.keys[place], _number(values[place])] for place in sampled[:lower]]
             if more:
                 facts["sample"] = sorted(sample + more)[:SAMPLE]
             facts["border"] = _border(facts["border"], flow, measure, values)
