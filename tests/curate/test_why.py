@@ -112,7 +112,15 @@ def test_rows_that_never_were_documents(clean: Path) -> None:
     assert "the one before it is raw.jsonl:16" in str(error.value.wanted)
     with pytest.raises(UsageError, match="no such document") as error:
         why(clean, "shrt")
-    assert "'short'" in str(error.value.wanted) and "2 unreadable" in str(error.value.found)
+    assert "did you mean 'short'" in str(error.value.wanted) and "2 unreadable" in str(
+        error.value.found
+    )
+
+
+def test_a_name_that_is_like_none(clean: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        why(clean, "something else entirely")
+    assert str(error.value.wanted).startswith("a name as ") and ":" in str(error.value.wanted)
 
 
 def test_a_file_that_could_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

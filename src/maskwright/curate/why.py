@@ -11,6 +11,7 @@ are looked into.
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import heapq
 import json
@@ -313,7 +314,9 @@ def _nearest(
         (name for pair in lookup.names() for name in set(pair)),
         key=lambda name: (_alike(name, document), name),
     )
-    return near(document, likely)
+    if difflib.get_close_matches(document, likely, cutoff=0.5):
+        return near(document, likely)
+    return "a name as " + " or ".join(dict.fromkeys(next(lookup.names(), ("file:1",))))
 
 
 def _in(place: str, file: str) -> re.Match[str] | None:
