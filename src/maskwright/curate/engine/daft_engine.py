@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 Function = Callable[[dict[str, Any]], dict[str, Any]]
 Done = Callable[[int], None]
 Runner = Literal["local", "ray"]
-# Fewer tasks than this, or of less text, run in this process: others take a second to start.
+# Tasks of less text run in this process, as all do where one process is wanted: others take a
+# second to start.
 INLINE_BYTES = 24 << 20
 ATTEMPTS = 4  # of tasks that a cluster lost
 ROW_BYTES = 120  # that a query needs in memory for a row, measured
@@ -148,7 +149,8 @@ class DaftEngine:
             done(before)
             if not open_tasks:
                 return
-            if self.runner == "local" and (len(open_tasks) == 1 or size <= INLINE_BYTES):
+            few = min(len(open_tasks), self.processes) == 1 or size <= INLINE_BYTES
+            if self.runner == "local" and few:
                 for number, task in enumerate(open_tasks):
                     function(dict(task))
                     done(before + number + 1)

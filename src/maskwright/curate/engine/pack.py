@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from maskwright.curate.engine.segment import MOST_SOURCES, own_id
+from maskwright.curate.engine.segment import MOST_SOURCES, own_id, utf8_size
 from maskwright.curate.engine.tables import read_batches
 from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.words import count_words
 from maskwright.storage.commit import Staging, commit
 
 PACKED, FACTS = "text.jsonl.gz", "facts.json"
@@ -38,19 +39,20 @@ def _write(stage: Staging, shard: Path, tokenizer: str) -> None:
     facts: dict[str, Any] = {"documents": 0, "bytes": 0, "words": 0, "tokens": 0}
     counts: dict[str, Counter[str]] = {name: Counter() for name in (*COUNTED, "source")}
 
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+
     def lines() -> Iterator[bytes]:
         for batch in read_batches(shard):
             facts["documents"] += len(batch)
-            facts["words"] += len(batch.words.hashes)
+            facts["words"] += count_words(batch.texts)
             if tokens is not None:
                 facts["tokens"] += tokens(batch.texts)
             for name, counter in counts.items():
                 if name in batch.notes:
                     counter.update(value or "" for value in batch.notes[name])
-            for place in range(len(batch)):
-                line = json.dumps(row_of(batch, place), ensure_ascii=False).encode()
-                facts["bytes"] += len(batch.texts[place].encode())
-                yield line + b"\n"
+            facts["bytes"] += sum(map(utf8_size, batch.texts))
+            rows = (row_of(batch, place) for place in range(len(batch)))
+            yield "".join(encode(row) + "\n" for row in rows).encode()
 
     stage.write_bytes(PACKED, compressed(lines()))
     common = {n: dict(c.most_common(MOST_SOURCES)) for n, c in counts.items() if c}

@@ -132,7 +132,7 @@ class Flow:
         sizes = self.sizes.copy()
         for place, (old, new) in enumerate(zip(self.batch.texts, texts, strict=True)):
             if new is not old:
-                sizes[place] = _size(new)
+                sizes[place] = utf8_size(new)
         return replace(self, batch=self.batch.with_texts(texts), sizes=sizes)
 
     @functools.cached_property
@@ -151,12 +151,13 @@ class Flow:
         return Flow(self.batch.take(chosen), keys, self.sizes[chosen])
 
 
-def _size(text: str) -> int:
+def utf8_size(text: str) -> int:
+    """The bytes of a text."""
     return len(text) if text.isascii() else len(text.encode())
 
 
 def _sizes(texts: Sequence[str]) -> NDArray[np.int64]:
-    return np.fromiter(map(_size, texts), np.int64, len(texts))
+    return np.fromiter(map(utf8_size, texts), np.int64, len(texts))
 
 
 @dataclass

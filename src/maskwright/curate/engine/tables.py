@@ -45,7 +45,14 @@ def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
     sink = io.BytesIO()
     if tables:
         tables = _unified(tables)
-        with pq.ParquetWriter(sink, tables[0].schema, compression="zstd", compression_level=1) as w:
+        # Without dictionaries texts are read twice as fast, and the compression finds what repeats.
+        with pq.ParquetWriter(
+            sink,
+            tables[0].schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=False,
+        ) as w:
             for table in tables:
                 w.write_table(table, row_group_size=max(1, table.num_rows))
     stage.write_bytes(name, sink.getvalue())

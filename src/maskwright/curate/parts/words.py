@@ -72,13 +72,30 @@ class Words:
 
 def words_of(texts: Sequence[str]) -> Words:
     """The words of `texts`."""
-    # One blank between texts keeps their words apart.
-    joined = " ".join(texts) + " "
-    points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
-    kinds = _tables()[0][points]
+    points = _points(texts)
+    begins, ends = _edges(points)
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     offsets = np.concatenate([[0], np.cumsum(lengths + 1)])
+    hashes = _hashes(points, begins, ends)
+    starts = np.searchsorted(begins, offsets)
+    owners = np.repeat(offsets[:-1], np.diff(starts))
+    return Words(hashes, begins - owners, ends - owners, starts)
 
+
+def count_words(texts: Sequence[str]) -> int:
+    """The number of all words of `texts`."""
+    return len(_edges(_points(texts))[0])
+
+
+def _points(texts: Sequence[str]) -> NDArray[np.uint32]:
+    """The code points of the texts; a blank behind each keeps their words apart."""
+    joined = " ".join(texts) + " "
+    return np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _edges(points: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Begins and ends of the words of texts; the last character is a blank."""
+    kinds = _tables()[0][points]
     inside = kinds == LETTER
     single, marks = kinds == SINGLE, kinds == MARK
     inside |= single
@@ -90,16 +107,10 @@ def words_of(texts: Sequence[str]) -> Words:
         beside &= ~(single[apostrophes - 1] | single[apostrophes + 1])
         inside[apostrophes[beside]] = True
     if single.any():
-        begins, ends = _edges_by_letter(inside, single, marks)
-    else:
-        # The last character is a blank, so what begins also ends.
-        edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
-        edges = np.concatenate([[0], edges]) if inside[0] else edges
-        begins, ends = edges[::2].copy(), edges[1::2].copy()
-    hashes = _hashes(points, begins, ends)
-    starts = np.searchsorted(begins, offsets)
-    owners = np.repeat(offsets[:-1], np.diff(starts))
-    return Words(hashes, begins - owners, ends - owners, starts)
+        return _edges_by_letter(inside, single, marks)
+    edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
+    edges = np.concatenate([[0], edges]) if inside[0] else edges
+    return edges[::2].copy(), edges[1::2].copy()
 
 
 def _edges_by_letter(
