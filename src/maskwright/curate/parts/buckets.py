@@ -1,9 +1,10 @@
 """Pairs of documents to compare, of those that share a bucket, without squares of large buckets.
 
 In a bucket of at most `SMALL` documents all pairs are compared. In a larger one, whose documents
-are all similar (an eighth part of a signature is equal), each is compared with `HUBS` documents
-spread over the bucket and with its `NEXT` neighbours in the order of the next bands' hashes, where
-documents that share another band, too, stand side by side. So the number of pairs grows with the
+are all similar (a whole band of their signatures is equal), each is compared with `HUBS` documents
+of the bucket, those with the smallest hash of their set, which are the same in every band, and with
+its `NEXT` neighbours in the order of the next bands' hashes, where documents that share another
+band, too, stand side by side. So the number of pairs grows with the
 documents. A pair that goes without comparison here is one of a crowd that the hubs join; or it
 shares another, smaller bucket; its documents end in one cluster in all these cases.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-SMALL, HUBS, NEXT = 24, 8, 4
+SMALL, HUBS, NEXT = 24, 8, 2
 
 
 def pairs_in_buckets(
@@ -24,9 +25,10 @@ def pairs_in_buckets(
     Args:
         keys: (R,) the bucket of each row.
         documents: (R,) int64 below 2**32; no document twice in a bucket.
-        order: (K, R) by which the rows of a bucket are arranged; together different for each.
+        order: (K, R) by which the rows of a bucket are arranged; the last is different for each.
     """
     rows = np.lexsort((*order[::-1], keys))
+    keys_given, documents_given = keys, documents
     keys, documents = keys[rows], documents[rows]
     begins = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))[: len(keys)]
     sizes = np.diff(np.append(begins, len(keys)))
@@ -40,10 +42,11 @@ def pairs_in_buckets(
         found.append(np.stack([documents[first], documents[first + step]], axis=1))
     large = np.flatnonzero(~small)
     if large.size:
-        bucket_begin = np.repeat(begins, sizes)[large]
+        hubs = np.lexsort((order[-1], keys_given))
+        first = np.repeat(begins, sizes)[large]
         for hub in range(HUBS):
-            other = bucket_begin + own[large] * hub // HUBS
-            found.append(np.stack([documents[large], documents[other]], axis=1)[large != other])
+            pairs = np.stack([documents[large], documents_given[hubs[first + hub]]], axis=1)
+            found.append(pairs[pairs[:, 0] != pairs[:, 1]])
     return unique_pairs(np.concatenate(found)) if found else np.zeros((0, 2), np.int64)
 
 
