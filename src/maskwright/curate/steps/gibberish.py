@@ -5,6 +5,7 @@ like words and words in no order are for `perplexity`.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from maskwright.curate.parts.characters import (
     SPACE,
     SYMBOL,
     UPPER,
-    running_counts,
 )
 from maskwright.curate.parts.limits import check_counts, check_shares, shares
 from maskwright.curate.parts.outcome import Measure, Outcome
@@ -32,6 +32,7 @@ SUMMARY = "characters that are no language: symbols, random letters, keys at ran
 # Consonants in a row that a word of few languages has.
 CONSONANTS = 5
 LONG_WORD = 50
+CONSONANT, HEXADECIMAL = 1, 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,8 @@ class Settings(Step):
             runs[3:] = equal[2:] & equal[1:-1] & equal[:-2] & ((classes[3:] & SPACE) == 0)
         words = batch.words
         lengths = words.ends - words.begins
-        long = np.bincount(words.texts, lengths * (lengths > LONG_WORD), minlength=len(batch))
+        over = lengths > LONG_WORD
+        long = np.bincount(words.texts[over], lengths[over], minlength=len(batch))
         few = dark < self.min_characters
         for values in (symbols, long):
             values[few] = 0
@@ -116,44 +118,71 @@ class Settings(Step):
         breaks[:-1] = digit[:-1] & letter[1:]
         if len(points) > 2:
             breaks[:-2] |= lower[:-2] & ((classes[1:-1] & UPPER) != 0) & ~lower[2:]
-        mixed = _held(breaks, begins, ends - 1) >= 1
+        mixed = _hit(breaks, begins, ends - 1)
 
-        table = np.zeros(128, np.bool_)
-        table[[ord(c) for c in "bcdfghjklmnpqrstvwxzBCDFGHJKLMNPQRSTVWXZ"]] = True
-        consonant = np.zeros(len(points), np.bool_)
-        plain = points < 128
-        consonant[plain] = table[points[plain]]
-        row = np.zeros(len(points), np.bool_)
-        if len(points) >= CONSONANTS:
-            width = len(points) - CONSONANTS + 1
-            inner = np.ones(width, np.bool_)
-            for shift in range(CONSONANTS):
-                inner &= consonant[shift : shift + width]
-            row[:width] = inner
-        clusters = _held(row, begins, ends) >= 1
+        marks = _marks(points)
+        row = (marks & CONSONANT) != 0
+        if len(row) >= CONSONANTS:
+            for _ in range(CONSONANTS - 1):
+                row = row[:-1] & row[1:]
+        else:
+            row = row[:0]
+        clusters = _hit(row, begins, ends)
 
-        table = np.zeros(128, np.bool_)
-        table[[ord(c) for c in "0123456789abcdefABCDEF"]] = True
-        other = np.ones(len(points), np.bool_)
-        other[plain] = ~table[points[plain]]
+        # Most words are known for none by their first and last characters.
+        hexadecimal = np.zeros(len(begins), np.bool_)
+        digits = (marks & HEXADECIMAL) != 0
+        maybe = np.flatnonzero(digits[begins] & digits[ends - 1])
+        only = maybe[_held(~digits, begins[maybe], ends[maybe]) == 0]
         # A decimal number is none; `be` alone is one by chance.
-        only = _held(other, begins, ends) == 0
         begins, ends = begins[only], ends[only]
         lettered = _held(letter, begins, ends) > 0
         lettered &= (_held(digit, begins, ends) > 0) | (ends - begins == 2)
-        hexadecimal = np.zeros(len(only), np.bool_)
         hexadecimal[only] = lettered
 
         counts = words.counts
         judged = (counts >= self.min_words) & ~few
         flags = (mixed, clusters, hexadecimal)
-        found = [np.bincount(words.texts, f, minlength=size).astype(np.int64) for f in flags]
+        found = [np.bincount(words.texts[f], minlength=size) for f in flags]
         return tuple(np.where(judged, values, 0) for values in (counts, *found))
+
+
+def _marks(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """(N,) of each character the bits `CONSONANT` and `HEXADECIMAL`."""
+    low = np.minimum(points, 255).astype(np.uint8)
+    return np.frombuffer(low.tobytes().translate(_table()), np.uint8)
+
+
+@functools.cache
+def _table() -> bytes:
+    table = bytearray(256)
+    for mark, characters in (
+        (CONSONANT, "bcdfghjklmnpqrstvwxz"),
+        (HEXADECIMAL, "0123456789abcdef"),
+    ):
+        for point in {*characters.encode(), *characters.upper().encode()}:
+            table[point] |= mark
+    return bytes(table)
+
+
+def _hit(
+    flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether each section has a flag; few flags cost little. Sections lie in order, apart."""
+    found = np.zeros(len(begins), np.bool_)
+    places = np.flatnonzero(flags)
+    sections = np.searchsorted(begins, places, "right") - 1
+    found[sections[(sections >= 0) & (places < ends[sections])]] = True
+    return found
 
 
 def _held(
     flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """How many flags each section has."""
-    running = running_counts(flags)
-    return running[np.maximum(ends, begins)] - running[begins]
+    """How many flags each section has; few sections cost little. None is empty."""
+    if not begins.size:
+        return np.zeros(0, np.int32)
+    sizes = ends - begins
+    starts = np.cumsum(sizes) - sizes
+    places = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins - starts, sizes)
+    return np.add.reduceat(flags[places], starts, dtype=np.int32)

@@ -230,12 +230,21 @@ def _ends_of_dots(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
 def _tokens(batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(B,) each: tokens between white space, and those of them that have a letter."""
     characters = batch.characters
-    space = (characters.classes & SPACE) != 0
-    begins = ~space & np.concatenate([[True], space[:-1]])
-    # Of every token the first letter: a letter before which its token has none.
-    letters = np.flatnonzero((characters.classes & ALPHABETIC) != 0)
-    token = np.cumsum(begins)[letters]
-    first = letters[np.concatenate([[True], token[1:] != token[:-1]])] if letters.size else letters
-    flags = np.zeros(len(space), np.bool_)
-    flags[first] = True
-    return characters.count(begins), characters.count(flags)
+    dark = (characters.classes & SPACE) == 0
+    letter = (characters.classes & ALPHABETIC) != 0
+    opening = dark.copy()
+    opening[1:] &= ~dark[:-1]
+    begins = np.flatnonzero(opening)
+    found = letter[begins]
+    # Most tokens begin with a letter; the others are looked through.
+    other = np.flatnonzero(~found)
+    if other.size:
+        # The end of a text is white space, so every token has one behind it.
+        ends = np.flatnonzero(dark[:-1] & ~dark[1:])[other] + 1
+        sizes = ends - begins[other]
+        starts = np.cumsum(sizes) - sizes
+        places = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins[other] - starts, sizes)
+        found[other] = np.logical_or.reduceat(letter[places], starts)
+    starts = np.searchsorted(begins, characters.offsets)
+    lettered = np.concatenate([[0], np.cumsum(found)])
+    return np.diff(starts), np.diff(lettered[starts])
