@@ -129,10 +129,14 @@ class Flow:
         return cls(batch, keys, _sizes(batch.texts))
 
     def with_texts(self, texts: Sequence[str]) -> Flow:
+        """The same documents with other texts; with the same ones, their views are kept."""
+        old = self.batch.texts
+        changed = [place for place, text in enumerate(texts) if text is not old[place]]
+        if all(texts[place] == old[place] for place in changed):
+            return self
         sizes = self.sizes.copy()
-        for place, (old, new) in enumerate(zip(self.batch.texts, texts, strict=True)):
-            if new is not old:
-                sizes[place] = utf8_size(new)
+        for place in changed:
+            sizes[place] = utf8_size(texts[place])
         return replace(self, batch=self.batch.with_texts(texts), sizes=sizes)
 
     @functools.cached_property
