@@ -13,7 +13,17 @@ import maskwright
 
 SOURCE = Path(maskwright.__file__).parent
 ROOMS = (
-    *("adapters", "analysis", "checkpoint", "cli", "corpus", "data", "evaluate", "families"),
+    *(
+        "adapters",
+        "analysis",
+        "checkpoint",
+        "cli",
+        "corpus",
+        "curate",
+        "data",
+        "evaluate",
+        "families",
+    ),
     *("finetune", "inference", "labelled", "metrics", "models", "nn", "objectives", "predict"),
     *("pretrain", "quickstart", "recipes", "report", "storage", "tasks", "tokenizer", "train"),
 )

@@ -11,8 +11,6 @@ import pytest
 
 from maskwright import api
 from maskwright.budget import Budget
-from maskwright.curate.curation import curate
-from maskwright.curate.parts import recipe as recipes
 from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.tokenizer.training.train import TokenizerChoice
 
@@ -75,7 +73,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "new.csv").write_text("text\n" + "\n".join(SENTENCES[:5]) + "\n")
     words = (f"{w}\t{'N' if len(w) > 4 else 'O'}" for s in SENTENCES for w in [*s[:-1].split(), ""])
     (tmp_path / "tags.conll").write_text("\n".join(w if w[0] != "\t" else "" for w in words))
-    curate("my-documents", "clean", recipes.make(["personal"]))
     return tmp_path
 
 

@@ -25,9 +25,9 @@ def read_as(settings: Sequence[str]) -> Reading:
     Raises:
         UsageError, ConfigError: an unknown option, or one of labelled files.
     """
-    asked = how_read(settings, HowRead(Options().reading))
-    asked.require_only("reading")
-    return asked.reading
+    options = how_read(settings, HowRead(Options().reading))
+    options.require_only("reading")
+    return options.reading
 
 
 def document_form(paths: Paths, reading: Reading, note: Note) -> Reading:

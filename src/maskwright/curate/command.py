@@ -79,7 +79,7 @@ def curate_command(
         for found in made.findings:
             note(found)
         planned = plan(made, chosen, engine)
-        if only == "plan" or only is None:
+        if only == "plan" or (only is None and made.part < 1):
             print(harmless_lines("\n".join(plan_lines(planned))))
         if write_recipe is not None:
             write_file(write_recipe, chosen.to_toml().encode())
@@ -127,14 +127,14 @@ class ProgressLine:
     of the work where standard error is no terminal."""
 
     def __init__(self) -> None:
-        self.name, self.begun, self.first, self.shown = "", 0.0, 0, False
+        self.name, self.start, self.first, self.shown = "", 0.0, 0, False
         self.live = sys.stderr.isatty()
 
     def __call__(self, name: str, total: int, done: int) -> None:
         now = time.monotonic()
         if name != self.name:
-            self.name, self.begun, self.first, self.shown = name, now, done, False
-        passed, new = now - self.begun, done - self.first
+            self.name, self.start, self.first, self.shown = name, now, done, False
+        passed, new = now - self.start, done - self.first
         rest = ""
         if new > 0 and done < total:
             rest = f", {duration(passed / new * (total - done))} left"

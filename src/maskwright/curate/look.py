@@ -284,15 +284,15 @@ def _shares(made: Look, recipe: Recipe) -> list[Share]:
     first = made.card["steps"][0]["documents_in"]
     shares = []
     for step in made.card["steps"]:
-        gone = step["documents_in"] - step["documents_out"]
+        removed = step["documents_in"] - step["documents_out"]
         lost = step["bytes_in"] - step["bytes_out"]
-        low, high = wilson(gone / first, first)
-        share = gone / first
+        low, high = wilson(removed / first, first)
+        share = removed / first
         if step["step"] in DUPLICATES and made.part < 1:
             # Of two copies the sample holds both with the square of its share: if copies come in
             # pairs, the corpus has 1 / part as many; if a text has many copies, no more.
             high = min(1.0, high / made.part)
-            share = math.sqrt(max(low, 1e-9) * high) if gone else share
+            share = math.sqrt(max(low, 1e-9) * high) if removed else share
         shares.append(
             Share(step["step"], share, low, high, lost / made.card["steps"][0]["bytes_in"])
         )

@@ -54,12 +54,13 @@ class ShardCorpus:
     def map(self, name: str, function: Pass, known: pa.Table | None = None) -> ShardTables:
         """`Corpus.map`."""
         tasks, numbers, size = [], [], 0
+        keep = Keeper(self.folder)
         for number, (shard, about) in enumerate(
             zip(self.shards, slices(known, len(self.shards)), strict=True)
         ):
             if not shard.documents or (about is not None and not about.num_rows):
                 continue
-            path = "" if about is None else keep_table(self.folder, about)
+            path = keep(about)
             key = fingerprint(["pass", 1, self.key, name, shard.key, Path(path).name])
             out = self.folder / "passes" / f"{self.step}.{name}" / key
             tasks.append({"shard": str(shard.path), "known": path, "out": str(out)})
@@ -138,6 +139,20 @@ def slices(known: pa.Table | None, shards: int) -> list[pa.Table | None]:
     rows = pa.array(numbers & ((1 << ROW_BITS) - 1), pa.int64())
     named = known.drop_columns([DOCUMENT]).append_column("row", rows)
     return [named.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
+
+
+class Keeper:
+    """Writes tables under names made of their content; one that comes again and again, once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._last: tuple[pa.Table | None, str] = (None, "")
+
+    def __call__(self, table: pa.Table | None) -> str:
+        """The path of the table; "" for None."""
+        if table is not self._last[0]:
+            self._last = (table, "" if table is None else keep_table(self._folder, table))
+        return self._last[1]
 
 
 def keep_table(folder: Path, table: pa.Table) -> str:

@@ -25,7 +25,7 @@ from typing import Any
 from maskwright.config import fingerprint, to_plain
 from maskwright.corpus.files import Paths, find, listed
 from maskwright.corpus.reading import Reading
-from maskwright.curate.engine.corpus import Progress, ShardCorpus, keep_table, slices
+from maskwright.curate.engine.corpus import Keeper, Progress, ShardCorpus, slices
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.engine.opened import opened
 from maskwright.curate.engine.pack import FACTS as PACK_FACTS
@@ -216,8 +216,9 @@ def _apply(
     keys = [_step_key(name, recipe.steps[name]) for name in names]
     tasks: list[dict[str, Any]] = []
     (work / "segments").mkdir(parents=True, exist_ok=True)
+    keep = Keeper(work)
     for shard, about in zip(shards, slices(known, len(shards)), strict=True):
-        path = "" if about is None else keep_table(work, about)
+        path = keep(about)
         known_key = Path(path).name
         key = fingerprint(["segment", 1, _code("engine.segment"), keys, shard.key, known_key])
         out = work / "segments" / key

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-# Order: repair first, so that rules see what will be kept; then what each document says of itself;
+# Order: repair first, so that rules see what will be kept, and personal details masked before
+# anything is put on record; then what each document says of itself;
 # then what needs the whole corpus. Perplexity comes behind the duplicates, which would teach its
 # model what is usual. Settings differ from the published rules where these are for web pages alone:
 # shorter documents stay (a dialogue, a news item), one stop word suffices, teasers that end in
@@ -10,6 +11,7 @@ from __future__ import annotations
 STEPS: dict[str, dict[str, object]] = {
     "html": {},
     "normalise": {},
+    "personal": {},
     "boilerplate": {},
     "language": {"most_other": 0.25},
     "gibberish": {},
@@ -21,7 +23,6 @@ STEPS: dict[str, dict[str, object]] = {
         "max_ellipsis_lines_ratio": 1.0,
         "languages": [],
     },
-    "personal": {},
     "exact-duplicates": {},
     "near-duplicates": {},
     "perplexity": {"spread": 3.5},

@@ -204,14 +204,14 @@ class Settings(OrderedStep):
                 DOCUMENT: pa.array(documents[used[removed]], pa.int64()),
                 "kept": ids_of(tables, documents[used[kept[removed]]]),
                 "linked": ids_of(tables, documents[used[linked[removed]]]),
-                "similarity": pa.array(closest[removed], pa.float64()),
+                "jaccard": pa.array(closest[removed], pa.float64()),
             }
         )
 
     def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
         if known is None or not known.num_rows:
             return Outcome()
-        columns = [known.column(name).to_pylist() for name in ("kept", "linked", "similarity")]
+        columns = [known.column(name).to_pylist() for name in ("kept", "linked", "jaccard")]
         places = np.searchsorted(batch.rows, known.column("row").to_numpy()).tolist()
         removals = []
         for place, kept, linked, similarity in sorted(zip(places, *columns, strict=True)):

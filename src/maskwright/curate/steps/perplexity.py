@@ -321,7 +321,9 @@ class Settings(CorpusStep):
     ) -> Finding:
         spread = SPREAD if self.spread is None else self.spread
         parts = [
-            f"{name} {spread:g} deviations" if limit is None else f"{name} {limit:,.1f}"
+            f"{spread:g} deviations {'below' if name == 'from' else 'above'} the median"
+            if limit is None
+            else f"{limit:,.1f}"
             for name, limit in zip(("from", "to"), limits, strict=True)
         ]
         known = bits[~np.isnan(bits)]
@@ -329,7 +331,8 @@ class Settings(CorpusStep):
         without = int((np.isnan(away) & ~np.isnan(bits)).sum())
         if without and None in limits:
             evidence += f"; {without:,} documents have no limit, as their group is too small"
-        return Finding("perplexity-limits", f"perplexity is allowed {' '.join(parts)}", evidence)
+        what = f"perplexity is allowed from {parts[0]} to {parts[1]}"
+        return Finding("perplexity-limits", what, evidence)
 
     def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
         assert known is not None
