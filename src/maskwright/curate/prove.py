@@ -29,8 +29,7 @@ from maskwright.corpus.read import Reader
 from maskwright.corpus.reading import Reading
 from maskwright.curate.card import read_card
 from maskwright.curate.curation import is_curated, work_folder
-from maskwright.curate.engine.pack import row_of
-from maskwright.curate.engine.segment import own_id
+from maskwright.curate.engine.pack import rows_of
 from maskwright.curate.engine.shards import shards_of
 from maskwright.curate.engine.tables import read_batches
 from maskwright.errors import ConfigError, DataError, UsageError
@@ -280,8 +279,7 @@ def _read(clean: Path) -> Iterator[dict[str, Any]]:
         for shard in shards:
             found = True
             for batch in read_batches(shard.path):
-                for place in range(len(batch)):
-                    yield {**row_of(batch, place), "id": own_id(batch, place)}
+                yield from rows_of(batch)
     if not found:
         raise UsageError(
             "the text as it was before is gone",

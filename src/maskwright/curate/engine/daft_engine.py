@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from maskwright.curate.engine import grouping
 from maskwright.curate.parts.step import DOCUMENT
 from maskwright.errors import (
     IncompatibleError,
@@ -200,6 +201,8 @@ class DaftEngine:
         self, files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
     ) -> pa.Table:
         """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
+        if _rows(files) <= grouping.FEW_ROWS:
+            return grouping.repeated_rows(files, keys, columns)
         import daft
         import pyarrow as pa
 
@@ -219,6 +222,8 @@ class DaftEngine:
         least: int,
     ) -> pa.Table:
         """`Tables.totals` over the tables of some shards."""
+        if _rows(files) <= grouping.FEW_ROWS:
+            return grouping.summed_rows(files, keys, sums, least)
         import daft
         import pyarrow as pa
 
@@ -235,9 +240,8 @@ class DaftEngine:
     ) -> Iterator[Any]:
         """The rows of the tables in parts that fit into memory; equal keys are in one part."""
         import daft
-        import pyarrow.parquet as pq
 
-        rows = sum(pq.read_metadata(path).num_rows for _, path in files)
+        rows = _rows(files)
         room = free_bytes() * SHARE if self.runner == "local" else math.inf
         parts = max(1, math.ceil(rows * ROW_BYTES / room))
         paths = [str(path) for _, path in files]
@@ -256,6 +260,13 @@ class DaftEngine:
                 yield frame.where(mixed % parts == part)
             else:
                 yield frame
+
+
+def _rows(files: Sequence[tuple[int, Path]]) -> int:
+    """Of all tables."""
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(path).num_rows for _, path in files)
 
 
 def _sorted(table: pa.Table, columns: Sequence[str]) -> pa.Table:

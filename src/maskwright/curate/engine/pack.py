@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,8 @@ from maskwright.curate.parts.words import count_words
 from maskwright.storage.commit import Staging, commit
 
 PACKED, FACTS = "text.jsonl.gz", "facts.json"
-LEVEL = 4  # of gzip: twice the speed of 6, 3 % larger
+LEVEL = 2  # of gzip: four times the speed of 6, 12 % larger
+GZIP = 31  # zlib: a window of 32 KiB, with the header of gzip
 READ_AT = "read_at"
 COUNTED = ("language", "licence", "license")  # notes whose values the card counts
 
@@ -51,34 +51,33 @@ def _write(stage: Staging, shard: Path, tokenizer: str) -> None:
                 if name in batch.notes:
                     counter.update(value or "" for value in batch.notes[name])
             facts["bytes"] += sum(map(utf8_size, batch.texts))
-            rows = (row_of(batch, place) for place in range(len(batch)))
-            yield "".join(encode(row) + "\n" for row in rows).encode()
+            yield "".join([encode(row) + "\n" for row in rows_of(batch)]).encode()
 
     stage.write_bytes(PACKED, compressed(lines()))
     common = {n: dict(c.most_common(MOST_SOURCES)) for n, c in counts.items() if c}
     stage.write_json(FACTS, {**facts, "values": common})
 
 
-def row_of(batch: Batch, place: int) -> dict[str, Any]:
-    """A document as a row: id and text, then its notes that have a value; a document with an id of
-    its own also says where it was read."""
-    notes = {name: column[place] for name, column in sorted(batch.notes.items())}
-    row = {"id": own_id(batch, place), "text": batch.texts[place]}
-    row |= {n: v for n, v in notes.items() if v is not None and n not in row}
-    return row if row["id"] == batch.ids[place] else {**row, READ_AT: batch.ids[place]}
+def rows_of(batch: Batch) -> Iterator[dict[str, Any]]:
+    """The documents as rows: id and text, then the notes that have a value; a document with an id
+    of its own also says where it was read."""
+    notes = [(n, column) for n, column in sorted(batch.notes.items()) if n not in ("id", "text")]
+    for place, (text, name) in enumerate(zip(batch.texts, batch.ids, strict=True)):
+        row: dict[str, Any] = {"id": own_id(batch, place), "text": text}
+        for note, column in notes:
+            if column[place] is not None:
+                row[note] = column[place]
+        if row["id"] != name:
+            row[READ_AT] = name
+        yield row
 
 
-def compressed(lines: Iterator[bytes]) -> Iterator[bytes]:
+def compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """gzip without name and time, so that equal lines give equal bytes."""
-    sink = io.BytesIO()
-    with gzip.GzipFile("", "wb", LEVEL, sink, mtime=0) as file:
-        for line in lines:
-            file.write(line)
-            if sink.tell() > 1 << 20:
-                yield sink.getvalue()
-                sink.seek(0)
-                sink.truncate()
-    yield sink.getvalue()
+    packer = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)
+    for piece in pieces:
+        yield packer.compress(piece)
+    yield packer.flush()
 
 
 def _counter(folder: str) -> Any:

@@ -49,9 +49,9 @@ def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
         with pq.ParquetWriter(
             sink,
             tables[0].schema,
-            compression="zstd",
-            compression_level=1,
+            compression="lz4",
             use_dictionary=False,
+            write_statistics=False,
         ) as w:
             for table in tables:
                 w.write_table(table, row_group_size=max(1, table.num_rows))
