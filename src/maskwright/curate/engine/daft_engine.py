@@ -257,7 +257,7 @@ class DaftEngine:
                 mixed = daft.col(keys[0]).hash()
                 for key in keys[1:]:
                     mixed = daft.col(key).hash(seed=mixed)
-                yield frame.where(mixed % parts == part)
+                yield frame.where(mixed % daft.lit(parts) == daft.lit(part))
             else:
                 yield frame
 
