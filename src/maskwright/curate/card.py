@@ -56,11 +56,11 @@ def card_of(
         for name in ("source", "language", *LICENCES)
     }
     steps = [
-        _step(name, [read_facts(folder / FACTS_FILE)["steps"][name] for folder in folders])
-        | _about_step(name, recipe.steps[name])
-        | {"findings": [found.to_json() for found in pieces.found.get(name, [])]}
+        step
+        | _about_step(step["step"], recipe.steps[step["step"]])
+        | {"findings": [found.to_json() for found in pieces.found.get(step["step"], [])]}
         for names, folders in pieces.segments
-        for name in names
+        for step in _steps(names, folders)
     ]
     for step in steps:
         for rule, measure in step["measures"].items():
@@ -122,6 +122,15 @@ def _parents(paths: Sequence[str]) -> list[dict[str, Any]]:
     return [
         {"folder": each["folder"], "fingerprint": each["fingerprint"]} for each in found.values()
     ]
+
+
+def _steps(names: Sequence[str], folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """What the steps of a segment did; the facts of one shard are in memory at a time."""
+    found = {name: _step(name, []) for name in names}
+    for folder in folders:
+        parts = read_facts(folder / FACTS_FILE)["steps"]
+        found = {name: _step(name, [step, parts[name]]) for name, step in found.items()}
+    return list(found.values())
 
 
 def _step(name: str, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
