@@ -29,7 +29,6 @@ from maskwright.corpus.read import Reader
 from maskwright.corpus.reading import Reading
 from maskwright.curate.card import read_card
 from maskwright.curate.curation import is_curated, work_folder
-from maskwright.curate.engine.pack import rows_of
 from maskwright.curate.engine.shards import shards_of
 from maskwright.curate.engine.tables import read_batches
 from maskwright.errors import ConfigError, DataError, UsageError
@@ -41,7 +40,6 @@ from maskwright.storage.one_file import new_text
 HELD_OUT_SHARE = 0.02
 HELD_OUT_BYTES = 4 << 20
 LEAST_HELD_OUT = 20  # documents
-COPIES = ("exact-duplicates", "near-duplicates")
 
 
 @dataclass(frozen=True)
@@ -195,12 +193,12 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
     kept_out = chosen | _copies(clean, chosen)
     counts = [0, 0, 0]
     with new_text(folder / "held-out.jsonl") as file:
-        rows = (r for r in _kept(clean) if r["id"] in chosen) if own else _rows_of(held_out)
-        counts[2] = _write(file, rows)
+        texts = (t for p, t in _kept(clean) if p in chosen) if own else _texts_of(held_out)
+        counts[2] = _write(file, texts)
     with new_text(folder / "after.jsonl") as file:
-        counts[1] = _write(file, (r for r in _kept(clean) if r["id"] not in kept_out))
+        counts[1] = _write(file, (t for p, t in _kept(clean) if p not in kept_out))
     with new_text(folder / "before.jsonl") as file:
-        counts[0] = _write(file, (r for r in _read(clean) if r["id"] not in kept_out))
+        counts[0] = _write(file, (t for p, t in _read(clean) if p not in kept_out))
     if own and counts[2] < LEAST_HELD_OUT:
         raise DataError(
             "too few documents to hold some out",
@@ -214,50 +212,57 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
     return counts[0], counts[1], counts[2]
 
 
-def _write(file: TextIO, rows: Iterator[Mapping[str, Any]]) -> int:
+def _write(file: TextIO, texts: Iterator[str]) -> int:
     count = 0
-    for row in rows:
-        file.write(json.dumps({"id": row["id"], "text": row["text"]}, ensure_ascii=False) + "\n")
+    for text in texts:
+        file.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
         count += 1
     return count
 
 
 def _chosen(clean: Path) -> set[str]:
-    """The documents that are held out: a share of them, by a hash of their names."""
-
-    names, size = set[str](), 0
-    for row in _kept(clean):
-        number = int.from_bytes(
-            hashlib.blake2b(row["id"].encode(), digest_size=7).digest(), "little"
-        )
-        if float(uniforms(key("split", number), 1)[0]) < HELD_OUT_SHARE and size < HELD_OUT_BYTES:
-            names.add(row["id"])
-            size += len(row["text"])
-    return names
+    """The documents that are held out, by place: a share of them, by a hash of their places."""
+    places, size = set[str](), 0
+    for place, text in _kept(clean):
+        digest = hashlib.blake2b(place.encode("utf-8", "surrogatepass"), digest_size=7).digest()
+        keys = key("split", np.array([int.from_bytes(digest, "little")]))
+        if uniforms(keys, 1)[0, 0] < HELD_OUT_SHARE and size < HELD_OUT_BYTES:
+            places.add(place)
+            size += len(text)
+    return places
 
 
 def _copies(clean: Path, chosen: set[str]) -> set[str]:
     """The documents that were removed as copies of these, however many copies lie between."""
     survivors: dict[str, str] = {}
-    for step in COPIES:
-        path = clean / "removed" / f"{step}.jsonl.gz"
-        if path.is_file():
-            for row in _lines(path):
-                survivors[row["id"]] = str(row["value"])
+    for path in sorted((clean / "removed").glob("*.jsonl.gz")):
+        for row in _lines(path):
+            if "survivor" in row:
+                survivors[_place(row)] = row["survivor"]
     found = set()
-    for name in survivors:
-        last, seen = name, {name}
+    for place in survivors:
+        last, seen = place, {place}
         while (further := survivors.get(last)) is not None and further not in seen:
             last = further
             seen.add(last)
         if last in chosen:
-            found.add(name)
+            found.add(place)
     return found
 
 
-def _kept(clean: Path) -> Iterator[dict[str, Any]]:
+def _place(row: Mapping[str, Any]) -> str:
+    """Where the document of a record was read."""
+    for name, mark in (("line", ":"), ("row", "#")):
+        if name in row:
+            return f"{row['file']}{mark}{row[name]}"
+    return str(row["file"])
+
+
+def _kept(clean: Path) -> Iterator[tuple[str, str]]:
+    """(place, text) of the documents that are left."""
     for path in sorted((clean / "text").glob("*.jsonl.gz")):
-        yield from _lines(path)
+        for row in _lines(path):
+            yield row.get("read_at", row["id"]), row["text"]
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -266,20 +271,19 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _read(clean: Path) -> Iterator[dict[str, Any]]:
-    """The documents as they were read."""
+def _read(clean: Path) -> Iterator[tuple[str, str]]:
+    """(place, text) of the documents as they were read."""
     work = work_folder(clean) / "reading"
     wanted = {entry["sha256"] for entry in read_card(clean)["read"]["files"]}
-    folders = sorted(work.glob("*/shards.json")) if work.is_dir() else []
     found = False
-    for marker in folders:
+    for marker in sorted(work.glob("*/shards.json")) if work.is_dir() else []:
         shards, facts = shards_of(marker.parent)
         if not {entry["sha256"] for entry in facts["files"]} <= wanted:
             continue
         for shard in shards:
             found = True
             for batch in read_batches(shard.path):
-                yield from rows_of(batch)
+                yield from zip(batch.ids, batch.texts, strict=True)
     if not found:
         raise UsageError(
             "the text as it was before is gone",
@@ -289,6 +293,6 @@ def _read(clean: Path) -> Iterator[dict[str, Any]]:
         )
 
 
-def _rows_of(paths: Paths) -> Iterator[dict[str, Any]]:
+def _texts_of(paths: Paths) -> Iterator[str]:
     for document in Reader(paths, Reading()):
-        yield {"id": document.id, "text": document.text}
+        yield document.text

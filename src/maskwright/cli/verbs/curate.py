@@ -126,7 +126,7 @@ def do(a: argparse.Namespace) -> None:
     if a.why is not None or a.why_text is not None:
         _why(a)
         return
-    if not a.text:
+    if not a.text and not (a.prove and a.out):
         raise UsageError("no text", where="TEXT", wanted="files or folders, as my-documents/")
     existing_texts(a.text)
     only: Literal["look", "plan"] | None = None
@@ -146,7 +146,7 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.curate.command import curate_command, prove_command
     from maskwright.curate.curation import is_curated
 
-    if a.prove and is_curated(a.out or Path("clean")) and not a.update:
+    if a.prove and not a.update and (not a.text or is_curated(a.out or Path("clean"))):
         prove_command(a.out, a.budget, a.seeds, a.held_out)
         return
 

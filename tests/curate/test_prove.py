@@ -1,0 +1,110 @@
+"""Before and after: what each small model learns from, what judges them, and the verdict."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from maskwright.curate import prove as proving
+from maskwright.curate.curation import Options, curate, work_folder
+from maskwright.curate.parts.recipe import make
+from maskwright.errors import DataError, UsageError
+
+pytest.importorskip("daft")
+WORDS = [
+    *("river", "stone", "letter", "window", "garden", "winter"),
+    *("judge", "answer", "bridge", "paper", "silver", "candle"),
+]
+    "river",
+    "stone",
+    "letter",
+    "window",
+    "garden",
+    "winter",
+    "judge",
+    "answer",
+    "bridge",
+    "paper",
+    "silver",
+    "candle",
+]
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """400 texts with an id of their own, half of them twice and some of them nearly."""
+    folder, rows = tmp_path_factory.mktemp("prove"), []
+    for number in range(400):
+        words = random.Random(number).choices(WORDS, k=40)
+        rows.append({"id": f"t{number}", "text": f"{number} {' '.join(words)}"})
+        if number % 2:
+            rows.append({"id": f"u{number}", "text": rows[-1]["text"].upper()})
+        if number % 5 == 0:
+            rows.append({"id": f"v{number}", "text": rows[-1]["text"] + " again"})
+    random.Random(7).shuffle(rows)
+    (folder / "text.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe = make(["exact-duplicates", "near-duplicates"])
+    curate(folder / "text.jsonl", folder / "clean", recipe, Options())
+    return folder / "clean"
+
+
+def numbers(path: Path) -> list[str]:
+    """Which of the 400 texts a file holds."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["text"].split()[0] for line in lines]
+
+
+def test_no_model_learns_from_a_copy_of_what_judges_it(clean: Path, tmp_path: Path) -> None:
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr(proving, "HELD_OUT_SHARE", 0.1)
+    counts = proving._write_texts(clean, tmp_path, ())
+    before, after, judge = (
+        numbers(tmp_path / f"{n}.jsonl") for n in ("before", "after", "held-out")
+    )
+    assert counts == (len(before), len(after), len(judge)) and len(judge) >= 20
+    assert not set(judge) & set(after) and not set(judge) & set(before)
+    assert set(before) == set(after) and len(before) > 1.4 * len(after)
+    monkey.setattr(proving, "_copies", lambda clean, chosen: set())
+    proving._write_texts(clean, tmp_path / "control", ())
+    assert set(judge) & set(numbers(tmp_path / "control" / "before.jsonl"))
+    monkey.undo()
+
+
+def test_the_verdict_is_that_of_the_interval() -> None:
+    def verdict(after: list[float]) -> str:
+        before = {0: 2.0, 1: 2.01, 2: 1.99}
+        return proving._proof(before, dict(enumerate(after)), (3, 2, 1), "b", "r").sentence
+
+    assert "pays" in verdict([1.5, 1.51, 1.49]) and "costs" in verdict([2.5, 2.51, 2.49])
+    assert "no difference" in verdict([2.2, 1.8, 2.0]) and "no verdict" in verdict([1.0])
+
+
+def test_what_cannot_be_proven_is_refused(clean: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not a curated corpus"):
+        proving.prove(tmp_path)
+    with pytest.raises(DataError, match="too few documents"):
+        proving._write_texts(clean, tmp_path / "few", ())
+    work = work_folder(clean)
+    work.rename(work.with_name("elsewhere"))
+    with pytest.raises(UsageError, match="is gone"):
+        proving._write_texts(clean, tmp_path / "lost", ())
+    work.with_name("elsewhere").rename(work)
+
+
+@pytest.mark.proof
+def test_a_proof_from_beginning_to_end(clean: Path, tmp_path: Path) -> None:
+    (tmp_path / "judge.txt").write_text("\n\n".join(" ".join(WORDS) for _ in range(30)))
+    small = ["model.size=mini", "rows.length=64", "training.batch=8", "tokenizer.vocabulary=400"]
+    found = proving.prove(
+        clean,
+        tmp_path / "out",
+        budget="tokens=2e4",
+        seeds=2,
+        held_out=[tmp_path / "judge.txt"],
+        settings=small,
+    )
+    saved = json.loads((tmp_path / "out" / "proof.json").read_text())
+    assert saved["sentence"] == found.sentence and len(found.after) == 2
