@@ -18,19 +18,6 @@ WORDS = [
     *("river", "stone", "letter", "window", "garden", "winter"),
     *("judge", "answer", "bridge", "paper", "silver", "candle"),
 ]
-    "river",
-    "stone",
-    "letter",
-    "window",
-    "garden",
-    "winter",
-    "judge",
-    "answer",
-    "bridge",
-    "paper",
-    "silver",
-    "candle",
-]
 
 
 @pytest.fixture(scope="module")
