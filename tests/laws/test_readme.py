@@ -121,6 +121,8 @@ def test_make_targets_of_the_readme_exist() -> None:
 
 
 def test_the_tree_names_every_room() -> None:
-    rooms = {p.name for p in (Path(cli.__file__).parent).iterdir() if (p / "__init__.py").is_file()}
+    rooms = {
+        p.name for p in Path(maskwright.__file__).parent.iterdir() if (p / "__init__.py").is_file()
+    }
     tree = README[README.index("src/maskwright/\n") :]
     assert [room for room in sorted(rooms) if f"{room}/" not in tree] == []
