@@ -1,4 +1,4 @@
-"""A toy family, objective, adapter and task type, each one new file, go through what all others do.
+"""A toy family, objective, adapter, task type and step, a new file each, do what all others do.
 
 The files are those shown in docs/extending.md. They join as another package would, by entry points.
 """
@@ -43,7 +43,11 @@ DIFFS = re.findall(
     re.S,
 )
 FAMILY, OBJECTIVE, ADAPTER, TASK = "sinusoidal-encoder", "shuffled", "offsets", "preference"
-MEMBERS = {"families": FAMILY, "objectives": OBJECTIVE, "adapters": ADAPTER, "tasks": TASK}
+STEP = "shouting"
+MEMBERS = {
+    **{"families": FAMILY, "objectives": OBJECTIVE, "adapters": ADAPTER, "tasks": TASK},
+    "curate.steps": STEP,
+}
 
 
 def install(folder: Path, members: dict[str, str], package: str = "tidepool") -> None:
@@ -87,7 +91,8 @@ def joined(arrive: Callable[..., None]) -> None:
 def test_each_is_one_new_file() -> None:
     """The page shows a new file of each room, whole: so many lines, all of them added."""
     assert [path for path, _, _ in DIFFS] == [
-        f"src/maskwright/{room}/{name.replace('-', '_')}.py" for room, name in MEMBERS.items()
+        f"src/maskwright/{room.replace('.', '/')}/{name.replace('-', '_')}.py"
+        for room, name in MEMBERS.items()
     ]
     for path, count, diff in DIFFS:
         assert not (PAGE.parents[1] / path).exists()
@@ -227,6 +232,21 @@ def test_the_task_type_goes_from_a_file_to_answers(
     assert first > 0 > second and first == pytest.approx(-second, abs=1e-5)
     with pytest.raises(DataError, match="the chosen is no text"):
         made.predict([("tree", " ", "dog")])
+
+
+def test_the_step_curates_beside_ours(
+    arrive: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("BUY IT NOW\n\nA quiet word.\n\nA quiet  word.\n")
+    steps = ["--steps", f"{STEP},exact-duplicates", "--out", str(tmp_path / "clean")]
+    command = ["curate", str(tmp_path / "a.txt"), *steps]
+    assert cli.main(command) == 64  # the control: without the file there is no such step
+    arrive(**MEMBERS)
+    assert cli.main(command) == 0
+    told = capsys.readouterr().out
+    assert "shouting: 1 of 3 removed" in told and "left: 1 documents" in told
+    page = (tmp_path / "clean" / "page.html").read_text(encoding="utf-8")
+    assert "remove documents written in capitals" in page and "BUY" in page
 
 
 def test_its_data_are_of_no_other_task(tmp_path: Path) -> None:
