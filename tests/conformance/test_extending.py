@@ -246,7 +246,7 @@ def test_the_step_curates_beside_ours(
     told = capsys.readouterr().out
     assert "shouting: 1 of 3 removed" in told and "left: 1 documents" in told
     page = (tmp_path / "clean" / "page.html").read_text(encoding="utf-8")
-    assert "remove documents written in capitals" in page and "BUY" in page
+    assert "shouting" in page and "BUY IT NOW" in page
 
 
 def test_its_data_are_of_no_other_task(tmp_path: Path) -> None:
