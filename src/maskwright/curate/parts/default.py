@@ -25,5 +25,5 @@ STEPS: dict[str, dict[str, object]] = {
     },
     "exact-duplicates": {},
     "near-duplicates": {},
-    "perplexity": {"spread": 3.5},
+    "perplexity": {"spread": 3.0},
 }
