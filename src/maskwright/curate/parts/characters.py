@@ -8,15 +8,13 @@ that any number of sections costs one pass.
 from __future__ import annotations
 
 import functools
-import sys
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.words import BASE, mix
+from maskwright.curate.parts.words import BASE, categories, looked_up, mix, spaces
 
 LINE_END = 0x0A
 # What a code point is: a bit for each.
@@ -38,7 +36,7 @@ class Characters:
     @functools.cached_property
     def classes(self) -> NDArray[np.uint8]:
         """(N,) what each is: `SPACE`, `ALPHABETIC` and the other bits."""
-        return _classes()[self.points]
+        return looked_up(self.points, *_class_tables())
 
     @functools.cached_property
     def sums(self) -> NDArray[np.uint64]:
@@ -110,20 +108,18 @@ def _powers(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
 @functools.cache
 def _classes() -> NDArray[np.uint8]:
     """Of every code point its class bits."""
-    bits = np.zeros(sys.maxunicode + 1, np.uint8)
-    for point in range(len(bits)):
-        if 0x323B0 <= point < 0xE0100 or point >= 0xF0000:  # unassigned and private
-            bits[point] = SYMBOL
-            continue
-        character = chr(point)
-        category = unicodedata.category(character)
-        if character.isspace():
-            bits[point] = SPACE
-        elif category[0] in "LM":
-            bits[point] = ALPHABETIC
-            bits[point] |= {"Lu": UPPER, "Lt": UPPER, "Ll": LOWER}.get(category, 0)
-        elif category[0] == "N":
-            bits[point] = DIGIT
-        else:
-            bits[point] = SYMBOL
+    names = categories()
+    major = names.astype("U1")
+    bits = np.full(len(names), SYMBOL, np.uint8)
+    bits[(major == "L") | (major == "M")] = ALPHABETIC
+    bits[major == "N"] = DIGIT
+    bits[(names == "Lu") | (names == "Lt")] |= UPPER
+    bits[names == "Ll"] |= LOWER
+    bits[spaces()] = SPACE
     return bits
+
+
+@functools.cache
+def _class_tables() -> tuple[NDArray[np.uint8], bytes]:
+    """The class bits, and those of the first 256 code points."""
+    return _classes(), _classes()[:256].tobytes()

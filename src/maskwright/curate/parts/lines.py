@@ -73,16 +73,35 @@ def lines_of(characters: Characters) -> Lines:
     points, offsets = characters.points, characters.offsets
     ends = np.flatnonzero(points == LINE_END)
     begins = np.concatenate([[0], ends[:-1] + 1]) if ends.size else ends
-    # The first character of a line that is no space, and the last one.
-    dark = np.flatnonzero((characters.classes & SPACE) == 0)
-    first, behind = np.searchsorted(dark, begins), np.searchsorted(dark, ends)
-    there = behind > first
     texts = characters.text_of(begins)
     # The number of the first line of each text, with all lines of the batch counted.
     earlier = np.searchsorted(begins, offsets[:-1])
     numbers = np.arange(len(begins)) - (earlier[texts] if len(begins) else 0)
-    begins, ends = dark[first[there]], dark[behind[there] - 1] + 1
+    begins, ends = _stripped(characters, begins, ends)
+    there = ends > begins
+    begins, ends = begins[there], ends[there]
     return Lines(characters, begins, ends, np.searchsorted(begins, offsets), numbers[there])
+
+
+def _stripped(
+    characters: Characters, begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The lines without white space at both ends; a blank line ends where it begins."""
+    classes = characters.classes
+    space = (classes[begins] & SPACE) != 0
+    space |= (classes[ends - 1] & SPACE) != 0
+    # Few lines have any: these alone are looked up among the characters that are none.
+    some = np.flatnonzero(space | (begins == ends))
+    if not some.size:
+        return begins, ends
+    begins, ends = begins.copy(), ends.copy()
+    dark = np.flatnonzero((classes & SPACE) == 0)
+    first, behind = np.searchsorted(dark, begins[some]), np.searchsorted(dark, ends[some])
+    there = behind > first
+    ends[some[~there]] = begins[some[~there]]
+    first, behind, some = first[there], behind[there], some[there]
+    begins[some], ends[some] = dark[first], dark[behind - 1] + 1
+    return begins, ends
 
 
 def repeats(hashes: NDArray[np.uint64], texts: NDArray[np.int64]) -> NDArray[np.bool_]:

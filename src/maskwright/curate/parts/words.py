@@ -95,7 +95,7 @@ def _points(texts: Sequence[str]) -> NDArray[np.uint32]:
 
 def _edges(points: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Begins and ends of the words of texts; the last character is a blank."""
-    kinds = _tables()[0][points]
+    kinds = looked_up(points, *_kind_tables())
     inside = kinds == LETTER
     single, marks = kinds == SINGLE, kinds == MARK
     inside |= single
@@ -141,31 +141,69 @@ def in_unspaced_script(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
     return found
 
 
+def looked_up(
+    points: NDArray[np.uint32], table: NDArray[np.uint8], first: bytes
+) -> NDArray[np.uint8]:
+    """`table[points]`, ten times as fast where most code points are below 256.
+
+    Args:
+        table: of every code point; first: the values of the first 256 of them.
+    """
+    far = np.flatnonzero(points > 0xFF)
+    if 2 * len(far) > len(points):
+        return table[points]
+    low = points.astype(np.uint8).tobytes().translate(first)
+    if not far.size:
+        return np.frombuffer(low, np.uint8)
+    found = np.frombuffer(bytearray(low), np.uint8)
+    found[far] = table[points[far]]
+    return found
+
+
 def case_folded(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
     """A number of each code point that is the same for both cases of a letter."""
-    return _tables()[1][points]
+    far = np.flatnonzero(points > 0xFF)
+    if 2 * len(far) > len(points):
+        return _tables()[1][points]
+    low = points.astype(np.uint8).tobytes().translate(_first_folded())
+    found = np.frombuffer(low, np.uint8).astype(np.uint64)
+    found += np.uint64(1)
+    found[far] = _tables()[1][points[far]]
+    return found
 
 
 # ------------------------------------------------------------------------------ tables
+@functools.cache
+def categories() -> NDArray[np.str_]:
+    """Of every code point its general category in Unicode, "" for those that have no character:
+    unassigned and private ones behind the last ideograph."""
+    found = np.zeros(sys.maxunicode + 1, "U2")
+    for block in (range(0x323B0), range(0xE0100, 0xF0000)):
+        found[block.start : block.stop] = list(map(unicodedata.category, map(chr, block)))
+    return found
+
+
+@functools.cache
+def spaces() -> NDArray[np.int64]:
+    """The code points that are white space."""
+    return np.array([point for point in range(0x10000) if chr(point).isspace()])
+
+
 @functools.cache
 def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
     """Of every code point: its class, and a number that is the same for both cases."""
     size = sys.maxunicode + 1
     classes, folded = np.zeros(size, np.uint8), np.arange(1, size + 1, dtype=np.uint64)
-    for point in range(size):
-        if 0x323B0 <= point < 0xE0100:  # unassigned and private: no letters
-            continue
-        character = chr(point)
-        category = unicodedata.category(character)
-        if category[0] in "LN":
-            classes[point] = LETTER
-            lower = character.lower()
-            if len(lower) == 1 and lower != character:
-                folded[point] = ord(lower) + 1
-        elif category[0] == "M":
-            classes[point] = MARK
-        elif character.isspace():
-            classes[point] = SPACE
+    classes[spaces()] = SPACE
+    major = categories().astype("U1")
+    letters = np.flatnonzero((major == "L") | (major == "N"))
+    classes[letters] = LETTER
+    classes[major == "M"] = MARK
+    lower = [chr(point).lower() for point in letters.tolist()]
+    folded[letters] = [
+        ord(low) + 1 if len(low) == 1 else point + 1
+        for point, low in zip(letters.tolist(), lower, strict=True)
+    ]
     for point in (0x27, 0x2019):
         classes[point] = APOSTROPHE
         folded[point] = 0x28
@@ -175,13 +213,25 @@ def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
     return classes, folded
 
 
+@functools.cache
+def _kind_tables() -> tuple[NDArray[np.uint8], bytes]:
+    """The classes, and those of the first 256 code points."""
+    return _tables()[0], _tables()[0][:256].tobytes()
+
+
+@functools.cache
+def _first_folded() -> bytes:
+    """Of the first 256 code points the number that is the same for both cases, less 1."""
+    return (_tables()[1][:256] - np.uint64(1)).astype(np.uint8).tobytes()
+
+
 def _hashes(
     points: NDArray[np.uint32], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.uint64]:
     """(W,) the hash of each word, from running sums: of a word's places p = 0, 1, ... the number of
     its character there times `BASE` ** p, mixed. Some words at a time, as the caches like it."""
     found = np.empty(len(begins), np.uint64)
-    folded, first = _tables()[1], 0
+    first = 0
     while first < len(begins):
         origin = int(begins[first])
         last = max(first + 1, int(np.searchsorted(ends, origin + BLOCK, "right")))
@@ -189,7 +239,9 @@ def _hashes(
         powers, inverse = _powers(max(BLOCK, 1 << (size - 1).bit_length()))
         sums = np.zeros(size + 1, np.uint64)
         with np.errstate(over="ignore"):
-            np.cumsum(folded[points[origin : origin + size]] * powers[:size], out=sums[1:])
+            numbers = case_folded(points[origin : origin + size])
+            np.multiply(numbers, powers[:size], out=numbers)
+            np.cumsum(numbers, out=sums[1:])
             here, there = begins[first:last] - origin, ends[first:last] - origin
             # BASE is odd, so it has an inverse; that moves each word's sum to place 0.
             found[first:last] = (sums[there] - sums[here]) * inverse[here]

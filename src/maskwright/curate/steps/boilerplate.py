@@ -17,7 +17,6 @@ they are.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -346,21 +345,13 @@ class Folded:
         digit = (classes & DIGIT) != 0
         keep = covered & ((classes & SPACE) == 0)
         keep[1:] &= ~(digit[1:] & digit[:-1])
-        numbers = _numbers()[characters.points[np.flatnonzero(keep)]]
+        numbers = case_folded(characters.points[keep])
+        numbers[digit[keep]] = 0
         self._place, self._sums = running_counts(keep), prefix_sums(numbers)
 
     def hashes(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Of sections with white space on both sides."""
         return section_hashes(self._sums, self._place[begins], self._place[ends])
-
-
-@functools.cache
-def _numbers() -> NDArray[np.uint64]:
-    """Of every code point a number that is the same for both cases, and 0 for digits."""
-    points = np.arange(sys.maxunicode + 1, dtype=np.uint32)
-    numbers = case_folded(points)
-    numbers[(Characters(points, np.zeros(0, np.int64)).classes & DIGIT) != 0] = 0
-    return numbers
 
 
 def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
