@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ORDER = ("priority", "quality", "length", "content_1", "content_2", "notes", "name")
 # Whether a higher value comes first.
 FALLING = ("quality", "length")
-BLANKS = " \n\t\r\u00a0\u3000"
+BLANKS, WIDE_BLANKS = b" \n\t\r", "\u00a0\u3000"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,9 @@ class OrderedStep(CorpusStep):
 
 def inked(text: str) -> int:
     """Characters that are no blanks, tabs or line ends: a padded copy is not longer."""
-    return len(text) - sum(map(text.count, BLANKS))
+    data = text.encode("utf-8", "surrogatepass")
+    blanks = len(data) - len(data.translate(None, BLANKS))
+    return len(text) - blanks - sum(map(text.count, WIDE_BLANKS))
 
 
 def hash_128(text: str) -> tuple[int, int]:

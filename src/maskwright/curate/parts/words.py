@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BASE = np.uint64(0x9E3779B97F4A7C15)
+MARKS = 4  # of a letter, that are passed over one by one
 BLOCK = 1 << 16  # characters that are hashed at once
 OTHER, SPACE, LETTER, SINGLE, MARK, APOSTROPHE = range(6)
 # Scripts that write no spaces between words: Thai, Lao, Burmese, Khmer, Kana, Bopomofo, Han.
@@ -117,12 +118,20 @@ def _edges_by_letter(
     inside: NDArray[np.bool_], single: NDArray[np.bool_], marks: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Begins and ends of words where some letters are words of their own, with their marks."""
-    opening = inside & ~np.concatenate([[False], inside[:-1]])
-    # What follows such a letter and its marks is a new word.
-    bases = np.maximum.accumulate(np.where(marks, 0, np.arange(len(marks))))
-    after = np.concatenate([[False], single[bases[:-1]]])
-    opening |= inside & ~marks & (single | after)
-    closing = inside & np.concatenate([~inside[1:] | opening[1:], [True]])
+    opening = inside.copy()
+    opening[1:] &= ~inside[:-1]
+    # What follows such a letter and its marks is a new word; the last character is a blank.
+    letters = np.flatnonzero(single)
+    behind = letters + 1
+    for _ in range(MARKS):
+        behind += marks[behind]
+    if marks[behind].any():
+        others = np.flatnonzero(~marks)
+        behind = others[np.searchsorted(others, behind)]
+    opening[letters] = True
+    opening[behind] = inside[behind]
+    closing = inside.copy()
+    closing[:-1] &= ~inside[1:] | opening[1:]
     return np.flatnonzero(opening), np.flatnonzero(closing) + 1
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SUMMARY = "remove all but one of the documents with the same text"
 RULE = "exact-duplicate"
 KEYS = ("key_1", "key_2")
+# Of every byte of ASCII a blank for white space, else itself.
+BLANKS = bytes(0x20 if byte < 0x80 and chr(byte).isspace() else byte for byte in range(256))
 PUNCTUATION = re.compile(r"[^\w\s]+|_+")
 
 
@@ -41,7 +43,7 @@ class Settings(OrderedStep):
             text = text.lower()
         if self.ignore_punctuation:
             text = PUNCTUATION.sub(" ", text) if PUNCTUATION.sub("", text).strip() else text
-        return " ".join(text.split()) if self.ignore_spaces else text
+        return spaced(text) if self.ignore_spaces else text
 
     def hashes(self, batch: Batch, known: pa.Table | None) -> pa.Table:
         """The pass: of each document the hash, the columns of the order and the id."""
@@ -86,3 +88,14 @@ class Settings(OrderedStep):
                 for place, name in sorted(zip(places, kept, strict=True))
             ]
         )
+
+
+def spaced(text: str) -> str:
+    """The text with one blank for any run of white space, and none at its ends."""
+    if not text.isascii():
+        return " ".join(text.split())
+    # The same, at some times its speed.
+    plain = text.encode().translate(BLANKS)
+    while b"  " in plain:
+        plain = plain.replace(b"  ", b" ")
+    return plain.strip(b" ").decode()
