@@ -15,6 +15,7 @@ import pytest
 from maskwright.corpus.reading import Reading
 from maskwright.curate.curation import Options, curate, work_folder
 from maskwright.curate.engine import shards, tables
+from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.parts.recipe import Recipe, make
 from maskwright.errors import ConfigError, DataError, OutputError, UsageError
 from maskwright.storage import commit as commits
@@ -297,3 +298,20 @@ def test_a_written_recipe_reads_back(tmp_path: Path) -> None:
 
     (tmp_path / "r.toml").write_text(recipe().to_toml())
     assert read(tmp_path / "r.toml") == recipe()
+
+
+def test_steps_that_contradict_each_other_are_refused_or_told() -> None:
+    with pytest.raises(ConfigError, match="no document is kept") as refused:
+        make(["language", "gopher-quality"], {"language": {"keep": ["de"]}})
+    assert refused.value.where == "gopher-quality.languages"
+    make(["language", "gopher-quality"], {"language": {"keep": ["de", "en"]}})
+    late = make(["exact-duplicates", "normalise", "gopher-quality", "language"])
+    assert [f.name for f in late.findings] == ["changes-behind-duplicates", "language-comes-late"]
+    assert not recipe().findings
+
+
+def test_an_engine_that_cannot_be_is_refused() -> None:
+    with pytest.raises(UsageError, match="1 or more"):
+        DaftEngine(workers=0)
+    with pytest.raises(UsageError, match="--engine ray"):
+        DaftEngine(address="127.0.0.1:6379")

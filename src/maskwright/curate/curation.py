@@ -78,6 +78,8 @@ def curate(
     options = options or Options()
     out = Path(out)
     require_place(out, update=options.update)
+    for found in recipe.findings:
+        options.note(found)
     options.engine.start()
     work = work_folder(out)
     with writing(out):

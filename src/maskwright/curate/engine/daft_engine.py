@@ -58,11 +58,27 @@ class DaftEngine:
         runner: `local` for processes of this machine, `ray` for a cluster.
         address: of the cluster; None starts one on this machine.
         workers: processes; None: as many as the machine has cores, or the cluster.
+
+    Raises:
+        UsageError: fewer than one worker, or an address without a cluster.
     """
 
     runner: Runner = "local"
     address: str | None = None
     workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise UsageError(
+                "no process", where="--workers", found=self.workers, wanted="1 or more"
+            )
+        if self.address is not None and self.runner != "ray":
+            raise UsageError(
+                "an address without a cluster",
+                where="--address",
+                found=self.address,
+                do="add --engine ray, or leave it out",
+            )
 
     def start(self) -> None:
         """Load the engine, and reach the cluster.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.step import Step
 from maskwright.errors import ConfigError
 
 LANGUAGE, UNDECIDED = "language", "und"
@@ -71,3 +72,21 @@ def shares(part: NDArray[np.generic], whole: NDArray[np.generic]) -> NDArray[np.
     """`part` / `whole`, and 0 where there is nothing."""
     below = whole.astype(np.float64)
     return np.divide(part.astype(np.float64), below, out=np.zeros(len(below)), where=below > 0)
+
+
+def require_kept_language(languages: Sequence[str], steps: Mapping[str, Step]) -> None:
+    """Refuse rules for languages of which the recipe keeps no document.
+
+    Raises:
+        ConfigError: none of `languages` is kept.
+    """
+    kept = getattr(steps.get(LANGUAGE), "keep", ())
+    if languages and kept and not set(languages) & set(kept):
+        raise ConfigError(
+            "the rules are for languages of which no document is kept",
+            where="languages",
+            found=", ".join(languages),
+            wanted=f"one of those in {LANGUAGE}.keep: {', '.join(kept)}",
+            do="set languages to them (and their stop words, where the step has such), to [] for "
+            "all, or leave the step out",
+        )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ BLANKS, WIDE_BLANKS = b" \n\t\r", "\u00a0\u3000"
 @dataclass(frozen=True, kw_only=True)
 class OrderedStep(CorpusStep):
     """A step that keeps one of several documents: the settings of the order are its own."""
+
+    REMOVES_COPIES: ClassVar[bool] = True
 
     priority: tuple[str, ...] = ()
     """Sources (values of the note `source`), the one to keep first; others come after them."""

@@ -20,9 +20,11 @@ from typing import Any
 from maskwright import catalogue, config, dotted
 from maskwright.curate.parts.step import Step
 from maskwright.errors import ConfigError, UsageError, near
+from maskwright.findings import Finding
 from maskwright.toml import to_toml
 
 ROOM = "curate.steps"
+LANGUAGE = "language"
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,29 @@ class Recipe:
             except ConfigError as error:
                 raise error.under(f"{name}.") from None
         for name, step in self.steps.items():
-            step.check_beside(name, self.steps)
+            try:
+                step.check_beside(name, self.steps)
+            except ConfigError as error:
+                raise error.under(f"{name}.") from None
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Orders of steps that run, and are likely not meant."""
+        found, names = list[Finding](), list(self.steps)
+        copies = [name for name in names if self.steps[name].REMOVES_COPIES]
+        for name in names[names.index(copies[0]) :] if copies else []:
+            removes = getattr(self.steps[name], "action", "") == "remove"
+            if self.steps[name].CHANGES_TEXT and not removes and name not in copies:
+                what = f"{name} changes texts behind {copies[0]}, and may make new copies"
+                remedy = f"put {name} before {copies[0]}"
+                found.append(Finding("changes-behind-duplicates", what, "", remedy, "warning"))
+        if LANGUAGE in names:
+            for name in names[: names.index(LANGUAGE)]:
+                if getattr(self.steps[name], "languages", ()):
+                    what = f"{name} has rules for some languages, and {LANGUAGE} runs behind it"
+                    remedy = f"put {LANGUAGE} before {name}"
+                    found.append(Finding("language-comes-late", what, "", remedy, "warning"))
+        return found
 
     def to_toml(self) -> str:
         """The file of the recipe, with every setting."""

@@ -37,6 +37,8 @@ class Step(ABC):
 
     CHANGES_TEXT: ClassVar[bool] = False
     """Whether documents may leave with another text."""
+    REMOVES_COPIES: ClassVar[bool] = False
+    """Whether documents are removed because of others that are kept."""
     PRIVATE: ClassVar[bool] = False
     """Whether records and examples of the step show no text as it came to it."""
 

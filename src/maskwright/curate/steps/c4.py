@@ -21,7 +21,12 @@ from numpy.typing import NDArray
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import SPACE
 from maskwright.curate.parts.cuts import line_changes, without_lines
-from maskwright.curate.parts.limits import check_counts, in_languages, where_applies
+from maskwright.curate.parts.limits import (
+    check_counts,
+    in_languages,
+    require_kept_language,
+    where_applies,
+)
 from maskwright.curate.parts.lines import Lines
 from maskwright.curate.parts.outcome import Change, Measure, Outcome, Removal
 from maskwright.curate.parts.phrases import Phrases, phrases_of
@@ -74,6 +79,9 @@ class Settings(Step):
     def check(self) -> None:
         check_counts(self, "min_words_per_line", "max_word_length", "min_num_sentences")
         self._bad_words()
+
+    def check_beside(self, name: str, steps: Mapping[str, Step]) -> None:
+        require_kept_language(self.languages, steps)
 
     def files(self) -> Sequence[Path]:
         return [Path(self.bad_words)] if self.bad_words else []

@@ -25,6 +25,7 @@ from maskwright.curate.parts.limits import (
     check_range,
     check_shares,
     in_languages,
+    require_kept_language,
     shares,
     where_applies,
 )
@@ -90,6 +91,11 @@ class Settings(Step):
                     found=f"{len(words)} for {language}",
                     wanted=f"at least min_stop_words, {self.min_stop_words}",
                 )
+
+    def check_beside(self, name: str, steps: Mapping[str, Step]) -> None:
+        require_kept_language(
+            tuple({*self.languages, *self._lists()}) if self.languages else (), steps
+        )
 
     def files(self) -> Sequence[Path]:
         return [Path(self.stop_words)] if self.stop_words else []
