@@ -137,8 +137,10 @@ def _depth(moves: NDArray[np.uint32], rows: NDArray[np.int32]) -> int:
     seen = np.zeros(len(rows), np.bool_)
     seen[0], front, depth = True, np.zeros(1, np.int64), 0
     while front.size:
-        after = np.unique(table[rows[front] >> 8])
-        front = after[~seen[after]]
+        after = np.zeros(len(rows), np.bool_)
+        for row in np.unique(rows[front] >> 8).tolist():
+            after[table[row]] = True
+        front = np.flatnonzero(after & ~seen)
         seen[front] = True
         depth += bool(front.size)
     return depth

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.curate.parts.groups import grouped
 from maskwright.curate.parts.limits import shares
 from maskwright.curate.parts.words import BASE, Words, mix
 
@@ -49,12 +50,10 @@ def repeated_ngrams(
             break
         with np.errstate(over="ignore"):
             values = values * BASE + words.hashes[places + n - 1]
-        order = np.argsort(values)
-        ordered = values[order]
-        begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        counts = np.diff(np.concatenate([begins, [len(ordered)]]))
-        # The first occurrence of each n-gram; the order among equal values is not stable.
-        first = np.minimum.reduceat(order, begins)
+        order, opening = grouped(values)
+        begins = np.flatnonzero(opening)
+        counts = np.diff(np.append(begins, len(order)))
+        first = order[begins]  # occurrence of each n-gram
         often = counts > 1
         if n in tops:
             held = places[first[often]]

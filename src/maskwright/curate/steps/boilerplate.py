@@ -30,11 +30,13 @@ from maskwright.curate.parts.characters import (
     LINE_END,
     SPACE,
     Characters,
+    classes_of,
     prefix_sums,
     running_counts,
     section_hashes,
 )
 from maskwright.curate.parts.cuts import line_changes, without_lines
+from maskwright.curate.parts.groups import grouped
 from maskwright.curate.parts.limits import check_counts, check_shares, shares
 from maskwright.curate.parts.lines import Lines
 from maskwright.curate.parts.outcome import Measure, Outcome
@@ -297,10 +299,10 @@ def template_keys(
     edges = np.flatnonzero(dark[1:] != dark[:-1]) + 1
     edges = np.concatenate([[0], edges]) if len(dark) and dark[0] else edges
     begins, ends = edges[0::2], edges[1::2]
-    line = np.searchsorted(lines.begins, begins, "right") - 1
-    counts = np.bincount(line, minlength=len(number))
+    counts = np.searchsorted(begins, lines.ends) - np.searchsorted(begins, lines.begins)
+    line = np.repeat(number, counts)
     chosen &= (counts >= least) & (counts <= MOST_WORDS)
-    kept = chosen[line]
+    kept = np.repeat(chosen, counts)
     begins, ends, line = begins[kept], ends[kept], line[kept]
     if not line.size:
         return line, line
@@ -345,13 +347,19 @@ class Folded:
         digit = (classes & DIGIT) != 0
         keep = covered & ((classes & SPACE) == 0)
         keep[1:] &= ~(digit[1:] & digit[:-1])
-        numbers = case_folded(characters.points[keep])
-        numbers[digit[keep]] = 0
-        self._place, self._sums = running_counts(keep), prefix_sums(numbers)
+        self._place = running_counts(keep)
+        self._sums = prefix_sums(characters.points[keep], _numbers)
 
     def hashes(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Of sections with white space on both sides."""
         return section_hashes(self._sums, self._place[begins], self._place[ends])
+
+
+def _numbers(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """A number of each code point that is the same for both cases, and 0 for digits."""
+    numbers = case_folded(points)
+    numbers *= (classes_of(points) & DIGIT) == 0
+    return numbers
 
 
 def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -387,7 +395,8 @@ def _distinct(
     """The keys of each text, each once; and their places."""
     with np.errstate(over="ignore"):
         pairs = keys.view(np.uint64) + mix(texts.astype(np.uint64))
-    _, first = np.unique(pairs, return_index=True)
+    order, opening = grouped(pairs)
+    first = order[opening]
     return keys[first], first
 
 
