@@ -20,6 +20,7 @@ import argparse
 import gzip
 import json
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -108,7 +109,9 @@ def command_of(side: str, a: argparse.Namespace, out: Path) -> list[str]:
     if side == "ours":
         command = [sys.executable, "-m", "maskwright", "curate", str(a.texts / "texts")]
         command += ["--out", str(out / "clean"), "--workers", str(a.cores)]
-        return command + (["--steps", "near-duplicates"] if a.task == "near" else a.more)
+        return command + (
+            ["--steps", "near-duplicates"] if a.task == "near" else shlex.split(a.more)
+        )
     python = a.peers / side / "bin" / "python"
     script = Path(__file__).with_name("curation_peers.py")
     return [str(python), str(script), side, a.task, str(a.texts / "texts"), str(out), str(a.cores)]
@@ -166,7 +169,7 @@ def main() -> None:
     read.add_argument("--cores", type=int, default=1)
     read.add_argument("--rounds", type=int, default=3)
     read.add_argument("--scratch", type=Path, help="a folder for results, which are removed again")
-    read.add_argument("--more", nargs="*", default=[], help="options of our command")
+    read.add_argument("--more", default="", help="options of our command")
     a = read.parse_args()
     size = json.loads((a.texts / "facts.json").read_text())["bytes"] / 1e6
     turns: dict[str, list[Turn]] = {side: [] for side in a.sides}
