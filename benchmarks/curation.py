@@ -34,6 +34,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from maskwright.curate.parts.default import STEPS
+from maskwright.curate.parts.recipe import make
+
 PAGE = os.sysconf("SC_PAGE_SIZE")
 BINS = (0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)
 
@@ -109,9 +112,12 @@ def command_of(side: str, a: argparse.Namespace, out: Path) -> list[str]:
     if side == "ours":
         command = [sys.executable, "-m", "maskwright", "curate", str(a.texts / "texts")]
         command += ["--out", str(out / "clean"), "--workers", str(a.cores)]
-        return command + (
-            ["--steps", "near-duplicates"] if a.task == "near" else shlex.split(a.more)
-        )
+        if a.task == "near":
+            return [*command, "--steps", "near-duplicates"]
+        # The default recipe as a file: without one a sample is looked at first.
+        recipe = out.with_name("recipe.toml")
+        recipe.write_text(make(list(STEPS), STEPS).to_toml())
+        return [*command, "--recipe", str(recipe), *shlex.split(a.more)]
     python = a.peers / side / "bin" / "python"
     script = Path(__file__).with_name("curation_peers.py")
     return [str(python), str(script), side, a.task, str(a.texts / "texts"), str(out), str(a.cores)]
