@@ -86,6 +86,7 @@ def card_with(text: str) -> dict[str, Any]:
             "languages": {text: 5, "": 1},
             "licences": {text: 4},
         },
+        "not_done": [text],
         "tokenizer": text,
         "tokenizer_fingerprint": "ef" * 32,
     }

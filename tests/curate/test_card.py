@@ -246,8 +246,13 @@ def test_the_command_is_one_for_a_shell() -> None:
     assert command.startswith("maskwright curate 'my files/$x' --recipe recipe.toml")
 
 
-def test_what_was_not_looked_for_has_a_step() -> None:
-    assert set(card_tables.OTHERWISE) <= set(recipes.step_names())
+def test_what_was_not_looked_for_is_said(clean: Path) -> None:
+    card = json.loads((clean / "card.json").read_text(encoding="utf-8"))
+    ran = [step["step"] for step in card["steps"]]
+    assert "offensive words were not looked for" in card["not_done"]
+    for name in recipes.step_names():
+        words = recipes.settings_of(name).UNLESS
+        assert not words or (words in card["not_done"]) == (name not in ran)
 
 
 def test_steps_are_listed_with_their_settings() -> None:

@@ -134,23 +134,27 @@ def test_a_curation_that_is_killed_anywhere_goes_on_to_the_same_bytes(
 ) -> None:
     text = write_corpus(tmp_path / "text", 9)
     curate(text, tmp_path / "whole", recipe(), OPTIONS)
-    whole, put = content(tmp_path / "whole"), commits._put_in_place
+    whole, put, put_once = content(tmp_path / "whole"), commits._put_in_place, commits._put_once
     place, made = 0, list[Path]()
 
-    def killed_at(limit: int) -> Callable[..., None]:
+    def kill_at(limit: int) -> None:
         count = iter(range(limit + 1))
 
-        def put_or_die(staged: Path, target: Path, files: Any) -> None:
-            if next(count) == limit:
-                raise KilledError
-            put(staged, target, files)
-            made.append(target)
+        def dying(put: Callable[..., None]) -> Callable[..., None]:
+            def put_or_die(staged: Path, target: Path, files: Any) -> None:
+                if next(count) == limit:
+                    raise KilledError
+                put(staged, target, files)
+                made.append(target)
 
-        return put_or_die
+            return put_or_die
+
+        monkeypatch.setattr(commits, "_put_in_place", dying(put))
+        monkeypatch.setattr(commits, "_put_once", dying(put_once))
 
     while True:
         out = tmp_path / "stopped" / "clean"
-        monkeypatch.setattr(commits, "_put_in_place", killed_at(place))
+        kill_at(place)
         try:
             curate(text, out, recipe(), OPTIONS)
         except KilledError:
@@ -158,6 +162,7 @@ def test_a_curation_that_is_killed_anywhere_goes_on_to_the_same_bytes(
         else:
             break
         monkeypatch.setattr(commits, "_put_in_place", put)
+        monkeypatch.setattr(commits, "_put_once", put_once)
         before = {path for path in made if path.exists()}
         times = {path: path.stat().st_mtime_ns for path in before}
         curate(text, out, recipe(), OPTIONS)

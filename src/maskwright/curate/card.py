@@ -26,7 +26,7 @@ from maskwright.curate.engine.segment import (
 )
 from maskwright.curate.engine.shards import read_facts
 from maskwright.curate.parts.describe import defaults_of, setting_of
-from maskwright.curate.parts.recipe import Recipe, summary_of
+from maskwright.curate.parts.recipe import Recipe, settings_of, step_names, summary_of
 from maskwright.curate.parts.step import Step
 from maskwright.version import VERSION
 
@@ -92,6 +92,11 @@ def card_of(
             "languages": values["language"],
             "licences": _counted(values[name] for name in LICENCES),
         },
+        "not_done": [
+            sentence
+            for name in step_names()
+            if name not in recipe.steps and (sentence := settings_of(name).UNLESS)
+        ],
         "tokenizer": tokenizer or None,
         "tokenizer_fingerprint": folder_key(tokenizer) or None,
     }

@@ -15,16 +15,6 @@ from maskwright.terminal import shell_word
 Card = Mapping[str, Any]
 FILES = 20  # of a list that a reader sees
 ROWS = 20
-# What a recipe without such a step has not looked for; the names are those of `curate/steps/`.
-OTHERWISE = {
-    "exact-duplicates": "equal documents were not looked for",
-    "near-duplicates": "near-duplicates were not looked for",
-    "contamination": "the corpus was not compared with evaluation files: figures on public "
-    "benchmarks may be too high",
-    "language": "languages were not identified",
-    "personal": "personal details (e-mail, telephone, …) were not looked for",
-    "toxicity": "offensive words were not looked for",
-}
 
 
 def documents(count: int) -> str:
@@ -194,8 +184,8 @@ def licences(card: Card) -> str:
 
 
 def contamination(card: Card) -> list[str] | None:
-    """What steps that compare with evaluation files found, for each file; None: no such step."""
-    found = [s for s in card["steps"] if "contamination" in s["step"]]
+    """What steps with evaluation files found, for each file; None: no such step."""
+    found = [s for s in card["steps"] if "evaluation" in s["settings"]]
     if not found:
         return None
     lines = []
@@ -208,8 +198,7 @@ def contamination(card: Card) -> list[str] | None:
 
 def known_limits(card: Card) -> list[str]:
     """What the corpus was not looked at for, and what its figures do not say."""
-    names = [step["step"] for step in card["steps"]]
-    lines = [words for name, words in OTHERWISE.items() if name not in names]
+    lines = list(card["not_done"])
     read = card["read"]
     if read["rejected"]:
         lines.append(f"{counted(read['rejected'], 'row')} not read")

@@ -65,13 +65,13 @@ def curate_command(
     engine.start()
     usual = recipe is None and steps is None
     if usual or only or write_recipe:
-        language_set = any(text.startswith("language.keep") for text in settings)
         made, chosen = look(
             paths,
             chosen,
             reading,
-            settle_language=usual and not language_set,
             engine=engine,
+            propose=usual,
+            fixed={text.partition(".")[0] for text in settings},
             work=None if only else work_folder(out),
             skip_unreadable=skip_unreadable,
         )

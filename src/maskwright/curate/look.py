@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.engine.run import ReadFiles, read_files, run
 from maskwright.curate.engine.shards import GROWTH, shards_of, write_shards
 from maskwright.curate.engine.tables import read_batches
-from maskwright.curate.parts.recipe import Recipe, make
-from maskwright.curate.parts.step import CorpusStep
+from maskwright.curate.parts.recipe import Recipe
+from maskwright.curate.parts.step import CorpusStep, Step
 from maskwright.errors import DataError, MaskwrightError
 from maskwright.findings import Finding, ignore
 from maskwright.metrics.intervals import wilson
@@ -38,9 +38,6 @@ from maskwright.storage.commit import commit
 SAMPLE_BYTES = 24 << 20  # of text
 SAMPLE_FILES = 256
 SECONDS = 20.0  # of reading
-DOMINANT = 0.8  # share of the documents from which on one language is taken for the corpus's
-LANGUAGE = "language"
-DUPLICATES = ("exact-duplicates", "near-duplicates")
 
 
 @dataclass(frozen=True)
@@ -113,16 +110,16 @@ def look(
     recipe: Recipe,
     reading: Reading,
     *,
-    settle_language: bool,
     engine: DaftEngine,
+    propose: bool = False,
+    fixed: Collection[str] = (),
     work: Path | None = None,
     skip_unreadable: bool = False,
 ) -> tuple[Look, Recipe]:
-    """Look at a sample of the files; what is in it, and `recipe` with the language of the corpus
-    where that is to be found out.
+    """Look at a sample of the files; what is in it, and `recipe` with what its steps suggest.
 
     Args:
-        settle_language: whether to find it out.
+        propose: whether steps may suggest settings, other than those in `fixed`.
         work: the work folder of the curation that may follow. Of a small corpus, which is looked at
             whole, the pieces lie there and are not made again.
         skip_unreadable: as for `curate`.
@@ -145,10 +142,8 @@ def look(
         else:
             tolerant = replace(reading, on_bad="skip", max_bad_fraction=1.0)
             read = _sample(sources, tolerant, work, made)
-        if settle_language and LANGUAGE in recipe.steps:
-            found = _languages(read, recipe, work, engine)
-            made.languages = dict(found.most_common())
-            recipe = _with_language(recipe, found, made)
+        if propose:
+            recipe = _propose(read, recipe, fixed, work, engine, made)
         try:
             pieces = run(read, recipe, work, engine, note=ignore, progress=watch)
         except DataError as error:
@@ -246,37 +241,31 @@ def _describe(texts: Sequence[str], made: Look) -> None:
     made.lines = [(line, n) for line, n in counts.most_common(10) if n >= least]
 
 
-def _languages(read: ReadFiles, recipe: Recipe, work: Path, engine: DaftEngine) -> Counter[str]:
-    """Documents of each language, as the recipe's own step finds them."""
-    before = list(recipe.steps)[: list(recipe.steps).index(LANGUAGE) + 1]
-    local = [name for name in before if not isinstance(recipe.steps[name], CorpusStep)]
-    tables = {name: table for name, table in recipe.plain().items() if name in local}
-    alone = make(local, tables)
-    pieces = run(read, alone, work, engine, note=ignore, progress=lambda *_: None)
-    return Counter(card_of(pieces, alone)["left"]["languages"])
-
-
-def _with_language(recipe: Recipe, found: Counter[str], made: Look) -> Recipe:
-    """The recipe that keeps the language which most documents have, if there is one."""
-    known = Counter({name: n for name, n in found.items() if name not in ("", "und")})
-    if not known or not hasattr(recipe.steps[LANGUAGE], "keep"):
-        return recipe
-    name, count = known.most_common(1)[0]
-    share = count / known.total()
-    if share < DOMINANT:
-        listed = ", ".join(f"{n} {c / known.total():.0%}" for n, c in known.most_common(5))
-        remedy = f"name those to keep: --set '{LANGUAGE}.keep=[\"{name}\"]'"
-        made.findings.append(
-            Finding("several-languages", "several languages, all are kept", listed, remedy)
-        )
-        return recipe
-    if share < 1:
-        what = f"only documents in the language {name!r} are kept, that of {share:.1%}"
-        remedy = f"to keep all: --set '{LANGUAGE}.keep=[]'"
-        made.findings.append(Finding("one-language", what, "", remedy))
-    tables = recipe.plain()
-    tables[LANGUAGE]["keep"] = [name]
-    return make(list(recipe.steps), tables)
+def _propose(
+    read: ReadFiles,
+    recipe: Recipe,
+    fixed: Collection[str],
+    work: Path,
+    engine: DaftEngine,
+    made: Look,
+) -> Recipe:
+    """The recipe with what its steps suggest after counting the notes that they write."""
+    usual = Step.proposed
+    for name, step in recipe.steps.items():
+        if name in fixed or type(step).proposed is usual:
+            continue
+        names = list(recipe.steps)[: list(recipe.steps).index(name) + 1]
+        local = {n: recipe.steps[n] for n in names if not isinstance(recipe.steps[n], CorpusStep)}
+        alone = Recipe(local)
+        pieces = run(read, alone, work, engine, note=ignore, progress=lambda *_: None)
+        left = card_of(pieces, alone)["left"]
+        made.languages = made.languages or left["languages"]
+        counts = {"language": left["languages"], "source": left["sources"]}
+        suggested, finding = step.proposed(counts.get(step.NOTES[0], {}))
+        if finding is not None:
+            made.findings.append(finding)
+        recipe = Recipe({**recipe.steps, name: suggested})
+    return recipe
 
 
 def _shares(made: Look, recipe: Recipe) -> list[Share]:
@@ -288,7 +277,7 @@ def _shares(made: Look, recipe: Recipe) -> list[Share]:
         lost = step["bytes_in"] - step["bytes_out"]
         low, high = wilson(removed / first, first)
         share = removed / first
-        if step["step"] in DUPLICATES and made.part < 1:
+        if recipe.steps[step["step"]].REMOVES_COPIES and made.part < 1:
             # Of two copies the sample holds both with the square of its share: if copies come in
             # pairs, the corpus has 1 / part as many; if a text has many copies, no more.
             high = min(1.0, high / made.part)

@@ -70,6 +70,7 @@ __all__ = [
     "StagedFile",
     "Staging",
     "commit",
+    "commit_once",
     "extra_files",
     "newest",
     "numbered",
@@ -134,6 +135,48 @@ def commit(
 
 
 _WRITTEN: set[tuple[int, int, Path]] = set()  # process, thread and folder of each `writing`
+
+
+def commit_once(
+    target: Path, write: Callable[[Staging], None], *, files: FileSystem = DISK
+) -> None:
+    """Write the folder `target` where several processes may do the same work at the same time: the
+    first that ends puts it in place, and what the others made is dropped. Nobody waits.
+
+    Args:
+        target: found again if it is there.
+        write: fills the folder; it must write the same wherever and whenever it is called.
+
+    Raises:
+        OutputError, StoppedError, StorageError: it cannot be written.
+    """
+    target = Path(os.path.abspath(target))
+    if target.is_dir():
+        return
+    unique = f"{TEMPORARY}{target.name[:64]}-{os.getpid()}-{os.urandom(6).hex()}"
+    stage = Staging(target.with_name(unique), MANIFEST, {}, files)
+    with in_our_words(target):
+        make_folders(target.parent, files)
+    try:
+        files.mkdir(stage.path)
+        write(stage)
+        stage.finish()
+        _put_once(stage.path, target, files)
+    except BaseException as error:
+        stage.abandon()
+        if isinstance(error, OSError):
+            raise refusal(error, target) from error
+        raise
+
+
+def _put_once(staged: Path, target: Path, files: FileSystem) -> None:
+    try:
+        files.rename(staged, target)
+    except OSError:  # a folder that holds something is never replaced
+        if not target.is_dir():
+            raise
+        discard(staged, files)
+    files.fsync_folder(target.parent)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ sorted before it is used.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -160,7 +161,8 @@ class DaftEngine:
             MaskwrightError: the first error of a task.
             ResourceError: the cluster lost the same tasks again and again.
         """
-        for attempt in range(ATTEMPTS):
+        last = ""
+        for _ in range(ATTEMPTS):
             open_tasks = [task for task in tasks if not Path(task["out"]).is_dir()]
             before = len(tasks) - len(open_tasks)
             done(before)
@@ -174,43 +176,56 @@ class DaftEngine:
                 return
             try:
                 self._send(function, open_tasks, lambda n, b=before: done(b + n))  # type: ignore[misc]
-            except (MaskwrightError, KeyboardInterrupt):
+            except MaskwrightError:
                 raise
             except Exception as error:
                 if self.runner == "local" or not _lost(error):
                     raise
-                last = error
-            if attempt == ATTEMPTS - 1:
-                left = [task for task in tasks if not Path(task["out"]).is_dir()]
-                if left:
-                    raise ResourceError(
-                        "the cluster lost tasks again and again",
-                        where=self.address or "this machine",
-                        found=f"{len(left)} of {len(tasks)} tasks not done; {str(last)[:160]}",
-                        wanted="workers that stay",
-                        do="look at the cluster (ray status); the same command goes on from here",
-                    ) from last
+                last = str(error)
+        if left := [task["out"] for task in tasks if not Path(task["out"]).is_dir()]:
+            raise ResourceError(
+                "tasks were lost again and again",
+                where=self.address or "this machine",
+                found=f"{len(left)} of {len(tasks)} tasks not done: {last[:160] or left[0]}",
+                wanted="workers that stay, and a folder that this machine and all of them share",
+                do="look at the cluster (ray status), and whether all machines reach --out by the "
+                "same path; the same command goes on from here",
+            )
 
     def _send(self, function: Function, tasks: Sequence[Mapping[str, Any]], done: Done) -> None:
+        """Have the tasks done by workers. Answers are read to the end even after an error: Daft
+        does not survive that a query is left, so the tasks that are open are told to do nothing.
+
+        Raises:
+            MaskwrightError: the first error of a task.
+        """
         import daft
 
-        worker = _worker(min(self.processes, len(tasks)))(function, VERSION)
+        stop = Path(tasks[0]["out"]).with_name(f".stop-{os.getpid()}-{os.urandom(6).hex()}")
+        worker = _worker(min(self.processes, len(tasks)))(function, VERSION, str(stop))
         frame = daft.from_pydict({"task": [json.dumps(task) for task in tasks]})
         if self.runner == "ray":
             frame = frame.into_partitions(len(tasks))
         answers = frame.select(worker(frame["task"]).alias("answer")).iter_rows()
-        for number, row in enumerate(answers, start=1):
-            answer = json.loads(row["answer"])
-            if "error" in answer:
-                raise _error_of(answer["error"])
-            done(number)
-        if missing := [task["out"] for task in tasks if not Path(task["out"]).is_dir()]:
-            raise ResourceError(
-                "a worker's folder is not here",
-                where=missing[0],
-                wanted="a folder that this machine and all workers share",
-                do="put --out where every machine of the cluster reaches it by the same path",
-            )
+        error: MaskwrightError | None = None
+        try:
+            for number, row in enumerate(answers, start=1):
+                answer = json.loads(row["answer"])
+                if "error" in answer and error is None:
+                    error = _error_of(answer["error"])
+                    stop.touch()
+                elif error is None:
+                    done(number)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                stop.touch()
+                for _ in answers:
+                    pass
+            raise
+        finally:
+            stop.unlink(missing_ok=True)
+        if error is not None:
+            raise error
 
     # -------------------------------------------------------------------------- queries
     def repeated(
@@ -295,14 +310,16 @@ def _worker(processes: int) -> Any:
 
     @daft.cls(use_process=True, max_concurrency=processes)
     class Worker:
-        def __init__(self, function: Function, version: str) -> None:
-            self.function, self.version = function, version
+        def __init__(self, function: Function, version: str, stop: str) -> None:
+            self.function, self.version, self.stop = function, version, stop
 
         @daft.method.batch(return_dtype=daft.DataType.string(), batch_size=1)
         def __call__(self, tasks: Any) -> list[str]:
             from maskwright.curate.engine.work import answer
 
-            return [answer(self.function, self.version, task) for task in tasks.to_pylist()]
+            return [
+                answer(self.function, self.version, self.stop, task) for task in tasks.to_pylist()
+            ]
 
     return Worker
 

@@ -31,7 +31,7 @@ from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.outcome import Change, Measure, Outcome, Removal
 from maskwright.curate.parts.recipe import make
 from maskwright.curate.parts.step import CorpusStep, Step
-from maskwright.storage.commit import Staging, commit
+from maskwright.storage.commit import Staging, commit_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +63,7 @@ def run_segment(task: dict[str, Any]) -> dict[str, Any]:
     if not out.is_dir():
         recipe = make([name for name, _ in task["steps"]], dict(task["steps"]))
         known = read_known(task["known"])
-        commit(out, lambda stage: _write(stage, Path(task["shard"]), recipe.steps, known))
+        commit_once(out, lambda stage: _write(stage, Path(task["shard"]), recipe.steps, known))
     return {}
 
 

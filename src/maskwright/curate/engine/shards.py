@@ -24,7 +24,7 @@ from maskwright.corpus.reading import Reading
 from maskwright.curate.engine.tables import write_parts
 from maskwright.curate.parts.batch import Batch
 from maskwright.errors import DataError, MaskwrightError, UsageError
-from maskwright.storage.commit import Staging, commit
+from maskwright.storage.commit import Staging, commit_once
 from maskwright.storage.strict_json import parse_object
 
 SHARD_BYTES = 16 << 20  # of text in a shard; a document is never cut
@@ -113,7 +113,7 @@ def read_group(task: dict[str, Any]) -> dict[str, Any]:
         reading = from_plain(Reading, task["reading"])
         rejects = out.with_name(f"{out.name}.{REJECTED}")
         files = _Files([Path(name) for name in task["files"]], reading, task["skip"], rejects)
-        commit(out, lambda stage: _write(stage, files))
+        commit_once(out, lambda stage: _write(stage, files))
         rejects.unlink(missing_ok=True)
     return {}
 

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from maskwright.errors import IncompatibleError, MaskwrightError
 from maskwright.version import VERSION
 
 
-def answer(function: Callable[[dict[str, Any]], dict[str, Any]], version: str, task: str) -> str:
-    """Do the task; as JSON what it answers, or the five parts of its error."""
+def answer(
+    function: Callable[[dict[str, Any]], dict[str, Any]], version: str, stop: str, task: str
+) -> str:
+    """Do the task; as JSON what it answers, or the five parts of its error.
+
+    Args:
+        stop: a file; once it is there, tasks are no longer begun.
+    """
+    if Path(stop).exists():
+        return "{}"
     try:
         if version != VERSION:
             raise IncompatibleError(

@@ -28,7 +28,7 @@ class Judged:
     label: str
 
 
-def judged(path: str, label: str, where: str = "classifier") -> Judged:
+def judged(path: str, label: str, where: str) -> Judged:
     """The examples in a labelled file.
 
     Args:

@@ -80,13 +80,14 @@ def require_kept_language(languages: Sequence[str], steps: Mapping[str, Step]) -
     Raises:
         ConfigError: none of `languages` is kept.
     """
-    kept = getattr(steps.get(LANGUAGE), "keep", ())
+    by = next((name for name, step in steps.items() if LANGUAGE in step.NOTES), "")
+    kept = getattr(steps.get(by), "keep", ())
     if languages and kept and not set(languages) & set(kept):
         raise ConfigError(
             "the rules are for languages of which no document is kept",
             where="languages",
             found=", ".join(languages),
-            wanted=f"one of those in {LANGUAGE}.keep: {', '.join(kept)}",
+            wanted=f"one of those in {by}.keep: {', '.join(kept)}",
             do="set languages to them (and their stop words, where the step has such), to [] for "
             "all, or leave the step out",
         )

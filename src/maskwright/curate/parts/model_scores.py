@@ -74,7 +74,7 @@ def _fitting(model: LanguageModel, text: str) -> list[str]:
     return _fitting(model, text[:middle].strip()) + _fitting(model, text[middle:].strip())
 
 
-def good_class(folder: str, label: str) -> str:
+def good_class(folder: str, label: str, where: str) -> str:
     """The class of good texts of a model that was fine-tuned on two classes.
 
     Raises:
@@ -90,12 +90,12 @@ def good_class(folder: str, label: str) -> str:
             wanted="a model that was fine-tuned on texts with two labels",
             do="fine-tune one on labels such as yes and no",
         )
-    return good_label(tuple(sorted(names)), label, "classifier")
+    return good_label(tuple(sorted(names)), label, where)
 
 
 def probabilities(folder: str, texts: Sequence[str], label: str) -> NDArray[np.float64]:
     """(B,) the probability that a fine-tuned model gives the class of good texts."""
-    chosen = good_class(folder, label)
+    chosen = good_class(folder, label, folder)
     answers = _answers(folder, [text[:READ] for text in texts])
     return np.array(
         [next(a["score"] for a in answer if a["label"] == chosen) for answer in answers]

@@ -24,7 +24,6 @@ from maskwright.findings import Finding
 from maskwright.toml import to_toml
 
 ROOM = "curate.steps"
-LANGUAGE = "language"
 
 
 @dataclass(frozen=True)
@@ -60,11 +59,11 @@ class Recipe:
                 what = f"{name} changes texts behind {copies[0]}, and may make new copies"
                 remedy = f"put {name} before {copies[0]}"
                 found.append(Finding("changes-behind-duplicates", what, "", remedy, "warning"))
-        if LANGUAGE in names:
-            for name in names[: names.index(LANGUAGE)]:
-                if getattr(self.steps[name], "languages", ()):
-                    what = f"{name} has rules for some languages, and {LANGUAGE} runs behind it"
-                    remedy = f"put {LANGUAGE} before {name}"
+        for place, (name, step) in enumerate(self.steps.items()):
+            for before in names[:place]:
+                if "language" in step.NOTES and hasattr(self.steps[before], "languages"):
+                    what = f"{before} has rules for some languages, and {name} runs behind it"
+                    remedy = f"put {name} before {before}"
                     found.append(Finding("language-comes-late", what, "", remedy, "warning"))
         return found
 

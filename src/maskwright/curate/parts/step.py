@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.outcome import Outcome
@@ -37,6 +37,10 @@ class Step(ABC):
 
     CHANGES_TEXT: ClassVar[bool] = False
     """Whether documents may leave with another text."""
+    NOTES: ClassVar[tuple[str, ...]] = ()
+    """The notes that it writes."""
+    UNLESS: ClassVar[str] = ""
+    """What is to be said of a corpus that the step did not look at, for its card."""
     REMOVES_COPIES: ClassVar[bool] = False
     """Whether documents are removed because of others that are kept."""
     PRIVATE: ClassVar[bool] = False
@@ -57,6 +61,14 @@ class Step(ABC):
             ConfigError: two of them contradict each other.
         """
         return None
+
+    def proposed(self, counts: Mapping[str, int]) -> tuple[Self, Finding | None]:
+        """The step as a first look suggests it, and what to tell of that.
+
+        Args:
+            counts: documents for each value of the first of `NOTES`.
+        """
+        return self, None
 
     def files(self) -> Sequence[Path]:
         """The files that the step reads besides the corpus; their content is part of the result."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -34,6 +34,8 @@ LIKELY = 0.01  # the largest probability of the classifier's success by chance
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(CorpusStep):
+    NOTES: ClassVar[tuple[str, ...]] = ("quality",)
+
     examples: str = ""
     """A file of texts labelled with two classes (csv, jsonl, ...), at least 20 of each."""
     model: str = ""
@@ -107,7 +109,7 @@ class Settings(CorpusStep):
         import pyarrow as pa
 
         if self.model:
-            good_class(self.model, self.good_label)
+            good_class(self.model, self.good_label, "classifier")
             table = corpus.map("model", self.model_pass).read()
         else:
             table = corpus.map("score", self.score_pass, self._weights(corpus)).read()
@@ -123,7 +125,7 @@ class Settings(CorpusStep):
     def _weights(self, corpus: Corpus) -> pa.Table:
         import pyarrow as pa
 
-        examples = judged(self.examples, self.good_label)
+        examples = judged(self.examples, self.good_label, "classifier")
         linear, trial = learned(examples.batch, examples.good)
         if trial.chance > LIKELY:
             raise DataError(

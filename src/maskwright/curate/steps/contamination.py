@@ -14,7 +14,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,10 @@ RULE = "contaminated"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(CorpusStep):
+    UNLESS: ClassVar[str] = (
+        "the corpus was not compared with evaluation files: figures on public benchmarks may be "
+        "too high"
+    )
     CHANGES_TEXT = True
 
     evaluation: tuple[str, ...] = ()

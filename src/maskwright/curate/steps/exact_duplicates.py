@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ PUNCTUATION = re.compile(r"[^\w\s]+|_+")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(OrderedStep):
+    UNLESS: ClassVar[str] = "equal documents were not looked for"
+
     ignore_case: bool = True
     """Whether upper and lower case are the same."""
     ignore_spaces: bool = True

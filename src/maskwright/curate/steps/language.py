@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,11 @@ from maskwright.curate.parts.outcome import Measure, Outcome, Removal
 from maskwright.curate.parts.passages import passages_of
 from maskwright.curate.parts.step import Step
 from maskwright.errors import ConfigError, near
+from maskwright.findings import Finding
 
 SUMMARY = "notes the language of each document, and keeps those in the languages you name"
 UNDECIDED, NO_LANGUAGE = "und", "zxx"  # ISO 639-2
+DOMINANT = 0.8  # share of the documents from which on a first look keeps one language
 LEAST_LETTERS = 20  # bytes of letters in UTF-8: 20 Latin letters, 10 Cyrillic, 7 Chinese
 # How much better another language must explain a passage than that of its document: the natural
 # logarithm of the ratio, per square root of the passage's bytes. Neighbours such as Danish and
@@ -55,6 +58,9 @@ class Languages:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Step):
+    UNLESS: ClassVar[str] = "languages were not identified"
+    NOTES: ClassVar[tuple[str, ...]] = ("language",)
+
     keep: tuple[str, ...] = ()
     """The languages that are kept (ISO 639 codes: en, de, zh, ...); none: all are, and noted."""
     least: float | None = None
@@ -67,6 +73,26 @@ class Settings(Step):
     """How many passages of some 300 bytes of a document are read, at even distances."""
     model: str = "py3langid"
     """py3langid (its model comes with it) or fasttext:PATH."""
+
+    def proposed(self, counts: Mapping[str, int]) -> tuple[Self, Finding | None]:
+        """With the language that most documents have, if there is one."""
+        known = Counter(
+            {name: n for name, n in counts.items() if name not in ("", UNDECIDED, NO_LANGUAGE)}
+        )
+        if self.keep or not known:
+            return self, None
+        name, count = known.most_common(1)[0]
+        share = count / known.total()
+        if share < DOMINANT:
+            listed = ", ".join(f"{n} {c / known.total():.0%}" for n, c in known.most_common(5))
+            remedy = f"name those to keep: --set 'language.keep=[\"{name}\"]'"
+            what = "several languages, all are kept"
+            return self, Finding("several-languages", what, listed, remedy)
+        if share == 1:
+            return replace(self, keep=(name,)), None
+        what = f"only documents in the language {name!r} are kept, that of {share:.1%}"
+        remedy = "to keep all: --set 'language.keep=[]'"
+        return replace(self, keep=(name,)), Finding("one-language", what, "", remedy)
 
     def check(self) -> None:
         require_model(self.model)

@@ -17,7 +17,7 @@ For a document about 200 bytes go to disk, and about 150 are in memory at a time
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,8 @@ COMPARED_AT_ONCE = 1 << 25
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(OrderedStep):
+    UNLESS: ClassVar[str] = "near-duplicates were not looked for"
+
     shingle: int = 5
     """Words in a shingle; a text with fewer words is one shingle."""
     bands: int = 14

@@ -24,6 +24,7 @@ LISTED = 20  # places that a record names
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Step):
+    UNLESS: ClassVar[str] = "personal details (e-mail, telephone, …) were not looked for"
     CHANGES_TEXT: ClassVar[bool] = True
     PRIVATE: ClassVar[bool] = True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ class Lists:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Step):
+    UNLESS: ClassVar[str] = "offensive words were not looked for"
+
     words: tuple[str, ...] = ()
     """Files of words and phrases, one a line (`#` begins a comment). Whole words count, without
     regard to case; a phrase is its words one after the other, whatever stands between them."""
