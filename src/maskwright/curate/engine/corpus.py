@@ -17,6 +17,7 @@ from maskwright.config import fingerprint
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.engine.passes import TABLE, run_pass
 from maskwright.curate.engine.shards import Shard
+from maskwright.curate.engine.tables import read_columns
 from maskwright.curate.parts.step import DOCUMENT, Pass
 from maskwright.findings import Note
 from maskwright.storage.one_file import write_file
@@ -93,12 +94,11 @@ class ShardTables:
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """`Tables.read`."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         found = []
         own = None if columns is None else [name for name in columns if name != DOCUMENT]
         for number, path in self.files:
-            table = pq.read_table(path, columns=None if own is None else ["row", *own])
+            table = read_columns(path, None if own is None else ["row", *own])
             rows = table.column("row").to_numpy() + (number << ROW_BITS)
             table = table.drop_columns(["row"]).append_column(DOCUMENT, pa.array(rows, pa.int64()))
             found.append(table if columns is None else table.select(list(columns)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.curate.engine.tables import read_columns
 from maskwright.curate.parts.step import DOCUMENT
 
 if TYPE_CHECKING:
@@ -52,13 +53,11 @@ def summed_rows(
 
 def _read(files: Sequence[tuple[int, Path]], columns: Sequence[str]) -> dict[str, NDArray[Any]]:
     """The columns of all tables, behind each other."""
-    import pyarrow.parquet as pq
-
     own = [name for name in columns if name != DOCUMENT]
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in columns}
     for number, path in files:
         wanted = ["row", *own] if DOCUMENT in columns else own
-        table = pq.read_table(path, columns=wanted)
+        table = read_columns(path, wanted)
         for name in own:
             parts[name].append(table.column(name).to_numpy())
         if DOCUMENT in columns:

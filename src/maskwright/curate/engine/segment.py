@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.curate.engine.opened import opened
-from maskwright.curate.engine.tables import read_batches, write_tables
+from maskwright.curate.engine.tables import read_batches, read_columns, write_tables
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.outcome import Change, Measure, Outcome, Removal
 from maskwright.curate.parts.recipe import make
@@ -68,9 +68,7 @@ def run_segment(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_known(path: str) -> pa.Table | None:
-    import pyarrow.parquet as pq
-
-    return pq.read_table(path) if path else None
+    return read_columns(Path(path)) if path else None
 
 
 def _write(stage: Staging, shard: Path, steps: Mapping[str, Step], known: pa.Table | None) -> None:

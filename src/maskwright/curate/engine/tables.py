@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,15 @@ def read_batches(path: Path) -> Iterator[Batch]:
         with pq.ParquetFile(path) as file:
             for number in range(file.num_row_groups):
                 yield Batch.from_arrow(file.read_row_group(number))
+
+
+def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """A table of `write_tables` that is not empty, or some columns of it. In one thread, without
+    the search for a data set, which takes longer than most of these tables."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        return file.read(None if columns is None else list(columns), use_threads=False)
 
 
 def _unified(tables: list[pa.Table]) -> list[pa.Table]:

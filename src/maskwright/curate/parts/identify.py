@@ -65,12 +65,17 @@ class NaiveBayes:
         lengths = np.fromiter(map(len, passages), np.int64, len(passages)) + 1
         found = self._walk(data)
         there = np.flatnonzero(found >= 0)
-        owners = np.repeat(np.arange(len(passages)), lengths)[there]
+        held = np.diff(np.searchsorted(there, np.concatenate([[0], np.cumsum(lengths)])))
+        owners = np.repeat(np.arange(len(passages)), held)
         # Sorting numbers is faster than building the matrix out of order.
-        pairs = np.sort(owners * len(self.weights) + found[there])
+        bits = len(self.weights).bit_length()
+        narrow = len(passages) << bits < 1 << 32
+        pairs = (owners << bits | found[there]).astype(np.uint32 if narrow else np.int64)
+        pairs.sort()
         first = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)])
         often = np.diff(np.append(first, len(pairs))).astype(np.float32)
-        rows, columns = np.divmod(pairs[first], len(self.weights))
+        pairs = pairs[first]
+        rows, columns = pairs >> bits, (pairs & ((1 << bits) - 1)).astype(np.int32)
         counts = scipy.sparse.csr_matrix(
             (np.log1p(often), columns, np.searchsorted(rows, np.arange(len(passages) + 1))),
             (len(passages), len(self.weights)),
