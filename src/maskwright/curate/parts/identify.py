@@ -67,18 +67,22 @@ class NaiveBayes:
         there = np.flatnonzero(found >= 0)
         held = np.diff(np.searchsorted(there, np.concatenate([[0], np.cumsum(lengths)])))
         owners = np.repeat(np.arange(len(passages)), held)
-        # Sorting numbers is faster than building the matrix out of order.
-        bits = len(self.weights).bit_length()
-        narrow = len(passages) << bits < 1 << 32
-        pairs = (owners << bits | found[there]).astype(np.uint32 if narrow else np.int64)
+        # By n-gram, so that the large table of weights is read once, in order; and sorting numbers
+        # is faster than building the matrix out of order.
+        bits = len(passages).bit_length()
+        narrow = len(self.weights) << bits < 1 << 32
+        pairs = (found[there].astype(np.int64) << bits | owners).astype(
+            np.uint32 if narrow else np.int64
+        )
         pairs.sort()
         first = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)])
         often = np.diff(np.append(first, len(pairs))).astype(np.float32)
         pairs = pairs[first]
-        rows, columns = pairs >> bits, (pairs & ((1 << bits) - 1)).astype(np.int32)
-        counts = scipy.sparse.csr_matrix(
-            (np.log1p(often), columns, np.searchsorted(rows, np.arange(len(passages) + 1))),
-            (len(passages), len(self.weights)),
+        grams, rows = pairs >> bits, (pairs & ((1 << bits) - 1)).astype(np.int32)
+        begins = np.zeros(len(self.weights) + 1, np.int32)
+        np.cumsum(np.bincount(grams, minlength=len(self.weights)), out=begins[1:])
+        counts = scipy.sparse.csc_matrix(
+            (np.log1p(often), rows, begins), (len(passages), len(self.weights))
         )
         return np.asarray(counts @ self.weights, np.float32)
 
