@@ -160,7 +160,9 @@ def keep_table(folder: Path, table: pa.Table) -> str:
     import pyarrow.parquet as pq
 
     sink = io.BytesIO()
-    pq.write_table(table.combine_chunks(), sink, compression="zstd")
+    whole = table.combine_chunks()
+    # Hashes have no dictionary.
+    pq.write_table(whole, sink, compression="lz4", use_dictionary=False, write_statistics=False)
     data = sink.getvalue()
     path = folder / "known" / f"{hashlib.sha256(data).hexdigest()[:32]}.parquet"
     if not path.is_file():

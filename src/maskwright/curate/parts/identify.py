@@ -71,9 +71,8 @@ class NaiveBayes:
         # is faster than building the matrix out of order.
         bits = len(passages).bit_length()
         narrow = len(self.weights) << bits < 1 << 32
-        pairs = (found[there].astype(np.int64) << bits | owners).astype(
-            np.uint32 if narrow else np.int64
-        )
+        pairs: NDArray[Any] = found[there].astype(np.int64) << bits | owners
+        pairs = pairs.astype(np.uint32) if narrow else pairs
         pairs.sort()
         first = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)])
         often = np.diff(np.append(first, len(pairs))).astype(np.float32)

@@ -48,6 +48,11 @@ class Units:
     def counts(self) -> NDArray[np.int64]:
         return np.diff(self.starts)
 
+    def of(self, chosen: NDArray[np.bool_]) -> Units:
+        """The units of some of the texts."""
+        starts = np.concatenate([[0], np.cumsum(self.counts[chosen])])
+        return Units(self.hashes[np.repeat(chosen, self.counts)], starts)
+
     def grams(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
         """(U,) the hash of the n-gram that ends at each unit, and whether it has so many units."""
         found = np.full(len(self.hashes), size, np.uint64)

@@ -191,8 +191,10 @@ class Settings(CorpusStep):
 
     def bits(self, batch: Batch, models: Sequence[Markov]) -> NDArray[np.float64]:
         """(B,) the bits per word, by the model of the other half; NaN for short texts."""
-        units = units_of(batch)
-        found = np.where(self.halves(batch.texts), *(model.bits(units) for model in models))
+        units, halves = units_of(batch), self.halves(batch.texts)
+        found = np.empty(len(batch))
+        for chosen, model in ((halves, models[0]), (~halves, models[1])):
+            found[chosen] = model.bits(units.of(chosen))
         return self._long(batch, found)
 
     def _long(self, batch: Batch, bits: NDArray[np.float64]) -> NDArray[np.float64]:
