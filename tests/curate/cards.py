@@ -72,7 +72,7 @@ def card_with(text: str) -> dict[str, Any]:
                     },
                 },
                 "summary": text,
-                "settings": {"least": 50, "name": text},
+                "settings": {"least": 50, "name": text, "evaluation": [text]},
                 "not_default": {"name": text},
                 "findings": [finding],
             }
