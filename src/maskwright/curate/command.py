@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maskwright.curate.choices import choose, document_form, read_as, tokenizer_folder
-from maskwright.curate.curation import Options, curate, require_place, work_folder
+from maskwright.curate.curation import Options, curate, require_apart, require_place, work_folder
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.look import look, look_lines
 from maskwright.curate.plan import plan, plan_lines, require
@@ -18,6 +19,7 @@ from maskwright.curate.prove import prove
 from maskwright.findings import Note
 from maskwright.report.document import require_new
 from maskwright.report.wording import duration, percent, size
+from maskwright.storage.commit import writing
 from maskwright.storage.one_file import write_file
 from maskwright.terminal import harmless_lines
 
@@ -60,49 +62,51 @@ def curate_command(
         reading = replace(reading, on_bad="skip")
     if only is None:
         require_place(out, update=update)
+        require_apart(paths, out)
     if write_recipe is not None:
         require_new(write_recipe)
     engine.start()
-    usual = recipe is None and steps is None
-    if usual or only or write_recipe:
-        made, chosen = look(
-            paths,
-            chosen,
-            reading,
+    with contextlib.nullcontext() if only else writing(out):
+        usual = recipe is None and steps is None
+        if usual or only or write_recipe:
+            made, chosen = look(
+                paths,
+                chosen,
+                reading,
+                engine=engine,
+                propose=usual,
+                fixed={text.partition(".")[0] for text in settings},
+                work=None if only else work_folder(out),
+                skip_unreadable=skip_unreadable,
+            )
+            print(harmless_lines("\n".join(look_lines(made))))
+            for found in made.findings:
+                note(found)
+            planned = plan(made, chosen, engine)
+            if only == "plan" or (only is None and made.part < 1):
+                print(harmless_lines("\n".join(plan_lines(planned))))
+            if write_recipe is not None:
+                write_file(write_recipe, chosen.to_toml().encode())
+                print(harmless_lines(f"recipe: {write_recipe}"))
+            if only:
+                return
+            require(planned, out, engine)
+        options = Options(
             engine=engine,
-            propose=usual,
-            fixed={text.partition(".")[0] for text in settings},
-            work=None if only else work_folder(out),
+            reading=reading,
+            tokenizer="" if tokenizer is None else str(tokenizer_folder(tokenizer)),
+            update=update,
             skip_unreadable=skip_unreadable,
+            note=note,
+            progress=ProgressLine(),
         )
-        print(harmless_lines("\n".join(look_lines(made))))
-        for found in made.findings:
-            note(found)
-        planned = plan(made, chosen, engine)
-        if only == "plan" or (only is None and made.part < 1):
-            print(harmless_lines("\n".join(plan_lines(planned))))
-        if write_recipe is not None:
-            write_file(write_recipe, chosen.to_toml().encode())
-            print(harmless_lines(f"recipe: {write_recipe}"))
-        if only:
-            return
-        require(planned, out, engine)
-    options = Options(
-        engine=engine,
-        reading=reading,
-        tokenizer="" if tokenizer is None else str(tokenizer_folder(tokenizer)),
-        update=update,
-        skip_unreadable=skip_unreadable,
-        note=note,
-        progress=ProgressLine(),
-    )
-    print(f"steps: {', '.join(chosen.steps)}")
-    card = curate(paths, out, chosen, options)
-    print(harmless_lines("\n".join(summary(card))))
-    work = work_folder(out)
-    held = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
-    print(harmless_lines(f"corpus: {out}"))
-    print(harmless_lines(f"pieces for the next run with --update: {work} ({held})"))
+        print(f"steps: {', '.join(chosen.steps)}")
+        card = curate(paths, out, chosen, options)
+        print(harmless_lines("\n".join(summary(card))))
+        work = work_folder(out)
+        held = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
+        print(harmless_lines(f"corpus: {out}"))
+        print(harmless_lines(f"pieces for the next run with --update: {work} ({held})"))
 
 
 def prove_command(

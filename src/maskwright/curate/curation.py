@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from maskwright.corpus.files import Paths
+from maskwright.corpus.files import Paths, listed
 from maskwright.corpus.reading import Reading
 from maskwright.curate.card import card_of
 from maskwright.curate.data_card import data_card
@@ -71,13 +71,15 @@ def curate(
     """Make the curated corpus `out` of the documents of `paths`; its card.
 
     Raises:
-        OutputError: `out` is there already and is not to be updated, or cannot be written.
+        OutputError: `out` is there already and is not to be updated, or cannot be written, or it
+            lies in a folder that is read.
         DataError, UsageError, ConfigError, ResourceError, StoppedError, StorageError: as their
             parts say; the same command goes on where it stopped.
     """
     options = options or Options()
     out = Path(out)
     require_place(out, update=options.update)
+    require_apart(paths, out)
     for found in recipe.findings:
         options.note(found)
     options.engine.start()
@@ -129,6 +131,27 @@ def require_place(out: Path, *, update: bool) -> None:
         wanted="a path that is free",
         do="choose another --out, or take new files in with --update" if ours else "choose another",
     )
+
+
+def require_apart(paths: Paths, out: Path) -> None:
+    """Refuse a result inside a folder that is read, or around what is read: it would be read, too,
+    or replace it.
+
+    Raises:
+        OutputError: saying which.
+    """
+    places = [Path(os.path.realpath(place)) for place in (out, work_folder(out))]
+    for path in listed(paths):
+        read = Path(os.path.realpath(path))
+        for place in places:
+            if place.is_relative_to(read) or read.is_relative_to(place):
+                raise OutputError(
+                    "the result and what is read lie in each other",
+                    where=out,
+                    found=f"{place} and {read}",
+                    wanted="a result outside of the folders that are read",
+                    do="choose another --out",
+                )
 
 
 def is_curated(folder: Path) -> bool:

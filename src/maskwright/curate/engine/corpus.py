@@ -165,7 +165,7 @@ def keep_table(folder: Path, table: pa.Table) -> str:
     pq.write_table(whole, sink, compression="lz4", use_dictionary=False, write_statistics=False)
     data = sink.getvalue()
     path = folder / "known" / f"{hashlib.sha256(data).hexdigest()[:32]}.parquet"
-    if not path.is_file():
+    if not path.is_file() or path.read_bytes() != data:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, data)
     return str(path)

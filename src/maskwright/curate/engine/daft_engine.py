@@ -14,6 +14,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,12 +22,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from maskwright.curate.engine import grouping
 from maskwright.curate.parts.step import DOCUMENT
 from maskwright.errors import (
+    DataError,
     IncompatibleError,
     MaskwrightError,
     ResourceError,
     UsageError,
 )
 from maskwright.memory import free_bytes
+from maskwright.storage.manifest import verify
 from maskwright.version import VERSION
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ ENVIRONMENT = {
     "DAFT_PROGRESS_BAR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+_INTACT: set[str] = set()  # folders that this process has checked, or makes
 _STARTED: list[Runner] = []  # Daft has one runner in a process
 
 
@@ -159,8 +163,10 @@ class DaftEngine:
 
         Raises:
             MaskwrightError: the first error of a task.
+            DataError: what an earlier command made is damaged.
             ResourceError: the cluster lost the same tasks again and again.
         """
+        self._require_whole([Path(task["out"]) for task in tasks])
         last = ""
         for _ in range(ATTEMPTS):
             open_tasks = [task for task in tasks if not Path(task["out"]).is_dir()]
@@ -191,6 +197,16 @@ class DaftEngine:
                 do="look at the cluster (ray status), and whether all machines reach --out by the "
                 "same path; the same command goes on from here",
             )
+
+    def _require_whole(self, folders: Sequence[Path]) -> None:
+        """Refuse a folder that was found and is not as it was saved. Each is hashed once in a
+        process; what the process makes itself is not hashed again."""
+        found = [path for path in folders if str(path) not in _INTACT and path.is_dir()]
+        if found:
+            with ThreadPoolExecutor(min(8, self.processes)) as pool:
+                for _ in pool.map(_require_intact, found):
+                    pass
+        _INTACT.update(map(str, folders))
 
     def _send(self, function: Function, tasks: Sequence[Mapping[str, Any]], done: Done) -> None:
         """Have the tasks done by workers. Answers are read to the end even after an error: Daft
@@ -291,6 +307,15 @@ class DaftEngine:
                 yield frame.where(mixed % daft.lit(parts) == daft.lit(part))
             else:
                 yield frame
+
+
+def _require_intact(folder: Path) -> None:
+    try:
+        verify(folder, error=DataError)
+    except DataError as error:
+        raise error.advising(
+            f"remove the folder {folder}; the same command makes it again"
+        ) from error
 
 
 def _rows(files: Sequence[tuple[int, Path]]) -> int:

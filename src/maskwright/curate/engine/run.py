@@ -12,6 +12,7 @@ files, or with other settings of a late step, finds the others again.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -113,7 +114,11 @@ def read_files(
         for g in groups
     ]
     size = sum(g.bytes for g in groups)
-    engine.run(read_group, tasks, size, lambda done: progress("reading", len(tasks), done))
+    try:
+        engine.run(read_group, tasks, size, lambda done: progress("reading", len(tasks), done))
+    except BaseException:
+        _drop_empty(work)
+        raise
     folders = [work / "reading" / g.key for g in groups]
     read = [shards_of(folder) for folder in folders]
     read[0][1]["ignored"] = ignored
@@ -127,6 +132,13 @@ def read_files(
             wanted="at least one document",
         )
     return ReadFiles(shards, facts, folders)
+
+
+def _drop_empty(work: Path) -> None:
+    """Leave no folder behind that holds nothing."""
+    for folder in (work / "reading", work):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def run(
@@ -175,7 +187,8 @@ def run(
 def prune(work: Path, pieces: Pieces) -> None:
     """Remove what the work folder holds of other files and settings."""
     used = {folder for _, folders in pieces.segments for folder in folders} | set(pieces.packed)
-    for room in ("segments", "packed"):
+    used |= set(pieces.read)
+    for room in ("reading", "segments", "packed"):
         for folder in (work / room).glob("*"):
             if folder not in used and folder.is_dir():
                 shutil.rmtree(folder)

@@ -111,10 +111,13 @@ def read_group(task: dict[str, Any]) -> dict[str, Any]:
     out = Path(task["out"])
     if not out.is_dir():
         reading = from_plain(Reading, task["reading"])
-        rejects = out.with_name(f"{out.name}.{REJECTED}")
+        # Of this task alone: a cluster may do a task twice at the same time.
+        rejects = out.with_name(f".{out.name}-{os.getpid()}-{os.urandom(6).hex()}.{REJECTED}")
         files = _Files([Path(name) for name in task["files"]], reading, task["skip"], rejects)
-        commit_once(out, lambda stage: _write(stage, files))
-        rejects.unlink(missing_ok=True)
+        try:
+            commit_once(out, lambda stage: _write(stage, files))
+        finally:
+            rejects.unlink(missing_ok=True)
     return {}
 
 

@@ -1,0 +1,139 @@
+"""What goes wrong on the way: said in words, with advice that works, and nothing left behind."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.corpus.reading import Reading
+from maskwright.curate.curation import Options, curate, work_folder
+from maskwright.curate.engine import daft_engine
+from maskwright.curate.parts.recipe import Recipe, make
+from maskwright.errors import DataError, OutputError
+
+pytest.importorskip("daft")
+OPTIONS = Options(reading=Reading(notes=("*",)))
+UPDATE = Options(reading=OPTIONS.reading, update=True)
+
+
+def recipe() -> Recipe:
+    return make(["normalise", "exact-duplicates"], {})
+
+
+def write_texts(folder: Path, count: int = 12) -> Path:
+    folder.mkdir()
+    rows = [{"id": f"d{n}", "text": f"This is document number {n % 9} of them."} for n in range(count)]
+    (folder / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def rows_of(folder: Path, room: str) -> list[dict[str, Any]]:
+    files = sorted((folder / room).glob("*.jsonl.gz"))
+    return [json.loads(line) for path in files for line in gzip.open(path)]
+
+
+def test_a_damaged_piece_is_said_and_made_again_once_it_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, clean = write_texts(tmp_path / "text"), tmp_path / "clean"
+    curate(text, clean, recipe(), OPTIONS)
+    whole, work = content(clean), work_folder(clean)
+    pieces = [path for path in sorted(work.rglob("*")) if path.is_file()]
+    pieces = [path for path in pieces if path.parent.name != "known"]
+    assert {path.relative_to(work).parts[0] for path in pieces} == {
+        "reading",
+        "segments",
+        "passes",
+        "packed",
+    }
+    for path in pieces:
+        monkeypatch.setattr(daft_engine, "_INTACT", set())
+        data = path.read_bytes()
+        if path.name == "facts.json":
+            path.unlink()
+        else:
+            middle = len(data) // 2
+            path.write_bytes(data[:middle] + bytes([(data + b"x")[middle] ^ 1]) + data[middle + 1 :])
+        shutil.rmtree(clean)
+        with pytest.raises(DataError) as caught:
+            curate(text, clean, recipe(), OPTIONS)
+        assert str(path.parent) in str(caught.value.do) and not clean.exists()
+        shutil.rmtree(path.parent)
+        curate(text, clean, recipe(), OPTIONS)
+        assert content(clean) == whole
+
+
+def test_a_damaged_table_of_what_is_known_is_written_anew(tmp_path: Path) -> None:
+    text, clean = write_texts(tmp_path / "text"), tmp_path / "clean"
+    curate(text, clean, recipe(), OPTIONS)
+    whole, work = content(clean), work_folder(clean)
+    for path in (work / "known").iterdir():
+        path.write_bytes(b"PAR1")
+    shutil.rmtree(work / "segments")
+    shutil.rmtree(clean)
+    curate(text, clean, recipe(), OPTIONS)
+    assert content(clean) == whole
+
+
+def test_a_result_inside_what_is_read_is_refused(tmp_path: Path) -> None:
+    text = write_texts(tmp_path / "text")
+    (tmp_path / "link").symlink_to(text)
+    before = content(tmp_path)
+    for out in (text / "clean", tmp_path / "link" / "clean"):
+        with pytest.raises(OutputError, match="lie in each other"):
+            curate(text, out, recipe(), OPTIONS)
+    assert content(tmp_path) == before and sorted(os.listdir(text)) == ["a.jsonl"]
+    clean = tmp_path / "clean"
+    curate(text, clean, recipe(), OPTIONS)
+    for path in (clean, clean / "text", work_folder(clean)):
+        with pytest.raises(OutputError, match="lie in each other"):
+            curate(path, clean, recipe(), UPDATE)
+    curate(clean, tmp_path / "again", recipe(), OPTIONS)  # beside it is fine
+    assert len(rows_of(tmp_path / "again", "text")) == len(rows_of(clean, "text")) == 9
+
+
+def test_a_refusal_leaves_nothing_behind(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.mkdir()
+    (text / "a.jsonl").write_text('{"text": "one"}\n{"text": 5}\n')
+    with pytest.raises(DataError):
+        curate(text, tmp_path / "clean", recipe(), OPTIONS)
+    assert os.listdir(tmp_path) == ["text"]
+
+
+def test_removed_files_and_other_readings_are_gone_from_the_pieces(tmp_path: Path) -> None:
+    text, clean = write_texts(tmp_path / "text"), tmp_path / "clean"
+    (text / "b.txt").write_text("Letters to a friend.\n\nThe second of them.\n")
+    curate(text, clean, recipe(), OPTIONS)
+    (text / "b.txt").unlink()
+    curate(text, clean, recipe(), UPDATE)
+    assert len(rows_of(clean, "text")) == 9 and len(rows_of(clean, "removed")) == 3
+    curate(text, tmp_path / "fresh", recipe(), OPTIONS)
+    assert content(clean) == content(tmp_path / "fresh")
+    reading, fresh = (work_folder(p) / "reading" for p in (clean, tmp_path / "fresh"))
+    assert sorted(os.listdir(reading)) == sorted(os.listdir(fresh))
+
+
+def test_rows_that_cannot_be_read_are_listed_once(tmp_path: Path) -> None:
+    text = write_texts(tmp_path / "text")
+    (text / "b.jsonl").write_text('{"text": 5}\n' + '{"text": "A good row of text."}\n' * 40)
+    (text / "c.jsonl").write_bytes(b'{"text": "Some row."}\n' + b"{broken\n" * 30)
+    reading = Reading(notes=("*",), on_bad="skip")
+    asked = Options(reading=reading, skip_unreadable=True)
+    card = curate(text, tmp_path / "clean", recipe(), asked)
+    rows = [json.loads(line) for line in gzip.open(tmp_path / "clean" / "unreadable.jsonl.gz")]
+    assert [row["file"].rsplit("/")[-1] for row in rows if "line" in row].count("b.jsonl") == 1
+    assert [row for row in rows if row["file"].endswith("c.jsonl")]
+    came = len(rows_of(tmp_path / "clean", "text")) + len(rows_of(tmp_path / "clean", "removed"))
+    assert came == card["read"]["documents"] == 12 + 40 + 1
