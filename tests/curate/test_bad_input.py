@@ -28,7 +28,9 @@ def recipe() -> Recipe:
 
 def write_texts(folder: Path, count: int = 12) -> Path:
     folder.mkdir()
-    rows = [{"id": f"d{n}", "text": f"This is document number {n % 9} of them."} for n in range(count)]
+    rows = [
+        {"id": f"d{n}", "text": f"This is document number {n % 9} of them."} for n in range(count)
+    ]
     (folder / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
@@ -38,9 +40,15 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]
+    ]
+
+
 def rows_of(folder: Path, room: str) -> list[dict[str, Any]]:
     files = sorted((folder / room).glob("*.jsonl.gz"))
-    return [json.loads(line) for path in files for line in gzip.open(path)]
+    return [row for path in files for row in lines_of(path)]
 
 
 def test_a_damaged_piece_is_said_and_made_again_once_it_is_removed(
@@ -64,7 +72,9 @@ def test_a_damaged_piece_is_said_and_made_again_once_it_is_removed(
             path.unlink()
         else:
             middle = len(data) // 2
-            path.write_bytes(data[:middle] + bytes([(data + b"x")[middle] ^ 1]) + data[middle + 1 :])
+            path.write_bytes(
+                data[:middle] + bytes([(data + b"x")[middle] ^ 1]) + data[middle + 1 :]
+            )
         shutil.rmtree(clean)
         with pytest.raises(DataError) as caught:
             curate(text, clean, recipe(), OPTIONS)
@@ -132,7 +142,7 @@ def test_rows_that_cannot_be_read_are_listed_once(tmp_path: Path) -> None:
     reading = Reading(notes=("*",), on_bad="skip")
     asked = Options(reading=reading, skip_unreadable=True)
     card = curate(text, tmp_path / "clean", recipe(), asked)
-    rows = [json.loads(line) for line in gzip.open(tmp_path / "clean" / "unreadable.jsonl.gz")]
+    rows = lines_of(tmp_path / "clean" / "unreadable.jsonl.gz")
     assert [row["file"].rsplit("/")[-1] for row in rows if "line" in row].count("b.jsonl") == 1
     assert [row for row in rows if row["file"].endswith("c.jsonl")]
     came = len(rows_of(tmp_path / "clean", "text")) + len(rows_of(tmp_path / "clean", "removed"))
