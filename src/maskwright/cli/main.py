@@ -129,10 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except Terminated as stop:
         print(f"stopped by {stop}", file=sys.stderr)
-        return 128 + stop.number
+        return _interrupted(128 + stop.number, arguments is None)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return _interrupted(130, arguments is None)
     except BrokenPipeError:
         # The reader went away; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -147,6 +147,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(known.render() + _typed(known, given), file=sys.stderr)
         return known.exit_code
     return 0
+
+
+def _interrupted(code: int, ends: bool) -> int:
+    """The exit code. Daft, interrupted, aborts the process when the interpreter is taken down, so
+    where it was loaded the process `ends` here."""
+    if ends and "daft" in sys.modules:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def _run(given: Sequence[str]) -> None:

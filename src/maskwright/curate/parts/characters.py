@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.words import BASE, categories, looked_up, mix, spaces
+from maskwright.curate.parts.words import categories, looked_up, mix, powers_of_base, spaces
 
 LINE_END = 0x0A
 BLOCK = 1 << 16  # characters that are hashed at once
@@ -86,7 +86,7 @@ def prefix_sums(
     Args:
         numbers: of code points the numbers that are hashed; None: themselves.
     """
-    powers, _ = _powers(1 << max(10, len(points).bit_length()))
+    powers, _ = powers_of_base(1 << max(10, len(points).bit_length()))
     sums = np.zeros(len(points) + 1, np.uint64)
     with np.errstate(over="ignore"):
         for begin in range(0, len(points), BLOCK):
@@ -107,22 +107,10 @@ def section_hashes(
     Args:
         sums: what `prefix_sums` gave.
     """
-    _, inverse = _powers(1 << max(10, (len(sums) - 1).bit_length()))
+    _, inverse = powers_of_base(1 << max(10, (len(sums) - 1).bit_length()))
     # BASE is odd, so it has an inverse; that moves each section's sum to place 0.
     with np.errstate(over="ignore"):
         return mix((sums[ends] - sums[begins]) * inverse[begins])
-
-
-@functools.lru_cache(maxsize=2)
-def _powers(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The first powers of `BASE` and of its inverse modulo 2**64."""
-    found = []
-    for base in (int(BASE), pow(int(BASE), -1, 1 << 64)):
-        factors = np.full(count, base, np.uint64)
-        factors[0] = 1
-        with np.errstate(over="ignore"):
-            found.append(np.multiply.accumulate(factors))
-    return found[0], found[1]
 
 
 @functools.cache

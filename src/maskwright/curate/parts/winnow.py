@@ -9,13 +9,12 @@ at the same place. Neighbouring windows mostly share theirs: a text has one for 
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.words import BASE, Words, mix
+from maskwright.curate.parts.words import Words, mix, powers_of_base
 
 # Bits of a sort key that hold a word's number in its batch.
 PLACE_BITS = 28
@@ -43,11 +42,11 @@ class Stretches:
     """Hashes of stretches of words of a batch."""
 
     def __init__(self, words: Words) -> None:
-        powers = _powers(len(words.hashes))
+        powers, inverse = powers_of_base(1 << max(16, len(words.hashes).bit_length()))
         with np.errstate(over="ignore"):
-            sums = np.cumsum(words.hashes * powers, dtype=np.uint64)
+            sums = np.cumsum(words.hashes * powers[: len(words.hashes)], dtype=np.uint64)
         self.sums = np.concatenate([np.zeros(1, np.uint64), sums])
-        self.inverse = _powers(len(words.hashes) + 1, inverse=True)
+        self.inverse = inverse
 
     def hashes(
         self, firsts: NDArray[np.int64], lengths: NDArray[np.int64] | int
@@ -92,17 +91,3 @@ def runs_of(words: Words, stretches: Stretches, length: int) -> Runs:
     opening = np.flatnonzero(np.concatenate([[True], at[1:] != at[:-1]]))
     counts = np.diff(np.append(opening, total))
     return Runs(hashes[at[opening]], firsts[opening], counts)
-
-
-def _powers(count: int, inverse: bool = False) -> NDArray[np.uint64]:
-    """Powers of `BASE`, or of its inverse modulo 2**64, from 0 on."""
-    return _table(max(1 << 16, 1 << count.bit_length()), inverse)[:count]
-
-
-@functools.lru_cache(maxsize=4)
-def _table(count: int, inverse: bool) -> NDArray[np.uint64]:
-    base = pow(int(BASE), -1, 1 << 64) if inverse else int(BASE)
-    factors = np.full(count, base, np.uint64)
-    factors[0] = 1
-    with np.errstate(over="ignore"):
-        return np.multiply.accumulate(factors)

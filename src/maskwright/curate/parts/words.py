@@ -245,7 +245,7 @@ def _hashes(
         origin = int(begins[first])
         last = max(first + 1, int(np.searchsorted(ends, origin + BLOCK, "right")))
         size = int(ends[last - 1]) - origin
-        powers, inverse = _powers(max(BLOCK, 1 << (size - 1).bit_length()))
+        powers, inverse = powers_of_base(max(BLOCK, 1 << (size - 1).bit_length()))
         sums = np.zeros(size + 1, np.uint64)
         with np.errstate(over="ignore"):
             numbers = case_folded(points[origin : origin + size])
@@ -259,7 +259,7 @@ def _hashes(
 
 
 @functools.lru_cache(maxsize=2)
-def _powers(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def powers_of_base(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """The first powers of `BASE` and of its inverse modulo 2**64."""
     found = []
     for base in (int(BASE), pow(int(BASE), -1, 1 << 64)):
