@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from maskwright.cli.main import main
 from maskwright.corpus.reading import Reading
 from maskwright.curate.curation import Options, curate, work_folder
 from maskwright.curate.engine import daft_engine
@@ -147,3 +148,28 @@ def test_rows_that_cannot_be_read_are_listed_once(tmp_path: Path) -> None:
     assert [row for row in rows if row["file"].endswith("c.jsonl")]
     came = len(rows_of(tmp_path / "clean", "text")) + len(rows_of(tmp_path / "clean", "removed"))
     assert came == card["read"]["documents"] == 12 + 40 + 1
+
+
+def test_columns_of_any_name_come_out_as_they_came(tmp_path: Path) -> None:
+    notes = {"row": 5, "document": "d", "note.x": "n", "source": "s", "read_at": "theirs:1"}
+    notes |= {"": "no name", "step": "b", "rows": None, "bytes": 10**30}
+    rows = [
+        {"id": name, "text": f"A text of its own, number {n}.", **notes}
+        for n, name in enumerate(["a\nb", 7, 7, "\x1b[2J", "\u2028", "", None])
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    curate(tmp_path / "a.jsonl", tmp_path / "clean", recipe(), OPTIONS)
+    found = rows_of(tmp_path / "clean", "text")
+    assert len(found) == len(rows)
+    wanted = {n: str(value) for n, value in notes.items() if value is not None and n != "read_at"}
+    for row in found:
+        assert {name: row[name] for name in wanted} == wanted
+        assert row["read_at_before"] == "theirs:1"
+    assert [row.get("read_at", row["id"])[-2:] for row in found] == [f":{n}" for n in range(1, 8)]
+    assert [row["id"] for row in found[:3]] == ["a\nb", "7", "7"]
+
+
+def test_looking_for_nothing_is_said(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for asked in ("--why", "--why-text"):
+        assert main(["curate", "--out", str(tmp_path), asked, ""]) == 64
+        assert "nothing to look for" in capfd.readouterr().err

@@ -181,7 +181,7 @@ def _why(a: argparse.Namespace) -> None:
             where="curate",
             wanted="one of --why ID and --why-text WORDS, and --out alone",
         )
-    if not (a.why or a.why_text).strip():
+    if not (a.why or a.why_text or "").strip():
         raise UsageError("nothing to look for", where="--why", wanted="an id, or file:line")
     from maskwright.curate.why import why
     from maskwright.terminal import harmless_lines

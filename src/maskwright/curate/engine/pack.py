@@ -60,8 +60,15 @@ def _write(stage: Staging, shard: Path, tokenizer: str) -> None:
 
 def rows_of(batch: Batch) -> Iterator[dict[str, Any]]:
     """The documents as rows: id and text, then the notes that have a value; a document with an id
-    of its own also says where it was read."""
-    notes = [(n, column) for n, column in sorted(batch.notes.items()) if n not in ("id", "text")]
+    of its own also says where it was read. A column of that name which the documents brought stays,
+    under another."""
+    columns = {name: column for name, column in batch.notes.items() if name not in ("id", "text")}
+    if READ_AT in columns:
+        free = f"{READ_AT}_before"
+        while free in columns:
+            free += "_before"
+        columns[free] = columns.pop(READ_AT)
+    notes = sorted(columns.items())
     for place, (text, name) in enumerate(zip(batch.texts, batch.ids, strict=True)):
         row: dict[str, Any] = {"id": own_id(batch, place), "text": text}
         for note, column in notes:
