@@ -16,7 +16,8 @@ from maskwright.corpus.reading import Reading
 from maskwright.curate.curation import Options, curate, work_folder
 from maskwright.curate.engine import daft_engine
 from maskwright.curate.parts.recipe import Recipe, make
-from maskwright.errors import DataError, OutputError
+from maskwright.curate.prove import prove
+from maskwright.errors import ConfigError, DataError, OutputError
 
 pytest.importorskip("daft")
 OPTIONS = Options(reading=Reading(notes=("*",)))
@@ -173,3 +174,35 @@ def test_looking_for_nothing_is_said(capfd: pytest.CaptureFixture[str], tmp_path
     for asked in ("--why", "--why-text"):
         assert main(["curate", "--out", str(tmp_path), asked, ""]) == 64
         assert "nothing to look for" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--tokenizer", "text"], "tokenizer.json"),
+        (["--write-recipe", "text/a.jsonl"], "choose another name"),
+        (["--write-recipe", "none/recipe.toml"], "no such folder"),
+        (["--steps", ","], "--steps"),
+    ],
+)
+def test_what_is_known_before_the_work_is_said_before_it(
+    asked: list[str],
+    said: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_texts(tmp_path / "text")
+    monkeypatch.chdir(tmp_path)
+    assert main(["curate", "text", "--out", "clean", *asked]) != 0
+    assert said in capfd.readouterr().err
+    assert os.listdir(tmp_path) == ["text"] and os.listdir("text") == ["a.jsonl"]
+
+
+def test_too_little_to_prove_anything_leaves_no_folder(tmp_path: Path) -> None:
+    curate(write_texts(tmp_path / "text"), tmp_path / "clean", recipe(), OPTIONS)
+    with pytest.raises(DataError, match="too few documents"):
+        prove(tmp_path / "clean")
+    with pytest.raises(ConfigError):
+        prove(tmp_path / "clean", budget="much")
+    assert not (tmp_path / "clean.proof").exists()

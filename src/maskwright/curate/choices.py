@@ -83,7 +83,8 @@ def choose(
             )
     names = [name for name in names if name not in without]
     if not names:
-        raise ConfigError("the recipe has no steps", where="--without", wanted="at least one step")
+        where = "--without" if without else "--steps"
+        raise ConfigError("the recipe has no steps", where=where, wanted="at least one step")
     tables = {name: table for name, table in tables.items() if name not in without}
     try:
         return recipes.make(names, recipes.with_settings(names, tables, settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -11,13 +12,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maskwright.curate.choices import choose, document_form, read_as, tokenizer_folder
-from maskwright.curate.curation import Options, curate, require_apart, require_place, work_folder
+from maskwright.curate.curation import (
+    Options,
+    curate,
+    require_apart,
+    require_place,
+    require_tokenizer,
+    work_folder,
+)
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.look import look, look_lines
 from maskwright.curate.plan import plan, plan_lines, require
 from maskwright.curate.prove import prove
+from maskwright.errors import UsageError
 from maskwright.findings import Note
-from maskwright.report.document import require_new
 from maskwright.report.wording import duration, percent, size
 from maskwright.storage.commit import writing
 from maskwright.storage.one_file import write_file
@@ -64,7 +72,9 @@ def curate_command(
         require_place(out, update=update)
         require_apart(paths, out)
     if write_recipe is not None:
-        require_new(write_recipe)
+        _require_new(write_recipe)
+    counted = "" if tokenizer is None else str(tokenizer_folder(tokenizer))
+    require_tokenizer(counted)
     engine.start()
     with contextlib.nullcontext() if only else writing(out):
         usual = recipe is None and steps is None
@@ -94,7 +104,7 @@ def curate_command(
         options = Options(
             engine=engine,
             reading=reading,
-            tokenizer="" if tokenizer is None else str(tokenizer_folder(tokenizer)),
+            tokenizer=counted,
             update=update,
             skip_unreadable=skip_unreadable,
             note=note,
@@ -107,6 +117,16 @@ def curate_command(
         held = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
         print(harmless_lines(f"corpus: {out}"))
         print(harmless_lines(f"pieces for the next run with --update: {work} ({held})"))
+
+
+def _require_new(recipe: Path) -> None:
+    where = f"--write-recipe {recipe}"
+    if os.path.lexists(recipe):
+        raise UsageError("the file is there already", where=where, do="choose another name")
+    if not recipe.parent.is_dir():
+        raise UsageError(
+            "no such folder", where=where, found=recipe.parent, do="make it, or choose another name"
+        )
 
 
 def prove_command(

@@ -73,6 +73,7 @@ def curate(
     Raises:
         OutputError: `out` is there already and is not to be updated, or cannot be written, or it
             lies in a folder that is read.
+        TokenizerError: the tokenizer's folder holds none.
         DataError, UsageError, ConfigError, ResourceError, StoppedError, StorageError: as their
             parts say; the same command goes on where it stopped.
     """
@@ -80,6 +81,7 @@ def curate(
     out = Path(out)
     require_place(out, update=options.update)
     require_apart(paths, out)
+    require_tokenizer(options.tokenizer)
     for found in recipe.findings:
         options.note(found)
     options.engine.start()
@@ -152,6 +154,18 @@ def require_apart(paths: Paths, out: Path) -> None:
                     wanted="a result outside of the folders that are read",
                     do="choose another --out",
                 )
+
+
+def require_tokenizer(folder: str) -> None:
+    """Refuse a folder that holds no tokenizer, before the work that its counts come after.
+
+    Raises:
+        TokenizerError: saying what is missing.
+    """
+    if folder:
+        from maskwright.tokenizer.tokenizer import Tokenizer
+
+        Tokenizer.load(Path(folder))
 
 
 def is_curated(folder: Path) -> bool:

@@ -23,6 +23,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from maskwright.budget import equal_budget
 from maskwright.config import fingerprint
 from maskwright.corpus.files import Paths
 from maskwright.corpus.read import Reader
@@ -97,6 +98,7 @@ def prove(
             wanted="a folder that maskwright curate made",
             do="curate first: maskwright curate TEXT --out clean/",
         )
+    equal_budget(budget)
     out = clean.with_name(f"{clean.name}.proof") if out is None else out
     require_own(out, "text", "tokenizer", "comparison")
     counts = _write_texts(clean, out / "text", held_out)
@@ -187,9 +189,17 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
         known = json.loads(marker.read_text(encoding="utf-8"))
         if known["of"] == state:
             return tuple(known["documents"])
-    folder.mkdir(parents=True, exist_ok=True)
     own = not held_out
     chosen = _chosen(clean) if own else set()
+    if own and len(chosen) < LEAST_HELD_OUT:
+        raise DataError(
+            "too few documents to hold some out",
+            where=clean,
+            found=f"{len(chosen)} of {read_card(clean)['left']['documents']:,}",
+            wanted=f"at least {LEAST_HELD_OUT} held out, of {LEAST_HELD_OUT / HELD_OUT_SHARE:.0f}",
+            do="name a file of text that judges the models: --held-out FILE",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
     kept_out = chosen | _copies(clean, chosen)
     counts = [0, 0, 0]
     with new_text(folder / "held-out.jsonl") as file:
@@ -199,14 +209,6 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
         counts[1] = _write(file, (t for p, t in _kept(clean) if p not in kept_out))
     with new_text(folder / "before.jsonl") as file:
         counts[0] = _write(file, (t for p, t in _read(clean) if p not in kept_out))
-    if own and counts[2] < LEAST_HELD_OUT:
-        raise DataError(
-            "too few documents to hold some out",
-            where=clean,
-            found=f"{counts[2]} of {counts[1] + counts[2]}",
-            wanted=f"at least {LEAST_HELD_OUT} held out, of {LEAST_HELD_OUT / HELD_OUT_SHARE:.0f}",
-            do="name a file of text that judges the models: --held-out FILE",
-        )
     with new_text(marker) as file:
         file.write(json.dumps({"of": state, "documents": counts}) + "\n")
     return counts[0], counts[1], counts[2]
