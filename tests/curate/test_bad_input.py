@@ -17,7 +17,7 @@ from maskwright.curate.curation import Options, curate, work_folder
 from maskwright.curate.engine import daft_engine
 from maskwright.curate.parts.recipe import Recipe, make
 from maskwright.curate.prove import prove
-from maskwright.errors import ConfigError, DataError, OutputError
+from maskwright.errors import ConfigError, DataError, OutputError, UsageError
 
 pytest.importorskip("daft")
 OPTIONS = Options(reading=Reading(notes=("*",)))
@@ -206,3 +206,16 @@ def test_too_little_to_prove_anything_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         prove(tmp_path / "clean", budget="much")
     assert not (tmp_path / "clean.proof").exists()
+
+
+def test_pieces_that_are_damaged_or_lost_prove_nothing(tmp_path: Path) -> None:
+    text, clean = write_texts(tmp_path / "text"), tmp_path / "clean"
+    curate(text, clean, recipe(), OPTIONS)
+    (piece,) = (work_folder(clean) / "reading").iterdir()
+    (piece / "00000.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="wrong size") as caught:
+        prove(clean, held_out=[text])
+    assert "into another --out" in str(caught.value.do)
+    shutil.rmtree(piece)
+    with pytest.raises(UsageError, match="is gone"):
+        prove(clean, held_out=[text])

@@ -36,11 +36,13 @@ from maskwright.errors import ConfigError, DataError, UsageError
 from maskwright.metrics.seeds import difference
 from maskwright.randomness import key, uniforms
 from maskwright.storage.commit import require_own
+from maskwright.storage.manifest import verify
 from maskwright.storage.one_file import new_text
 
 HELD_OUT_SHARE = 0.02
 HELD_OUT_BYTES = 4 << 20
 LEAST_HELD_OUT = 20  # documents
+AGAIN = "curate again into another --out, and prove that"
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,7 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
         known = json.loads(marker.read_text(encoding="utf-8"))
         if known["of"] == state:
             return tuple(known["documents"])
+    next(_read(clean), None)  # refused before anything is written, if it is not there
     own = not held_out
     chosen = _chosen(clean) if own else set()
     if own and len(chosen) < LEAST_HELD_OUT:
@@ -277,22 +280,27 @@ def _read(clean: Path) -> Iterator[tuple[str, str]]:
     """(place, text) of the documents as they were read."""
     work = work_folder(clean) / "reading"
     wanted = {entry["sha256"] for entry in read_card(clean)["read"]["files"]}
-    found = False
+    folders = []
     for marker in sorted(work.glob("*/shards.json")) if work.is_dir() else []:
+        try:
+            verify(marker.parent, error=DataError)
+        except DataError as error:
+            raise error.advising(AGAIN) from error
         shards, facts = shards_of(marker.parent)
-        if not {entry["sha256"] for entry in facts["files"]} <= wanted:
-            continue
-        for shard in shards:
-            found = True
-            for batch in read_batches(shard.path):
-                yield from zip(batch.ids, batch.texts, strict=True)
-    if not found:
+        files = {entry["sha256"] for entry in facts["files"]}
+        if files <= wanted:
+            folders.append((files, shards))
+    if set().union(*(files for files, _ in folders)) != wanted:
         raise UsageError(
             "the text as it was before is gone",
             where=work,
             wanted="the pieces that maskwright curate left there",
-            do="curate again into another --out, and prove that",
+            do=AGAIN,
         )
+    for _, shards in folders:
+        for shard in shards:
+            for batch in read_batches(shard.path):
+                yield from zip(batch.ids, batch.texts, strict=True)
 
 
 def _texts_of(paths: Paths) -> Iterator[str]:
