@@ -17,6 +17,7 @@ from maskwright.curate.curation import Options, curate, work_folder
 from maskwright.curate.engine import daft_engine
 from maskwright.curate.parts.recipe import Recipe, make
 from maskwright.curate.prove import prove
+from maskwright.curate.why import why
 from maskwright.errors import ConfigError, DataError, OutputError, UsageError
 
 pytest.importorskip("daft")
@@ -121,6 +122,9 @@ def test_a_refusal_leaves_nothing_behind(tmp_path: Path) -> None:
     (text / "a.jsonl").write_text('{"text": "one"}\n{"text": 5}\n')
     with pytest.raises(DataError):
         curate(text, tmp_path / "clean", recipe(), OPTIONS)
+    (text / "a.jsonl").write_text("\n \n")
+    with pytest.raises(DataError, match="0 documents"):
+        curate(text, tmp_path / "clean", recipe(), OPTIONS)
     assert os.listdir(tmp_path) == ["text"]
 
 
@@ -219,3 +223,32 @@ def test_pieces_that_are_damaged_or_lost_prove_nothing(tmp_path: Path) -> None:
     shutil.rmtree(piece)
     with pytest.raises(UsageError, match="is gone"):
         prove(clean, held_out=[text])
+
+
+@pytest.mark.parametrize(
+    "name", ["card.json", "text/00000.jsonl.gz", "removed/exact-duplicates.jsonl.gz"]
+)
+def test_a_damaged_corpus_is_said(name: str, tmp_path: Path) -> None:
+    text, clean = write_texts(tmp_path / "text"), tmp_path / "clean"
+    curate(text, clean, recipe(), OPTIONS)
+    (clean / name).write_bytes(b"{}")
+    with pytest.raises(DataError, match=name):
+        prove(clean, held_out=[text])
+    with pytest.raises(DataError, match=name):
+        why(clean, "nobody")
+    (clean / name).unlink()
+    with pytest.raises(DataError, match="missing"):
+        why(clean, "nobody")
+
+
+def test_what_a_killed_process_had_open_goes(tmp_path: Path) -> None:
+    text, clean = write_texts(tmp_path / "text"), tmp_path / "clean"
+    curate(text, clean, recipe(), OPTIONS)
+    work = work_folder(clean)
+    before = {str(path) for path in work.rglob("*")}
+    for room in ("reading", "segments", "packed", "passes/exact-duplicates.hashes"):
+        (work / room / ".tmp-1").mkdir()
+        (work / room / ".tmp-1" / "text.parquet").touch()
+    (work / "reading" / ".a-1.rejected.jsonl").touch()
+    curate(text, clean, recipe(), UPDATE)
+    assert {str(path) for path in work.rglob("*")} == before

@@ -28,6 +28,8 @@ from maskwright.curate.engine.shards import read_facts
 from maskwright.curate.parts.describe import defaults_of, setting_of
 from maskwright.curate.parts.recipe import Recipe, settings_of, step_names, summary_of
 from maskwright.curate.parts.step import Step
+from maskwright.errors import DataError
+from maskwright.storage.manifest import require_as_saved, verify
 from maskwright.version import VERSION
 
 FORMAT = 1
@@ -190,6 +192,8 @@ def read_card(folder: Path) -> dict[str, Any]:
     """The card of a curated corpus.
 
     Raises:
-        DataError: it is damaged.
+        DataError: it is damaged, or a file of the corpus is missing or has another size.
     """
+    verify(folder, full=False, error=DataError)
+    require_as_saved(folder / "card.json", error=DataError)
     return read_facts(folder / "card.json")

@@ -101,6 +101,7 @@ def prove(
             do="curate first: maskwright curate TEXT --out clean/",
         )
     equal_budget(budget)
+    verify(clean, error=DataError)
     out = clean.with_name(f"{clean.name}.proof") if out is None else out
     require_own(out, "text", "tokenizer", "comparison")
     counts = _write_texts(clean, out / "text", held_out)

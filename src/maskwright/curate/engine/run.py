@@ -32,11 +32,19 @@ from maskwright.curate.engine.opened import opened
 from maskwright.curate.engine.pack import FACTS as PACK_FACTS
 from maskwright.curate.engine.pack import pack_shard
 from maskwright.curate.engine.segment import FACTS_FILE, TEXT_FILE, run_segment
-from maskwright.curate.engine.shards import Shard, group, read_facts, read_group, shards_of
+from maskwright.curate.engine.shards import (
+    REJECTED,
+    Shard,
+    group,
+    read_facts,
+    read_group,
+    shards_of,
+)
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.curate.parts.step import CorpusStep, Step
 from maskwright.errors import DataError
 from maskwright.findings import Finding, Note
+from maskwright.storage.files import TEMPORARY
 from maskwright.storage.manifest import hash_file
 from maskwright.version import VERSION
 
@@ -125,11 +133,15 @@ def read_files(
     shards = [shard for part, _ in read for shard in part]
     facts = [facts for _, facts in read]
     if not shards:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        _drop_empty(work)
         raise DataError(
             "the corpus has 0 documents",
             where=", ".join(listed(paths)),
             found=f"{sum(f['rows'] for f in facts):,} rows, all blank or rejected",
             wanted="at least one document",
+            do="name other files, or look at how they are read (--read)",
         )
     return ReadFiles(shards, facts, folders)
 
@@ -192,6 +204,9 @@ def prune(work: Path, pieces: Pieces) -> None:
         for folder in (work / room).glob("*"):
             if folder not in used and folder.is_dir():
                 shutil.rmtree(folder)
+    # What a process that was killed had open.
+    for left in [*work.glob(f"passes/*/{TEMPORARY}*"), *work.glob(f"reading/*.{REJECTED}")]:
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 @dataclass(frozen=True)
