@@ -187,6 +187,8 @@ def test_looking_for_nothing_is_said(capfd: pytest.CaptureFixture[str], tmp_path
         (["--write-recipe", "text/a.jsonl"], "choose another name"),
         (["--write-recipe", "none/recipe.toml"], "no such folder"),
         (["--steps", ","], "--steps"),
+        (["--steps", "toxicity", "--set", 'toxicity.words=["none.txt"]'], "none.txt, which does"),
+        (["--steps", "toxicity", "--set", 'toxicity.words=["text"]'], "text, a folder"),
     ],
 )
 def test_what_is_known_before_the_work_is_said_before_it(

@@ -21,6 +21,7 @@ from maskwright.curate.curation import (
     work_folder,
 )
 from maskwright.curate.engine.daft_engine import DaftEngine
+from maskwright.curate.engine.run import require_files
 from maskwright.curate.look import look, look_lines
 from maskwright.curate.plan import plan, plan_lines, require
 from maskwright.curate.prove import prove
@@ -75,6 +76,7 @@ def curate_command(
         _require_new(write_recipe)
     counted = "" if tokenizer is None else str(tokenizer_folder(tokenizer))
     require_tokenizer(counted)
+    require_files(chosen)
     engine.start()
     with contextlib.nullcontext() if only else writing(out):
         usual = recipe is None and steps is None

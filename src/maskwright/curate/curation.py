@@ -18,7 +18,7 @@ from maskwright.curate.data_card import data_card
 from maskwright.curate.engine.corpus import Progress
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.engine.pack import PACKED, compressed
-from maskwright.curate.engine.run import Pieces, prune, read_files, run
+from maskwright.curate.engine.run import Pieces, prune, read_files, require_files, run
 from maskwright.curate.engine.segment import CHANGED_FILE, REMOVED_FILE
 from maskwright.curate.engine.shards import REJECTED
 from maskwright.curate.page import page
@@ -82,6 +82,7 @@ def curate(
     require_place(out, update=options.update)
     require_apart(paths, out)
     require_tokenizer(options.tokenizer)
+    require_files(recipe)
     for found in recipe.findings:
         options.note(found)
     options.engine.start()

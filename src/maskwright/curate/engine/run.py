@@ -16,6 +16,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ from maskwright.curate.engine.shards import (
 )
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.curate.parts.step import CorpusStep, Step
-from maskwright.errors import DataError
+from maskwright.errors import ConfigError, DataError
 from maskwright.findings import Finding, Note
 from maskwright.storage.files import TEMPORARY
 from maskwright.storage.manifest import hash_file
@@ -88,6 +89,26 @@ class ReadFiles:
     shards: list[Shard]
     facts: list[dict[str, Any]]
     folders: list[Path] = field(default_factory=list)
+
+
+def require_files(recipe: Recipe) -> None:
+    """Refuse a recipe whose steps need files that are not there, before any work.
+
+    Raises:
+        ConfigError: naming the step and the file.
+    """
+    for name, step in recipe.steps.items():
+        for path in step.files():
+            if not os.path.isfile(path):
+                folder = os.path.isdir(path)
+                raise ConfigError(
+                    "a step needs a file that is not there",
+                    where=name,
+                    found=f"{path}, {'a folder' if folder else 'which does not exist'}",
+                    wanted="a file",
+                    do=f"correct the path in the settings of {name}, or leave the step out "
+                    f"(--without {name})",
+                )
 
 
 def read_files(
