@@ -247,6 +247,7 @@ def test_what_a_killed_process_had_open_goes(tmp_path: Path) -> None:
     text, clean = write_texts(tmp_path / "text"), tmp_path / "clean"
     curate(text, clean, recipe(), OPTIONS)
     work = work_folder(clean)
+    (work / "reading" / "somebody's own").mkdir()
     before = {str(path) for path in work.rglob("*")}
     for room in ("reading", "segments", "packed", "passes/exact-duplicates.hashes"):
         (work / room / ".tmp-1").mkdir()

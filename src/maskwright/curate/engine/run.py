@@ -17,6 +17,7 @@ import functools
 import hashlib
 import inspect
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -49,6 +50,8 @@ from maskwright.storage.files import TEMPORARY
 from maskwright.storage.manifest import hash_file
 from maskwright.version import VERSION
 
+# Names of folders that this module makes; others are somebody's.
+OWN = re.compile(rf"[0-9a-f]{{64}}|{re.escape(TEMPORARY)}.*", re.DOTALL)
 WORKED = ("reading", "segments", "passes", "packed", "known")
 
 
@@ -223,7 +226,7 @@ def prune(work: Path, pieces: Pieces) -> None:
     used |= set(pieces.read)
     for room in ("reading", "segments", "packed"):
         for folder in (work / room).glob("*"):
-            if folder not in used and folder.is_dir():
+            if folder not in used and OWN.fullmatch(folder.name) and folder.is_dir():
                 shutil.rmtree(folder)
     # What a process that was killed had open.
     for left in [*work.glob(f"passes/*/{TEMPORARY}*"), *work.glob(f"reading/*.{REJECTED}")]:
