@@ -41,13 +41,15 @@ from maskwright.storage.one_file import new_text
 
 HELD_OUT_SHARE = 0.02
 HELD_OUT_BYTES = 4 << 20
+# What judges the models, by preference. Both have one tokenizer, so losses compare as well.
+UNITS = {"bits_per_byte": "bits per byte", "loss": "nats per token"}
 LEAST_HELD_OUT = 20  # documents
 AGAIN = "curate again into another --out, and prove that"
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What came of it, in bits per byte of the held-out text (lower is better).
+    """What came of it: losses on the held-out text (lower is better), in the unit of the sentence.
 
     Attributes:
         before, after: of each seed.
@@ -143,9 +145,9 @@ def prove(
         for name in ("before", "after")
     ]
     made = compare(recipes, out / "comparison", budget=budget, seeds=seeds, stream=stream)
-    measure = next((m.name for m in made.measures if m.name == "bits_per_byte"), "loss")
+    measure = next((name for name in UNITS if name in {m.name for m in made.measures}), "loss")
     figures = {c.name: c.figures(measure) for c in made.contenders}
-    proof = _proof(figures["before"], figures["after"], counts, budget, chosen.name)
+    proof = _proof(figures["before"], figures["after"], counts, budget, chosen.name, UNITS[measure])
     with new_text(out / "proof.json") as file:
         file.write(json.dumps(vars(proof), indent=1) + "\n")
     return proof
@@ -157,6 +159,7 @@ def _proof(
     documents: tuple[int, int, int],
     budget: str,
     recipe: str,
+    unit: str = "",
 ) -> Proof:
     gap = float(np.mean(list(after.values())) - np.mean(list(before.values())))
     found = difference(after, before)
@@ -170,7 +173,7 @@ def _proof(
         elif found.low > 0:
             verdict = "cleaning costs: the difference is larger than the spread of the seeds"
     spread = "" if interval is None else f" (95 % {interval[0]:+.4f} to {interval[1]:+.4f})"
-    sentence = f"after minus before: {gap:+.4f} bits per byte{spread}; {verdict}"
+    sentence = f"after minus before: {gap:+.4f} {unit}{spread}; {verdict}"
     return Proof(
         tuple(before.values()),
         tuple(after.values()),
