@@ -60,7 +60,8 @@ def cluster() -> Iterator[subprocess.Popen[bytes]]:
     time.sleep(5)
     yield second
     second.terminate()
-    ray("stop", "--force").wait(60)
+    second.wait(60)
+    assert ray("stop", "--force").wait(60) == 0
 
 
 def curate(text: Path, out: Path, *options: str) -> subprocess.Popen[bytes]:

@@ -13,6 +13,7 @@ import contextlib
 import json
 import math
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ Runner = Literal["local", "ray"]
 # Tasks of less text run in this process, as all do where one process is wanted: others take a
 # second to start.
 INLINE_BYTES = 24 << 20
+CONNECT_SECONDS = 10
 ATTEMPTS = 4  # of tasks that a cluster lost
 ROW_BYTES = 120  # that a query needs in memory for a row, measured
 SHARE = 0.3  # of the free memory that a query may take
@@ -119,6 +121,7 @@ class DaftEngine:
         if ray.is_initialized():
             return
         try:
+            _require_listening(self.address)
             ray.init(
                 address=self.address,
                 num_cpus=None if self.address else self.workers,
@@ -347,6 +350,17 @@ def _worker(processes: int) -> Any:
             ]
 
     return Worker
+
+
+def _require_listening(address: str | None) -> None:
+    """Look whether somebody answers at `host:port`; Ray itself would try for minutes.
+
+    Raises:
+        OSError: nobody does.
+    """
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
 
 
 def _lost(error: BaseException) -> bool:
