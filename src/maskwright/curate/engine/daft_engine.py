@@ -221,10 +221,14 @@ class DaftEngine:
         import daft
 
         stop = Path(tasks[0]["out"]).with_name(f".stop-{os.getpid()}-{os.urandom(6).hex()}")
-        worker = _worker(min(self.processes, len(tasks)))(function, VERSION, str(stop))
         frame = daft.from_pydict({"task": [json.dumps(task) for task in tasks]})
         if self.runner == "ray":
+            # Actors that die are waited for as long as their places are missing; a function has
+            # none, and runs wherever there is room.
+            worker = _function(function, VERSION, str(stop))
             frame = frame.into_partitions(len(tasks))
+        else:
+            worker = _worker(min(self.processes, len(tasks)))(function, VERSION, str(stop))
         answers = frame.select(worker(frame["task"]).alias("answer")).iter_rows()
         error: MaskwrightError | None = None
         try:
@@ -350,6 +354,19 @@ def _worker(processes: int) -> Any:
             ]
 
     return Worker
+
+
+def _function(function: Function, version: str, stop: str) -> Any:
+    """A function of Daft that does one task at a time."""
+    import daft
+
+    @daft.func.batch(return_dtype=daft.DataType.string(), batch_size=1, use_process=True)
+    def work(tasks: Any) -> list[str]:
+        from maskwright.curate.engine.work import answer
+
+        return [answer(function, version, stop, task) for task in tasks.to_pylist()]
+
+    return work
 
 
 def _require_listening(address: str | None) -> None:
