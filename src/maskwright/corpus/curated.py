@@ -5,7 +5,7 @@ clean/removed/RULE.jsonl.gz    what went, and why: no text to learn from
 clean/card.json, card.md       counts, settings, licences
 clean/page.html, recipe.toml
 clean/MANIFEST.json            written last; its `about` has "made": "curated corpus"
-clean.work/                    beside it until it is finished; has `UNFINISHED`
+clean.work/                    next to it: pieces, kept for the next run
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def require_same(path: Path, digest: str, wanted: str | None) -> None:
 
 
 def is_work(folder: Path) -> bool:
-    """Whether the folder is the one in which a curation works: it lies beside the result, also when
+    """Whether the folder is the one in which a curation works: it is next to the result, also when
     that is finished."""
     try:
         return folder.name.endswith(WORK) and any(folder.glob("reading/*/shards.json"))

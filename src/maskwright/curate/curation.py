@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from maskwright.corpus.curated import MADE, WORK
 from maskwright.corpus.files import Paths, listed
 from maskwright.corpus.reading import Reading
 from maskwright.curate.card import card_of
@@ -28,7 +29,6 @@ from maskwright.findings import Note, ignore
 from maskwright.storage.commit import StagedFile, Staging, commit, writing
 from maskwright.storage.manifest import MANIFEST, read_manifest
 
-MADE = "curated corpus"
 UNREADABLE = "unreadable.jsonl.gz"
 
 
@@ -62,7 +62,7 @@ class Options:
 def work_folder(out: Path) -> Path:
     """Where the pieces of the result `out` lie: `clean.work` for `clean`."""
     out = Path(os.path.abspath(out))
-    return out.with_name(f"{out.name}.work")
+    return out.with_name(out.name + WORK)
 
 
 def curate(
