@@ -163,10 +163,9 @@ def steps(
     """
     counts = [count] * len(prompts) if isinstance(count, int) else list(count)
     check(model.config, prompts, counts, sources, context, one_way=one_way)
-    _check_forbidden(sampling.forbidden, model.config.tokens.vocabulary)
+    check_forbidden(sampling.forbidden, model.config.tokens.vocabulary)
     texts = [list(prompt) for prompt in prompts]
-    pairs = zip(sources or [()] * len(texts), prompts, strict=True)
-    names = _names([(*source, -1, *prompt) if source else prompt for source, prompt in pairs])
+    names = _names(prompts, sources)
     with answering(model, live=not cached) as ready:
         limit = context or trained_length(model.config)
         for part in growing(prompts, counts):
@@ -195,7 +194,7 @@ def _steps(
         left = max(counts[row] for row in rows) - number
         scores = reader.next_scores([texts[row] for row in rows], left)
         keys = randomness.key("sample", sampling.seed, names[0][rows], names[1][rows], number)
-        tokens = _chosen(scores, sampling, keys)
+        tokens = chosen(scores, sampling, keys)
         yield Step(rows, tokens, scores, sampling)
         for row, token in zip(rows, tokens, strict=True):
             texts[row].append(token)
@@ -220,7 +219,8 @@ def _closed_up(going: list[int]) -> list[int]:
     return [place if place in staying else next(last) for place in range(len(going))]
 
 
-def _chosen(scores: Float[Tensor, "B V"], sampling: Sampling, keys: randomness.Keys) -> list[int]:
+def chosen(scores: Float[Tensor, "B V"], sampling: Sampling, keys: randomness.Keys) -> list[int]:
+    """The next id of each row."""
     if sampling.temperature == 0:
         return _allowed(scores, sampling).argmax(-1).tolist()
     numbers = randomness.uniforms(keys, 1)[:, 0]
@@ -292,13 +292,21 @@ def choose(probabilities: Float[Tensor, "B V"], numbers: np.ndarray) -> list[int
     return places.tolist()
 
 
-def _names(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """A number for each prompt's content, and how many equal prompts stand before it."""
-    seen: Counter[int] = Counter()
+def name_of(prompt: Sequence[int], source: Sequence[int] | None) -> np.uint64:
+    """A number for the content of a prompt and its source, on which what is drawn hangs."""
+    named = (*source, -1, *prompt) if source else prompt
+    data = np.asarray(named, dtype="<i8").tobytes()
+    return np.uint64(int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little"))
+
+
+def _names(
+    prompts: Sequence[Sequence[int]], sources: Sequence[Sequence[int]] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each prompt's name, and how many equal prompts stand before it."""
+    seen: Counter[np.uint64] = Counter()
     contents, copies = [], []
-    for prompt in prompts:
-        data = np.asarray(prompt, dtype="<i8").tobytes()
-        content = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+    for prompt, source in zip(prompts, sources or [()] * len(prompts), strict=True):
+        content = name_of(prompt, source)
         contents.append(content)
         copies.append(seen[content])
         seen[content] += 1
@@ -365,7 +373,7 @@ def check(
         )
 
 
-def _check_forbidden(ids: Sequence[int], vocabulary: int) -> None:
+def check_forbidden(ids: Sequence[int], vocabulary: int) -> None:
     outside = [i for i in ids if not 0 <= i < vocabulary]
     if outside:
         raise ConfigError(

@@ -41,12 +41,17 @@ class Piece:
         id: the new token; None where it was the end token.
         text: what can be shown of it by now, and of the tokens before.
         finished: why the row ends here; None where it goes on.
+        logprob: of the new token, the end token included, in nats, as the model gave it: before
+            temperature and filters. None where it was not asked for.
+        top_logprobs: ids and log-probabilities of the likeliest so many tokens, the best first.
     """
 
     row: int
     id: int | None
     text: str
     finished: Reason | None
+    logprob: float | None = None
+    top_logprobs: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass

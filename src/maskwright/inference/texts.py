@@ -6,6 +6,7 @@ order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +22,7 @@ from maskwright.inference.beam import beam_search
 from maskwright.inference.decode import Sampling, require_writer
 from maskwright.inference.fill_mask import Candidate, Hole, fill
 from maskwright.inference.gaps import Gapped, gapped, spelled
+from maskwright.inference.generation import Generation, Prompt
 from maskwright.inference.incremental import trained_length
 from maskwright.inference.prepared import Prepared, answering
 from maskwright.inference.spans import spans
@@ -197,6 +199,57 @@ def write_stream(
     never taken back. See `write`."""
     sampling = _sampling(temperature, top_k, top_p, seed)
     return _pieces(model, _prompt_batch(model, [prompt]), tokens, sampling, stop, writer)
+
+
+def prompts_of(
+    model: Model,
+    texts: Sequence[str],
+    *,
+    tokens: int = 100,
+    temperature: float | None = None,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    stop: Sequence[str] = (),
+    logprobs: bool = False,
+    top_logprobs: int = 0,
+) -> list[Prompt]:
+    """What `write` goes on from, for `Generation`: its rows are what `write` gives of this list.
+    What `write` puts in front of a row is `prompt.decode(prompt.given)`.
+
+    Args and errors: as `write`; `Prompt` has those of log-probabilities.
+    """
+    prompt_batch = _prompt_batch(model, texts)
+    sampling = _sampling(temperature, top_k, top_p, seed)
+    found: dict[int, Prompt] = {}
+    for some, forbidden, decode in _alike(model, prompt_batch):
+        seen: Counter[tuple[object, ...]] = Counter()
+        for n in some:
+            ids = prompt_batch.opened[n]
+            source = None if prompt_batch.sources is None else prompt_batch.sources[n]
+            name = (*ids, None, *(source or ()))
+            found[n] = Prompt(
+                ids=ids,
+                count=tokens,
+                decode=decode,
+                sampling=replace(sampling, forbidden=forbidden),
+                source=source,
+                given=prompt_batch.given[n],
+                stop=stop,
+                end=special_tokens.vocabulary(model.tokenizer).end,
+                is_byte=partial(_is_byte, model.tokenizer),
+                copy=seen[name],
+                logprobs=logprobs,
+                top_logprobs=top_logprobs,
+            )
+            seen[name] += 1
+    return [found[n] for n in range(len(texts))]
+
+
+def writing(model: Model, network: Prepared) -> Generation:
+    """Where `network`, which is the model's, writes."""
+    conventions = model.conventions
+    return Generation(network, whole=conventions.bidirectional_prefix, one_way=conventions.writes)
 
 
 def _sampling(temperature: float | None, top_k: int, top_p: float, seed: int) -> Sampling:
