@@ -34,8 +34,8 @@ import numpy as np
 from benchmarks.inference_check import Verdict, judge
 from benchmarks.inference_models import QUICK, WORKS, Work, asked_texts, read_texts, write_model
 from benchmarks.inference_sides import sides_of, worker
-from benchmarks.processor import facts, hold, is_installed
 from benchmarks.turns import Side
+from maskwright.bench.processor import facts, hold, is_installed
 
 WARM_UP = 1
 

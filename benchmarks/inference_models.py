@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.processor import instructions, is_installed
+from maskwright.bench.processor import instructions, is_installed
+from maskwright.bench.sides.parts.padded import BATCH
 
-BATCH, SINGLE, CLASSES = 32, 16, 4
+SINGLE, CLASSES = 16, 4
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.inference_models import BATCH, Work
+from maskwright.bench.sides.parts.padded import padded_loop
+from maskwright.bench.sides.transformers import generator
 
 Ask = Callable[[list[str]], Any]  # to [(class, score)], or to the written texts
 
@@ -74,25 +76,17 @@ def sorted_loop(folder: Path, forward: Callable[[Any, Any], Any]) -> Ask:
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
 
-    def ask(texts: list[str]) -> list[tuple[int, float]]:
-        rows = tokenizer(texts, truncation=True, max_length=512)["input_ids"]
-        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
-        found: list[Any] = [None] * len(rows)
-        for start in range(0, len(order), BATCH):
-            part = order[start : start + BATCH]
-            ids = np.full((len(part), len(rows[part[-1]])), tokenizer.pad_token_id, np.int64)
-            mask = np.zeros_like(ids)
-            for place, n in enumerate(part):
-                ids[place, : len(rows[n])] = rows[n]
-                mask[place, : len(rows[n])] = 1
-            scores = np.asarray(forward(ids, mask), np.float64)
-            chances = np.exp(scores - scores.max(1, keepdims=True))
-            chances /= chances.sum(1, keepdims=True)
-            for n, row in zip(part, chances, strict=True):
-                found[n] = (int(row.argmax()), float(row.max()))
-        return found
+    def classes(scores: Any, mask: Any) -> list[tuple[int, float]]:
+        chances = np.exp(np.float64(scores) - scores.max(1, keepdims=True))
+        chances /= chances.sum(1, keepdims=True)
+        return [(int(row.argmax()), float(row.max())) for row in chances]
 
-    return ask
+    return padded_loop(
+        lambda texts: tokenizer(texts, truncation=True, max_length=512)["input_ids"],
+        forward,
+        classes,
+        tokenizer.pad_token_id,
+    )
 
 
 def torch_loop(precision: str) -> Callable[[Path, Work, int], tuple[Ask, str]]:
@@ -165,14 +159,9 @@ def transformers_generate(precision: str) -> Callable[[Path, Work, int], tuple[A
 
 def their_generator(folder: Path, work: Work, kind: Any) -> tuple[Any, Any]:
     """The model in transformers, and its tokenizer, which pads prompts on the left."""
-    import transformers
-
-    decoder = work.shape == "gpt2"
-    loader = transformers.AutoModelForCausalLM if decoder else transformers.AutoModelForSeq2SeqLM
-    model = loader.from_pretrained(folder, dtype=kind).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    if decoder:
-        tokenizer.pad_token, tokenizer.padding_side = tokenizer.eos_token, "left"
+    model, tokenizer = generator(str(folder), work.shape == "gpt2", kind)
+    if work.shape == "gpt2":
+        tokenizer.pad_token = tokenizer.eos_token
         model.generation_config.pad_token_id = tokenizer.eos_token_id
     return model, tokenizer
 

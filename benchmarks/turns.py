@@ -10,16 +10,15 @@ A ratio is the median over the rounds of the two steps' ratio; memory is the pro
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from maskwright.bench.turns import Process
 
 WARM_UP = 2
 # What glibc is told before a process starts, as `process_memory.keep_memory` tells it from inside.
@@ -59,38 +58,11 @@ class Turn:
         self.begin()
 
 
-class Side:
+class Side(Process):
     """The parent's end of one worker: `python -m module --side name --key=value …`."""
 
     def __init__(self, name: str, module: str, options: dict[str, Any]) -> None:
-        environment = dict(os.environ) | (TUNED if name == "tuned" else {})
-        said = [f"--{key}={value}" for key, value in options.items()]
-        self.name = name
-        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", module, "--side", name, *said],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            text=True,
-        )
-        self.turns: list[dict[str, Any]] = []
-
-    def step(self) -> None:
-        assert self.process.stdin and self.process.stdout
-        line = "-"
-        try:
-            self.process.stdin.write("go\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            line = ""
-        while line and not line.startswith("{"):
-            line = self.process.stdout.readline()
-        if not line:
-            self.errors.seek(0)
-            raise SystemExit(f"{self.name} failed:\n{self.errors.read()[-3000:]}")
-        self.turns.append(json.loads(line))
+        super().__init__(name, module, options, TUNED if name == "tuned" else {})
 
     def rates(self) -> list[float]:
         """Tokens per second of each step that counts."""
@@ -105,11 +77,6 @@ class Side:
             "first_loss": self.turns[0]["loss"],
             "last_loss": self.turns[-1]["loss"],
         }
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self.errors.close()
 
 
 def alternate(sides: Sequence[Side], steps: int) -> dict[str, Any]:

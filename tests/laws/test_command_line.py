@@ -135,6 +135,7 @@ FROZEN = {
         "--stop",
         "--precision",
     },
+    "bench": {"model", "--data", "--seconds", "--peers", "--base", "--out"},
     "show": {"thing", "--set"},
     "list": {"room"},
 }

@@ -16,6 +16,7 @@ ROOMS = (
     *(
         "adapters",
         "analysis",
+        "bench",
         "checkpoint",
         "cli",
         "corpus",

@@ -46,6 +46,7 @@ VERBS = (
     "attention",
     "fill-mask",
     "generate",
+    "bench",
     "show",
     "list",
 )

@@ -18,12 +18,11 @@ import ctypes
 import gc
 import os
 import platform
-import resource
 import sys
 
 import torch
 
-from maskwright.memory import resident
+from maskwright.memory import peak_resident, resident
 
 _HEAP, _HUGE, _MADV_HUGEPAGE = 1 << 30, 2 << 20, 14
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
@@ -96,8 +95,7 @@ def peak_memory(device: torch.device | None = None) -> int:
     on a GPU, the most memory of its tensors."""
     if device is not None and device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return peak_resident()
 
 
 def forget_peak(device: torch.device) -> None:

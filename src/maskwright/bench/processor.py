@@ -1,4 +1,4 @@
-"""The processor a benchmark runs on, and how all its sides are held on the same cores."""
+"""The processor a measurement runs on, and how all its sides are held on the same cores."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ WANTED = (
 
 
 def is_installed(package: str) -> bool:
+    """Whether the package could be imported; it is not."""
     return importlib.util.find_spec(package) is not None
 
 
-def _told() -> dict[str, str]:
+def _cpuinfo() -> dict[str, str]:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -37,7 +38,7 @@ def _told() -> dict[str, str]:
 
 def instructions() -> str:
     """What of vectors and matrices it has, as the system says, by names between blanks."""
-    flags = _told().get("flags", "").split()
+    flags = _cpuinfo().get("flags", "").split()
     return " ".join(name for name in WANTED if name in flags)
 
 
@@ -47,7 +48,7 @@ def facts(threads: int, cores: Sequence[int]) -> dict[str, str]:
 
     versions = [f"{p} {importlib.metadata.version(p)}" for p in PEERS if is_installed(p)]
     return {
-        "processor": f"{_told().get('model name', 'unknown')}, {os.cpu_count()} cores",
+        "processor": f"{_cpuinfo().get('model name', 'unknown')}, {os.cpu_count()} cores",
         "instructions": instructions(),
         "matrix units": matrix_units("cpu"),
         "threads": f"{threads}" + (f" on cores {', '.join(map(str, cores))}" if cores else ""),
@@ -57,8 +58,11 @@ def facts(threads: int, cores: Sequence[int]) -> dict[str, str]:
 
 def hold(threads: int) -> list[int]:
     """Keep this process and its children on `threads` cores, no two of them the halves of one, and
-    give libraries that read the environment the same budget. Empty where the system has no such
-    call or too few cores."""
+    give libraries that read the environment the same budget: to be called before they are imported.
+
+    Returns:
+        The cores; empty where the system has no such call, or too few of them.
+    """
     os.environ |= {n: str(threads) for n in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     os.environ |= {"RAYON_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": ""}
     os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}

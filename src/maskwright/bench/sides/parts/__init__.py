@@ -1,0 +1,1 @@
+"""What the sides share: `side` (their contract), `padded` (the loop around a forward pass)."""

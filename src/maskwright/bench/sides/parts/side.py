@@ -1,0 +1,72 @@
+"""The contract of a side.
+
+LABEL     what the table calls it
+NEEDS     the packages that it imports, by the names they are imported by
+INSTALL   the command that brings them
+PRECISION what it computes in; "": it is known when it is open
+GRAPH     whether it needs the model as an ONNX file (`Work.graph`)
+refusal(work) -> a reason why it does not answer this work, or None
+open(work, threads) -> Side
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright import catalogue
+from maskwright.bench.work import Work
+
+ROOM = "bench.sides"
+OURS = "maskwright"
+
+# Items to answers: (label, score), a vector, or a written text.
+Ask = Callable[[list[Any]], list[Any]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """An open side: what answers, and what it computes in."""
+
+    ask: Ask
+    precision: str
+
+
+def peers() -> list[str]:
+    """The names of all sides but our own."""
+    return [name for name in catalogue.names(ROOM) if name != OURS]
+
+
+def missing(name: str) -> list[str]:
+    """The packages of this side that are not installed."""
+    needs: Sequence[str] = catalogue.load(ROOM, name).NEEDS
+    return [package for package in needs if importlib.util.find_spec(package) is None]
+
+
+def absence(name: str, work: Work) -> str | None:
+    """Why this side takes no turn; None: it takes turns."""
+    module = catalogue.load(ROOM, name)
+    if lacking := missing(name):
+        return f"not installed ({', '.join(lacking)}): {module.INSTALL}"
+    reason: str | None = module.refusal(work)
+    return reason
+
+
+def best_label(scores: Sequence[float], work: Work) -> tuple[str, float]:
+    """The likeliest label of one row of scores, and its probability."""
+    import numpy as np
+
+    row = np.asarray(scores, np.float64)
+    if work.multi:
+        chances = 1.0 / (1.0 + np.exp(-row))
+    else:
+        chances = np.exp(row - row.max())
+        chances /= chances.sum()
+    return work.labels[int(row.argmax())], float(chances.max())
+
+
+def first_label(answer: Mapping[str, Any]) -> tuple[str, float]:
+    """The label and the score of an answer in the form of a pipeline."""
+    return str(answer["label"]), float(answer["score"])

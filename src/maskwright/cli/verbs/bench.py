@@ -1,0 +1,53 @@
+"""How fast a model answers on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.cli.verbs.arguments import add_base, existing
+
+SUMMARY = "measure how fast a model answers here, also beside other libraries"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="the folder of a model, a run or a fine-tuning")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="rows or texts to answer (default: texts are made up of the model's own tokens)",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="of measuring, for each side (default 10)"
+    )
+    parser.add_argument(
+        "--peers",
+        action="store_true",
+        help="measure ONNX Runtime, OpenVINO, transformers and sentence-transformers as well, "
+        "where they are installed",
+    )
+    add_base(parser)
+    parser.add_argument(
+        "--out", type=Path, default=None, metavar="FILE.json", help="write every time taken to it"
+    )
+
+
+def do(a: argparse.Namespace) -> None:
+    existing(a.model, "model")
+    if a.data is not None:
+        existing(a.data, "data")
+    from maskwright.bench.command import bench
+    from maskwright.report.say import printer
+
+    bench(
+        a.model,
+        data=a.data,
+        seconds=a.seconds,
+        beside=a.peers,
+        threads=a.threads,
+        base=a.base,
+        out=a.out,
+        say=printer(None),
+    )

@@ -1,0 +1,167 @@
+"""`maskwright bench`: what is asked follows from the model, sides take turns, and whoever takes
+none is named with the reason. Speed itself is asserted nowhere."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from finetune.test_command import table
+from maskwright import catalogue
+from maskwright.bench import figures
+from maskwright.bench.command import bench
+from maskwright.bench.sides.parts import side as sides
+from maskwright.bench.sides.parts.padded import padded_loop, pooled
+from maskwright.bench.turns import Process
+from maskwright.bench.work import MADE, Work, items_of, work_of
+from maskwright.cli import main as cli
+from maskwright.errors import DataError, ResourceError, UsageError
+from maskwright.finetune.command import finetune_file
+from maskwright.predict.language_model import load
+
+
+@pytest.fixture(scope="module")
+def classifier(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bench")
+    data = table(folder / "rows.csv", "classification")
+    options: dict[str, Any] = {"seeds": 1, "epochs": 1, "batch": 16}
+    finetune_file(model, data, folder / "out", stream=io.StringIO(), **options)
+    return folder / "out"
+
+
+def test_what_is_measured_follows_from_the_model(
+    classifier: Path, model: Path, models: dict[str, Path], tmp_path: Path
+) -> None:
+    kinds = {classifier: "label", model: "vector", models["gpt2"]: "text", models["t5"]: "text"}
+    for folder, kind in kinds.items():
+        opened = load(folder)
+        work = work_of(opened, folder)
+        items, about = items_of(opened, work, None)
+        assert (work.kind, len(items)) == (kind, MADE) and "made-up" in about
+        lengths = [len(opened.tokens(text)) + work.tokens for text in items]
+        assert max(lengths) <= work.longest and len(set(lengths)) > 1
+        work.write(tmp_path, items)
+        assert Work.read(tmp_path) == (work, items)
+
+
+def test_rows_of_a_file_are_asked(classifier: Path, tmp_path: Path) -> None:
+    opened = load(classifier)
+    work = work_of(opened, classifier)
+    file = tmp_path / "texts.txt"
+    file.write_text("the cat sat\n" + "cat dog " * 40 + "\nthe dog ran\n")
+    items, about = items_of(opened, work, file)
+    assert items == ["the cat sat", "the dog ran"] and "1 longer than the model reads" in about
+    file.write_text("cat dog " * 40 + "\n")
+    with pytest.raises(DataError, match="no row of the file fits"):
+        items_of(opened, work, file)
+
+
+def test_a_task_of_several_columns_wants_a_file(model: Path, tmp_path: Path) -> None:
+    data = table(tmp_path / "rows.csv", "pair-classification")
+    options: dict[str, Any] = {"method": "probe", "seeds": 1, "epochs": 1, "batch": 16}
+    finetune_file(model, data, tmp_path / "out", stream=io.StringIO(), **options)
+    opened = load(tmp_path / "out")
+    work = work_of(opened, tmp_path / "out")
+    assert work.kind == "answer" and work.apart
+    with pytest.raises(UsageError, match="--data"):
+        items_of(opened, work, None)
+    items, _ = items_of(opened, work, data)
+    assert opened.predict(items[:2]) and isinstance(items[0], dict)
+
+
+def test_ours_is_measured_and_others_are_named(
+    classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One measurement, with a library that is missing and one that breaks off."""
+    monkeypatch.setattr(sides, "peers", lambda: ["sentence-transformers", "transformers"])
+    monkeypatch.setattr("maskwright.bench.command.peers", sides.peers)
+    module = catalogue.load(sides.ROOM, "transformers")
+    monkeypatch.setattr(module, "NEEDS", ("no_such_package",))
+    shown: list[str] = []
+    options: dict[str, Any] = {"seconds": 0.1, "threads": 1, "pause": 0.0, "out": tmp_path / "f"}
+    found = bench(classifier, beside=True, say=shown.append, **options)
+    assert list(found.sides) == ["maskwright"]
+    assert "no_such_package" in found.absent["transformers"]
+    assert "pip install transformers" in found.absent["transformers"]
+    assert found.absent["sentence-transformers"] == "it makes vectors"
+    ours = found.sides["maskwright"]
+    assert 0 < ours["single_p50"] <= ours["single_p99"] and ours["cold_start"] > 0
+    assert ours["items_per_second"] > 0 and ours["peak_bytes"] > 1 << 20
+    assert len(ours["turns"]) == 5 and ours["agrees"] is None
+    text = "\n".join(shown)
+    assert "no_such_package" in text and "% of" not in text and "cold start" in text
+    assert json.loads((tmp_path / "f").read_text())["sides"]["maskwright"]["singles"] >= 5
+    with pytest.raises(UsageError, match="there already"):
+        bench(classifier, **options)
+
+
+@pytest.mark.interop
+@pytest.mark.proof
+def test_the_library_beside_ours_answers_alike(classifier: Path) -> None:
+    found = bench(classifier, beside=True, seconds=0.2, threads=1, pause=0.0)
+    assert found.sides["transformers"]["agrees"] == 1.0
+    assert found.sides["transformers"]["times_single"] > 0
+
+
+def test_agreement_tells_right_answers_from_wrong_ones() -> None:
+    work = Work(kind="label", folder="m", model="m", labels=("a", "b"))
+    ours = [("a", 0.9), ("b", 0.8)]
+    assert figures.agreement(work, [("a", 0.91), ("b", 0.7)], ours) == 1.0
+    assert figures.agreement(work, [("a", 0.9), ("a", 0.8)], ours) == 0.5
+    vectors = Work(kind="vector", folder="m", model="m")
+    assert figures.agreement(vectors, [[1.0, 0.0], [0.0, 2.0]], [[1.0, 1e-3], [0.0, 1.0]]) == 1.0
+    assert figures.agreement(vectors, [[1.0, 0.0]], [[0.0, 1.0]]) == 0.0
+    assert sides.best_label([0.0, 3.0], work) == ("b", pytest.approx(1 / (1 + np.exp(-3.0))))
+
+
+def test_the_plain_loop_pads_and_keeps_the_order() -> None:
+    texts = ["ccc", "a", "bb", *["dddd"] * 40]
+
+    def mean(states: Any, mask: Any) -> Any:
+        return pooled(states, mask, "mean").tolist()
+
+    ask = padded_loop(
+        lambda some: [[ord(c) - 96 for c in text] for text in some],
+        lambda ids, mask: np.stack([np.where(mask, ids, 99.0), np.ones_like(ids)], -1),
+        mean,
+        pad=0,
+    )
+    found = np.array(ask(texts))
+    assert np.allclose(found[:, 0] / found[:, 1], [3, 1, 2, *[4] * 40])
+    states, mask = np.array([[[1.0], [5.0], [9.0]]], np.float32), np.array([[1, 1, 0]])
+    assert pooled(states, mask, "cls") == pooled(states, mask, "max") == 1.0  # of length 1
+
+
+def test_a_side_that_ends_says_why() -> None:
+    gone = Process("none", "maskwright.bench.worker", {"place": "nowhere", "threads": 1})
+    try:
+        with pytest.raises(ResourceError, match="nowhere"):
+            gone.opened()
+    finally:
+        gone.close()
+
+
+def test_mistakes_are_answered_before_anything_is_measured(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line, says in {
+        f"bench {model} --seconds 0": "--seconds",
+        "bench nowhere": "no such model",
+        f"bench {model} --data nowhere.txt": "no such data",
+    }.items():
+        assert cli.main(line.split()) == 64
+        assert says in capsys.readouterr().err, line
+
+
+def test_every_side_keeps_the_contract() -> None:
+    for name in [sides.OURS, *sides.peers()]:
+        module = catalogue.load(sides.ROOM, name)
+        for field in ("LABEL", "NEEDS", "INSTALL", "PRECISION", "GRAPH", "refusal", "open"):
+            assert hasattr(module, field), (name, field)
+    assert "torch" in sys.modules  # of other tests: sides import their library when they open
