@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from maskwright.api import probe as probe
     from maskwright.api import quickstart as quickstart
     from maskwright.api import resume as resume
+    from maskwright.api import serve as serve
     from maskwright.api import train_and_report as tokenizer  # noqa: F401
 
 __version__ = VERSION
@@ -56,9 +57,19 @@ VERBS = {
     "probe": "probe",
     "quickstart": "quickstart",
     "resume": "resume",
+    "serve": "serve",
     "tokenizer": "train_and_report",
 }
-ROOMS = ("curate", "evaluate", "finetune", "predict", "pretrain", "quickstart", "tokenizer")
+ROOMS = (
+    "curate",
+    "evaluate",
+    "finetune",
+    "predict",
+    "pretrain",
+    "quickstart",
+    "serve",
+    "tokenizer",
+)
 MODULES = ("api", "errors")
 
 

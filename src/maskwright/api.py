@@ -49,6 +49,7 @@ from maskwright.recipes.parts.find import find, run_of
 from maskwright.recipes.parts.override import override, with_text
 from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report.say import printer
+from maskwright.serve.command import serve
 from maskwright.tokenizer.splits import encode_sampled
 from maskwright.train.machine.choices import Precision
 
@@ -82,6 +83,7 @@ __all__ = [
     "resume",
     "save_pretrained",
     "see",
+    "serve",
     "show_tokens",
     "tokenizer_of",
     "train_and_report",

@@ -23,6 +23,7 @@ from maskwright.cli.verbs import finetune
 from maskwright.config import lines_of
 from maskwright.errors import DataError, UsageError
 from maskwright.finetune.recipe import Recipe
+from maskwright.serve.limits import Limits
 
 # Short for settings of a recipe that the field has names for.
 SHORT = {"--budget", "--rate", "--batch", "--length", "--seed", "--precision", "--device"}
@@ -111,6 +112,20 @@ FROZEN = {
         "--device",
     },
     "predict": {"model", "file", "--also", "--base", "--column", "--read", "--top", "--out"},
+    "serve": {
+        "models",
+        "--name",
+        "--adapter",
+        "--host",
+        "--port",
+        "--token",
+        "--insecure",
+        "--allowed-host",
+        "--allowed-origin",
+        "--precision",
+        "--quiet",
+        *(f"--{name.replace('_', '-')}" for name in Limits.__dataclass_fields__),
+    },
     "probe": {
         "model",
         "--data",

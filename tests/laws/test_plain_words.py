@@ -26,7 +26,17 @@ ROOMS = (
         "families",
     ),
     *("finetune", "inference", "labelled", "metrics", "models", "nn", "objectives", "predict"),
-    *("pretrain", "quickstart", "recipes", "report", "storage", "tasks", "tokenizer", "train"),
+    *(
+        "pretrain",
+        "quickstart",
+        "recipes",
+        "report",
+        "serve",
+        "storage",
+        "tasks",
+        "tokenizer",
+        "train",
+    ),
 )
 WORDS = {
     *("asked", "begun", "entrant", "gone", "kit", "odd", "said", "several", "sitting"),

@@ -42,6 +42,7 @@ VERBS = (
     "evaluate",
     "finetune",
     "predict",
+    "serve",
     "probe",
     "attention",
     "fill-mask",

@@ -60,7 +60,18 @@ class LanguageModel:
         self._active = DEFAULT if model.is_adapter else None
         self._models: dict[str | None, Opened] = {self._active: Opened(model, precision)}
 
+    @classmethod
+    def of(cls, opened: Opened) -> LanguageModel:
+        """One that was opened already, such as on the weights of another."""
+        made = cls(opened.model, opened.precision)
+        made._models = {made._active: opened}
+        return made
+
     # ------------------------------------------------------------------------------- what it can
+    def opened(self, adapter: str | None = None) -> Opened:
+        """The opened folder, or what an adapter that was loaded makes of it."""
+        return self._now if adapter is None else self._models[adapter]
+
     @property
     def _now(self) -> Opened:
         """The model with the adapter that is active."""

@@ -157,15 +157,8 @@ class Opened:
         home = home_of(Path(folder))
         base = self.model.path if is_adapter(home) else None
         found = open_model(folder, base=base)
-        ours = self.model.network
-        with ExitStack() as meanwhile:
-            for each in self._networks.values():
-                meanwhile.enter_context(each.products.whole(ours))
-            shared = _share(found.network, ours)
-        alike = found.words is not None and self.model.words is not None
-        if not shared or (
-            alike and found.tokenizer.fingerprint != self.model.tokenizer.fingerprint
-        ):
+        shared = self._share_weights(found)
+        if not shared or not self._reads_alike(found):
             raise IncompatibleError(
                 "the adapter stands on another model",
                 where=folder,
@@ -175,14 +168,41 @@ class Opened:
             )
         return Opened(found, self.precision, self)
 
+    @property
+    def root(self) -> Opened:
+        """The model whose weights this one shares, or itself."""
+        return self if self.base is None else self.base
+
+    def sharing(self, found: Model) -> Opened | None:
+        """Another opened folder, on the weights of this one; None where it stands on others."""
+        if found.config.tokens != self.model.config.tokens or not self._reads_alike(found):
+            return None
+        return Opened(found, self.precision, self) if self._share_weights(found) else None
+
+    def _share_weights(self, found: Model) -> bool:
+        """Put the weights of this model in place of those that are equal; whether the tokens'
+        are."""
+        ours = self.model.network
+        with ExitStack() as meanwhile:
+            for each in self._networks.values():
+                meanwhile.enter_context(each.products.whole(ours))
+            return _share(found.network, ours)
+
+    def _reads_alike(self, found: Model) -> bool:
+        alike = found.words is not None and self.model.words is not None
+        return not alike or found.tokenizer.fingerprint == self.model.tokenizer.fingerprint
+
 
 def _share(network: Transformer, base: Transformer) -> bool:
-    """Put the weights of `base` in place of those of `network` that are equal to them; whether the
-    tokens' are."""
+    """Put the weights of `base` in place of those of `network` that are equal to them, if the
+    tokens' are; whether they are."""
+    tokens, theirs = network.tokens.weight, base.tokens.weight
+    if tokens.shape != theirs.shape or not torch.equal(tokens, theirs):
+        return False
     known = dict(base.named_parameters())
     for name, parameter in list(network.named_parameters()):
         ours = known.get(name)
         if ours is not None and ours.shape == parameter.shape and torch.equal(ours, parameter):
             path, _, last = name.rpartition(".")
             network.get_submodule(path)._parameters[last] = ours
-    return network.tokens.weight is base.tokens.weight
+    return True

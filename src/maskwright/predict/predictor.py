@@ -139,7 +139,7 @@ class Answering(ABC):
     def _tried(self, value: Any, where: str, on_bad: OnBad) -> Any:
         """The row of an example; None of a bad one that is passed over."""
         try:
-            return self._row(value, where)
+            return self.row(value, where)
         except DataError as error:
             if on_bad == "skip":
                 return None
@@ -147,7 +147,12 @@ class Answering(ABC):
                 'correct it, or pass it over (on_bad="skip"): its answer is then None'
             ) from None
 
-    def _row(self, value: Any, where: str) -> Any:
+    def row(self, value: Any, where: str) -> Any:
+        """The example that a value means, as the task reads it.
+
+        Raises:
+            DataError: it means none.
+        """
         if isinstance(value, Mapping):
             two = self.task_type.options.get(UNTOLD) and value.keys() >= TWO_TEXTS
             value = value if two else self._renamed(value)

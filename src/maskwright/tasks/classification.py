@@ -42,6 +42,7 @@ from maskwright.tasks.parts.task_type import (
     Answers,
     Encoded,
     Mistake,
+    Outputs,
     Scores,
     TaskType,
     alike,
@@ -231,6 +232,13 @@ class Classification(TaskType):
         for row in self._shares(encoded, outputs):
             order = np.argsort(-row, kind="stable")[:top]
             yield [self._one(row, int(place)) for place in order]
+
+    def scores(self, encoded: Encoded, outputs: Outputs, *, raw: bool = False) -> Scores:
+        if raw:
+            return _of_texts(encoded, outputs)
+        if self.problem == "number":
+            return np.asarray(self._number(_of_texts(encoded, outputs))[:, None], np.float32)
+        return np.asarray(self._shares(encoded, outputs), np.float32)
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
         if self.problem == "number":

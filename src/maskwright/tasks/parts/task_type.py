@@ -276,6 +276,16 @@ class TaskType(ABC):
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[Any]:
         """An answer for each row as `pipeline` of transformers gives it."""
 
+    def scores(self, encoded: Encoded, outputs: Outputs, *, raw: bool = False) -> Scores:
+        """(N, L) the probability of each label, or with `raw` its score before that.
+
+        Raises:
+            UsageError: such a task has no scores of whole rows.
+        """
+        raise UsageError(
+            "such a model gives no score for each label", found=self.task, do="ask it to predict"
+        )
+
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
         """That the answers to all `rows` are one and the same though not all of them are right,
         which a good figure may hide; else None."""

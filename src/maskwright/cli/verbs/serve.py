@@ -1,0 +1,108 @@
+"""Models behind an API on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from maskwright.cli.from_dataclass import add_fields, given
+from maskwright.cli.verbs.arguments import existing
+from maskwright.errors import UsageError
+from maskwright.serve.limits import Limits
+
+SUMMARY = "answer requests over HTTP with one model or several"
+TOKEN = "MASKWRIGHT_TOKEN"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "models", nargs="*", type=Path, metavar="MODEL", help="a run, a result or a model folder"
+    )
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="a further model, by the name that requests give",
+    )
+    parser.add_argument(
+        "--adapter",
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="an adapter or a head on one of the models, which a request chooses by name",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8000, help="(default 8000; 0: any free one)")
+    parser.add_argument(
+        "--token",
+        default=None,
+        help=f"every request has to carry it (better: the variable {TOKEN}, which lists of "
+        "processes do not show)",
+    )
+    parser.add_argument(
+        "--insecure", action="store_true", help="no token on an address that others reach"
+    )
+    parser.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name that requests may call this server (*: any)",
+    )
+    parser.add_argument(
+        "--allowed-origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="a site whose pages may ask, such as https://example.org",
+    )
+    parser.add_argument(
+        "--precision", default="auto", help="auto, float32 or bfloat16 (default auto)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no line for each request")
+    add_fields(parser, Limits)
+
+
+def do(a: argparse.Namespace) -> None:
+    names, adapters = _pairs(a.name, "--name"), _pairs(a.adapter, "--adapter")
+    for model in (*a.models, *names.values()):
+        existing(model, "model")
+    for folder in adapters.values():
+        existing(folder, "adapter")
+    if not 0 <= a.port <= 65_535:
+        raise UsageError("no such port", where="--port", found=a.port, wanted="0 to 65535")
+    limits = Limits(**given(a, Limits))
+    from maskwright.serve.command import printer, serve
+
+    serve(
+        a.models,
+        names=names,
+        adapters=adapters,
+        host=a.host,
+        port=a.port,
+        token=a.token or os.environ.get(TOKEN) or None,
+        insecure=a.insecure,
+        allowed_hosts=a.allowed_host,
+        allowed_origins=a.allowed_origin,
+        limits=limits,
+        precision=a.precision,
+        log=None if a.quiet else sys.stdout,
+        say=printer(),
+    )
+
+
+def _pairs(words: list[str], option: str) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for word in words:
+        name, sign, folder = word.partition("=")
+        if not sign or not name or not folder:
+            raise UsageError(
+                "a name and a folder are wanted", where=option, found=word, wanted="NAME=FOLDER"
+            )
+        if name in found:
+            raise UsageError("the name is given twice", where=option, found=name)
+        found[name] = Path(folder)
+    return found

@@ -1,0 +1,158 @@
+"""The application: every dialect's routes, and what belongs to none of them.
+
+    GET /health    the process lives
+    GET /ready     models are loaded and have answered
+    GET /metrics   counters for Prometheus
+    GET /docs      a page that shows /openapi.json, from this server alone
+
+Routes of a dialect win over these. A refusal is rendered by the dialect whose route it befell; one
+before any route was found by the dialect that has the path, else in the plain shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from maskwright import catalogue
+from maskwright.errors import MaskwrightError, shorten
+from maskwright.serve.errors import QUOTED, Refusal, of_error
+from maskwright.serve.host import Host
+from maskwright.version import VERSION
+
+Render = Callable[[Refusal], Response]
+# Of a body that does not fit a schema, so many faults are named.
+FAULTS = 10
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def render(refusal: Refusal) -> Response:
+    """The plain shape of a refusal."""
+    body: dict[str, Any] = {"error": refusal.what, "kind": refusal.kind}
+    body |= {} if refusal.field is None else {"field": refusal.field}
+    body |= {} if refusal.limit is None else {"limit": refusal.limit}
+    return JSONResponse(body, refusal.status, headers=refusal.headers)
+
+
+class Application:
+    """The routes, and which dialect renders what happens on them."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.app = FastAPI(
+            title="Maskwright",
+            version=VERSION,
+            docs_url=None,
+            redoc_url=None,
+            openapi_url=None,
+            redirect_slashes=False,
+        )
+        self.routers: list[tuple[APIRouter, Render]] = []
+        for name in catalogue.names("serve.dialects"):
+            dialect = catalogue.load("serve.dialects", name)
+            router = dialect.routes(host)
+            self.routers.append((router, dialect.render))
+            self.app.include_router(router)
+        own = _own_routes(host, self.app)
+        self.routers.append((own, render))
+        self.app.include_router(own)
+        self.app.add_exception_handler(Refusal, self._refused)
+        self.app.add_exception_handler(MaskwrightError, self._refused)
+        self.app.add_exception_handler(RequestValidationError, self._invalid)
+        self.app.add_exception_handler(HTTPException, self._http)
+
+    def methods(self, scope: Any) -> set[str] | None:
+        """The methods that the path has; None where there is no such path."""
+        found: set[str] | None = None
+        for router, _ in self.routers:
+            for route in router.routes:
+                match, _ = route.matches(scope)
+                if match is not Match.NONE:
+                    found = (found or set()) | (getattr(route, "methods", None) or set())
+        return found
+
+    def refusal(self, scope: Any, refusal: Refusal) -> Response:
+        """The response to a refusal on a path."""
+        for router, shape in self.routers:
+            if any(route.matches(scope)[0] is not Match.NONE for route in router.routes):
+                return shape(refusal)
+        return render(refusal)
+
+    async def _refused(self, request: Request, error: Exception) -> Response:
+        refusal = of_error(error)
+        request.scope["mw_refused"] = refusal.kind
+        return self.refusal(request.scope, refusal)
+
+    async def _invalid(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        faults = error.errors()
+        first = ".".join(str(part) for part in faults[0]["loc"][1:]) or "body"
+        told_of = "; ".join(
+            f"{'.'.join(str(p) for p in f['loc'][1:])}: {f['msg']}" for f in faults[:FAULTS]
+        )
+        more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
+        what = told_of if len(faults) > 1 else faults[0]["msg"]
+        refusal = Refusal("validation", shorten(what, 900) + more, field=first[:QUOTED])
+        return await self._refused(request, refusal)
+
+    async def _http(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        kind: Any = {404: "not_found", 405: "method"}.get(error.status_code, "malformed")
+        return await self._refused(request, Refusal(kind, shorten(str(error.detail), QUOTED)))
+
+
+def _own_routes(host: Host, app: FastAPI) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/health", response_class=PlainTextResponse, tags=["server"])
+    async def health() -> str:
+        """The process lives."""
+        return "alive\n"
+
+    @router.get("/ready", tags=["server"])
+    async def ready() -> dict[str, Any]:
+        """All models are loaded and have answered once."""
+        if not host.ready or host.draining or not host.alive:
+            what = "the server is stopping" if host.draining else "the models are being loaded"
+            raise Refusal("unready", what, retry_after=1)
+        return {"ready": True, "models": list(host.names)}
+
+    @router.get("/metrics", response_class=PlainTextResponse, tags=["server"])
+    async def metrics() -> Response:
+        """Counters in the text format of Prometheus."""
+        return PlainTextResponse(
+            host.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+    @router.get("/openapi.json", include_in_schema=False)
+    async def schema() -> dict[str, Any]:
+        return app.openapi()
+
+    @router.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return _asset("docs.html", "text/html")
+
+    @router.get("/docs/{name}", include_in_schema=False)
+    async def asset(name: str) -> Response:
+        kinds = {"docs.js": "text/javascript", "docs.css": "text/css"}
+        if name not in kinds:
+            raise Refusal("not_found", "no such page")
+        return _asset(name, kinds[name])
+
+    return router
+
+
+def _asset(name: str, kind: str) -> Response:
+    text = resources.files("maskwright.serve").joinpath("assets", name).read_text("utf-8")
+    headers = {"content-security-policy": PAGE_POLICY} if kind == "text/html" else {}
+    return HTMLResponse(text, media_type=kind, headers=headers)

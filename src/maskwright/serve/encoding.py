@@ -1,0 +1,135 @@
+"""Rows of a request as what is computed, and back. All of it runs on threads beside the event loop.
+
+A request's rows are divided into parts of limited size, each of which is one item of the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.predict.predictor import Predictor
+from maskwright.serve.errors import Refusal, of_error
+from maskwright.serve.limits import Limits
+from maskwright.tasks.parts.task_type import Encoded
+
+# Rows, and characters, that are encoded and computed as one item.
+PART_ROWS, PART_CHARACTERS = 32, 8_192
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of a request, encoded.
+
+    Attributes:
+        encoded: as the task encodes them; None of texts that belong to no task.
+        lengths: tokens of each row as they are read.
+        windows: in how many windows each is read.
+        truncated: whether something of it was cut.
+    """
+
+    encoded: Encoded | None
+    lengths: list[int]
+    windows: list[int]
+    truncated: list[bool]
+
+
+def require_rows(rows: Sequence[Any], limits: Limits, field: str = "inputs") -> None:
+    """Refuse too many rows, and texts that are too long to be looked at.
+
+    Raises:
+        Refusal: naming field and limit.
+    """
+    if not len(rows):
+        raise Refusal("validation", "nothing to answer", field=field)
+    if len(rows) > limits.max_items:
+        what = f"{len(rows)} inputs in one request"
+        raise Refusal("validation", what, field=field, limit=limits.max_items)
+    for number, row in enumerate(rows):
+        for text in texts_of(row):
+            if len(text) > limits.max_input_characters:
+                raise Refusal(
+                    "too_large",
+                    f"a text of {len(text)} characters",
+                    field=f"{field}[{number}]",
+                    limit=limits.max_input_characters,
+                )
+
+
+def texts_of(row: Any) -> Iterator[str]:
+    """The texts in a row, however it is given."""
+    if isinstance(row, str):
+        yield row
+    elif isinstance(row, Mapping):
+        for value in row.values():
+            yield from texts_of(value)
+    elif isinstance(row, list | tuple):
+        for value in row:
+            yield from texts_of(value)
+
+
+def parts_of(rows: Sequence[Any]) -> Iterator[range]:
+    """Numbers of rows that make one item."""
+    begin, characters = 0, 0
+    for number, row in enumerate(rows):
+        own = sum(map(len, texts_of(row)))
+        if number > begin and (characters + own > PART_CHARACTERS or number - begin == PART_ROWS):
+            yield range(begin, number)
+            begin, characters = number, 0
+        characters += own
+    if begin < len(rows):
+        yield range(begin, len(rows))
+
+
+def encode(
+    predictor: Predictor, rows: Sequence[Any], first: int, truncate: bool, field: str = "inputs"
+) -> Part:
+    """Rows as the model reads them; `first` is the number of the first of them in the request.
+
+    Raises:
+        Refusal: a row of another shape, or, unless it may be cut, one that is too long.
+    """
+    found = []
+    for number, row in enumerate(rows, start=first):
+        where = f"{field}[{number}]"
+        try:
+            found.append(predictor.row(row, where))
+        except Exception as error:
+            raise of_error(error, where) from error
+    encoded = predictor.task_type.encode(found, predictor.frame)
+    lengths = encoded.examples.lengths.tolist()
+    if len(lengths) != len(rows):  # read in windows, each an example
+        lengths = _evenly(lengths, len(rows))
+    cut = [False] * len(rows)
+    if any(note.name in CUTS for note in encoded.findings):
+        cut = _cut(predictor, rows)
+        if any(cut) and not truncate:
+            number = cut.index(True)
+            raise Refusal(
+                "validation",
+                "the text is longer than the model reads; shorten it, or say truncate",
+                field=f"{field}[{first + number}]",
+                limit=f"{predictor.frame.length} tokens",
+            )
+    return Part(encoded, lengths, [1] * len(rows), cut)
+
+
+CUTS = ("truncated",)
+
+
+def _cut(predictor: Predictor, rows: Sequence[Any]) -> list[bool]:
+    tokenizer = predictor.frame.tokenizer
+    found = []
+    for row in rows:
+        texts = list(texts_of(row))
+        counts = [len(ids) for ids in tokenizer.encode_batch(texts)]
+        margins = sum(tokenizer.frame_margins(len(texts) > 1))
+        found.append(sum(counts) + margins > predictor.frame.length)
+    return found
+
+
+def _evenly(lengths: Sequence[int], rows: int) -> list[int]:
+    """Tokens of rows that are read in windows, which are not told apart here."""
+    each = -(-sum(lengths) // rows)
+    return [each] * rows

@@ -1,0 +1,326 @@
+"""What every request passes before a route sees it: one place, default deny.
+
+    connection cap -> Host -> Origin -> token -> path, method, type -> length -> room in the queue
+    -> body -> JSON -> route
+
+A request that is refused here costs no more than its headers. The body is received here, counted
+while it comes; if its client leaves, what was begun for it is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.errors import DataError
+from maskwright.serve.app import Application
+from maskwright.serve.errors import Refusal
+from maskwright.serve.host import Host
+from maskwright.serve.logs import Log
+from maskwright.storage import strict_json
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+MAX_HEADERS, MAX_URL = 64, 2_048
+# Without the token only this is answered.
+OPEN = ("/health",)
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entrance:
+    """Who may come in.
+
+    Attributes:
+        token: that requests carry; None: none is wanted.
+        hosts: names this server goes by, besides those of this machine; "*": any.
+        origins: pages of other sites that may ask.
+    """
+
+    token: str | None = None
+    hosts: Collection[str] = ()
+    origins: Collection[str] = ()
+
+
+class Gate:
+    """The application that the HTTP server calls.
+
+    Attributes:
+        open_requests: how many are being answered.
+    """
+
+    def __init__(self, application: Application, entrance: Entrance, log: Log) -> None:
+        self.application, self.entrance, self.log = application, entrance, log
+        self.host: Host = application.host
+        self.open_requests = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        answer = _Answer(send, self.host)
+        begin = time.monotonic()
+        self.open_requests += 1
+        try:
+            await self._admitted(scope, receive, answer)
+        except Refusal as refusal:
+            scope["mw_refused"] = refusal.kind
+            if not answer.started:
+                response = self.application.refusal(scope, refusal)
+                if refusal.kind in ("too_large", "timeout", "malformed"):
+                    answer.closes = True
+                await response(scope, receive, answer)
+        except _GoneError:
+            self.host.metrics.disconnected()
+        except Exception as error:
+            self.log.failure(answer.request, error)
+            self.host.metrics.failed(error)
+            if not answer.started:
+                failed = Refusal("backend", "the server failed; its log has the request's id")
+                await self.application.refusal(scope, failed)(scope, receive, answer)
+        finally:
+            self.open_requests -= 1
+            self._note(scope, answer, time.monotonic() - begin)
+
+    def _note(self, scope: Scope, answer: _Answer, seconds: float) -> None:
+        metrics, refused = self.host.metrics, scope.get("mw_refused")
+        if refused is not None:
+            metrics.refused(refused)
+        metrics.finished(answer.status)
+        route = scope.get("route")
+        self.log.line(
+            "request",
+            request=answer.request,
+            method=scope["method"] if scope["method"] in METHODS else "other",
+            route=getattr(route, "path", None),
+            status=answer.status,
+            refused=refused,
+            seconds=round(seconds, 4),
+        )
+
+    async def _admitted(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        headers = _headers(scope)
+        _require_sound(scope)
+        self._require_host(headers)
+        self._require_origin(scope, headers)
+        self._require_token(scope, headers)
+        methods = self.application.methods(scope)
+        if methods is None:
+            raise Refusal("not_found", "no such path; /docs lists what there is")
+        method = scope["method"]
+        if method not in methods and not (method == "HEAD" and "GET" in methods):
+            raise Refusal("method", "the path has other methods", allow=tuple(sorted(methods)))
+        if method != "POST":
+            await self.application.app(scope, receive, answer)
+            return
+        _require_type(headers)
+        size = self._size(headers)
+        if not self.host.ready:
+            what = "the server is not ready: /ready says when it is"
+            raise Refusal("unready", what, retry_after=1)
+        with self.host.receiving(size or 0):
+            body = await self._body(receive, size)
+            await _require_json(body)
+        await self._watched(scope, body, receive, answer)
+
+    # ----------------------------------------------------------------------------------- checks
+    def _require_host(self, headers: dict[bytes, list[bytes]]) -> None:
+        found = headers.get(b"host", [])
+        name = _host_name(found[0]) if len(found) == 1 else None
+        if "*" in self.entrance.hosts and name is not None:
+            return
+        if name is None or name not in (*LOOPBACK, *self.entrance.hosts):
+            what = "the server does not go by this name; name it with --allowed-host"
+            raise Refusal("host", what, field="Host")
+
+    def _require_origin(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
+        """A page of another site may not ask, unless it is on the list."""
+        origin = headers.get(b"origin")
+        if origin is None:
+            site = headers.get(b"sec-fetch-site", [b"none"])[0]
+            if site in (b"cross-site", b"same-site") and scope["method"] not in ("GET", "HEAD"):
+                raise Refusal("forbidden", "asked by a page of another site", field="Origin")
+            return
+        value = origin[0].decode("latin-1")
+        own = headers.get(b"host", [b""])[0].decode("latin-1")
+        same = value in (f"http://{own}", f"https://{own}")
+        if len(origin) != 1 or not (same or value in self.entrance.origins):
+            what = "asked by a page of another site; list it with --allowed-origin"
+            raise Refusal("forbidden", what, field="Origin")
+
+    def _require_token(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
+        if self.entrance.token is None or scope["path"] in OPEN:
+            return
+        found = headers.get(b"authorization", [])
+        scheme, _, given = (found[0] if len(found) == 1 else b"").partition(b" ")
+        right = hmac.compare_digest(given.strip(), self.entrance.token.encode())
+        if scheme.lower() != b"bearer" or not right:
+            what = "a token is wanted: Authorization: Bearer TOKEN"
+            raise Refusal("unauthorised", what)
+
+    def _size(self, headers: dict[bytes, list[bytes]]) -> int | None:
+        """Bytes that the body will have; None where they are not told before."""
+        limit, found = self.host.limits.max_body_bytes, headers.get(b"content-length")
+        if found is None:
+            return None
+        size = int(found[0])  # h11 has looked at it
+        if size > limit:
+            raise Refusal("too_large", "the body is too large", limit=f"{limit} bytes")
+        return size
+
+    async def _body(self, receive: Receive, size: int | None) -> bytes:
+        """The body, counted while it comes."""
+        limit, body = self.host.limits.max_body_bytes, bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _GoneError
+            body += message.get("body", b"")
+            if len(body) > limit:
+                raise Refusal("too_large", "the body is too large", limit=f"{limit} bytes")
+            if not message.get("more_body", False):
+                return bytes(body)
+
+    async def _watched(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
+        """The route's answer; cancelled if the client leaves."""
+        left = asyncio.Event()
+        given = False
+
+        async def receive_body() -> Message:
+            nonlocal given
+            if not given:
+                given = True
+                return {"type": "http.request", "body": body, "more_body": False}
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            left.set()
+
+        answering = asyncio.ensure_future(self.application.app(scope, receive_body, answer))
+        watching = asyncio.ensure_future(watch())
+        try:
+            await asyncio.wait((answering, watching), return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done() and not answer.ended:
+                answering.cancel()
+                self.host.metrics.disconnected()
+                scope["mw_refused"] = "disconnected"
+                await asyncio.wait((answering,))
+                return
+            await answering
+        finally:
+            watching.cancel()
+            if not answering.done():
+                answering.cancel()
+
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
+
+
+class _GoneError(Exception):
+    """The client left before its request was there."""
+
+
+class _Answer:
+    """`send` with the headers that every answer has, and what became of it."""
+
+    def __init__(self, send: Send, host: Host) -> None:
+        self._send, self._host = send, host
+        self.request = secrets.token_hex(8)
+        self.status, self.started, self.ended, self.closes = 0, False, False, False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started, self.status = True, message["status"]
+            own = [*message.get("headers", []), *HEADERS]
+            own.append((b"x-request-id", self.request.encode()))
+            if self.closes or self._host.draining:
+                own.append((b"connection", b"close"))
+            message = {**message, "headers": own}
+        elif not message.get("more_body", False):
+            self.ended = True
+        await self._send(message)
+
+
+def _headers(scope: Scope) -> dict[bytes, list[bytes]]:
+    found: dict[bytes, list[bytes]] = {}
+    for name, value in scope["headers"]:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _require_sound(scope: Scope) -> None:
+    """Refuse targets that are no path, and more than a request needs."""
+    raw = scope["raw_path"]
+    if len(raw) + len(scope["query_string"]) > MAX_URL:
+        raise Refusal("malformed", "the URL is too long", limit=f"{MAX_URL} bytes")
+    if len(scope["headers"]) > MAX_HEADERS:
+        raise Refusal("malformed", "too many headers", limit=MAX_HEADERS)
+    if not raw.startswith(b"/") or raw.startswith(b"//"):
+        raise Refusal("malformed", "the target is no path")
+
+
+def _require_type(headers: dict[bytes, list[bytes]]) -> None:
+    coding = headers.get(b"content-encoding", [b"identity"])
+    kinds = headers.get(b"content-type", [])
+    kind, _, rest = (kinds[0] if len(kinds) == 1 else b"").lower().partition(b";")
+    charset = rest.replace(b" ", b"").replace(b'"', b"")
+    sound = kind.strip() == b"application/json" and charset in (b"", b"charset=utf-8")
+    if not sound or coding != [b"identity"]:
+        what = "the body has to be JSON in UTF-8, not compressed: Content-Type: application/json"
+        raise Refusal("media_type", what, field="Content-Type")
+
+
+async def _require_json(body: bytes) -> None:
+    """Refuse what other readers of JSON understand otherwise or not at all."""
+    if len(body) > 65_536:
+        await asyncio.get_running_loop().run_in_executor(None, _check_json, body)
+    else:
+        _check_json(body)
+
+
+def _check_json(body: bytes) -> None:
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refusal("malformed", f"not UTF-8 at byte {error.start}", field="body") from None
+    try:
+        strict_json.parse(text, "body")
+    except DataError as error:
+        found = f"; found {error.found}" if error.found else ""
+        raise Refusal("malformed", f"{error.what}, {error.where}{found}", field="body") from None
+    except RecursionError:
+        raise Refusal("malformed", "JSON nested too deeply", field="body") from None
+
+
+def _host_name(value: bytes) -> str | None:
+    """The name of a Host header without its port; None where it is none."""
+    text = value.decode("latin-1").lower()
+    name, colon, port = text.rpartition(":")
+    if not colon or (text.startswith("[") and text.endswith("]")):
+        name, port = text, ""
+    if port and not (port.isascii() and port.isdigit()):
+        return None
+    if name.startswith("["):
+        try:
+            ipaddress.IPv6Address(name[1:-1])
+        except ValueError:
+            return None
+        return name if name.endswith("]") else None
+    return name if name and all(c.isalnum() or c in "-._" for c in name) else None

@@ -1,0 +1,565 @@
+"""All that a route may ask, and the answers: the one thing that dialects know of the server.
+
+    answered = await host.predict("reviews", ["a text"], Options(deadline=2.0))
+    async for piece in host.stream("gpt", "Once", Writing(tokens=20), Options()): …
+
+Nothing here blocks the event loop: texts become ids on threads, networks are read on the device's
+thread, answers are formed on threads again. Whoever stops waiting (a client that left, a deadline)
+takes its items out of the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskwright.errors import IncompatibleError
+from maskwright.findings import Note, ignore
+from maskwright.predict.predictor import Predictor, answers_of
+from maskwright.serve import encoding, served
+from maskwright.serve.device import Device, Outcome, Reading
+from maskwright.serve.encoding import Part
+from maskwright.serve.errors import Refusal, of_error
+from maskwright.serve.limits import Limits
+from maskwright.serve.metrics import Metrics
+from maskwright.serve.reading import Asked, read_masks, read_scores, read_states, read_written
+from maskwright.serve.scheduler import FullError, Item, NeverFitsError, Queue
+from maskwright.serve.served import Asking, Served
+from maskwright.serve.writing import Piece, Row, Writers, Writing, Written
+from maskwright.tasks.parts.task_type import Encoded
+from maskwright.train.machine.choices import Precision
+
+__all__ = ["Answered", "Host", "Options", "Piece", "Served", "Timings", "Writing", "Written"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a request is answered.
+
+    Attributes:
+        truncate: a text that is longer than the model reads is cut, and the answer says so; else it
+            is read in windows, or refused where it cannot be.
+        deadline: seconds after which nobody waits; None: the server's.
+        adapter: the head or adapter that answers; None: the model itself.
+        top: the best so many answers for each row.
+        raw: scores as the head gives them, not as probabilities.
+        pooling: of vectors, for a model without a pooling of its own.
+        field: what the rows are called in the request, for refusals.
+    """
+
+    truncate: bool = False
+    deadline: float | None = None
+    adapter: str | None = None
+    top: int | None = None
+    raw: bool = False
+    pooling: str | None = None
+    field: str = "inputs"
+
+
+USUAL, USUAL_WRITING = Options(), Writing()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timings:
+    """Seconds of a request: in all, becoming ids, waiting, and on the device."""
+
+    total: float
+    tokenise: float
+    queue: float
+    compute: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """Answers, in the order of the rows.
+
+    Attributes:
+        values: an answer each.
+        tokens: how many tokens of each were read.
+        windows: in how many windows.
+        truncated: whether something was cut.
+        characters: of all texts.
+    """
+
+    values: list[Any]
+    tokens: list[int]
+    windows: list[int]
+    truncated: list[bool]
+    timings: Timings
+    characters: int = 0
+    prompt_tokens: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prompt_tokens", sum(self.tokens))
+
+
+# Makes the payload of rows, with their lengths.
+Encode = Callable[[Sequence[Any], int], tuple[Any, Part]]
+Finish = Callable[[Part, Any], list[Any]]
+
+
+class Host:
+    """The models of a process and the device that answers for them.
+
+    Args:
+        models: by name; the first answers where a request names none.
+        limits: what is taken at most.
+        precision: what models are computed in that are swapped in.
+        threads: how many make ids of texts.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Served],
+        limits: Limits | None = None,
+        *,
+        precision: Precision = "auto",
+        threads: int = 2,
+        metrics: Metrics | None = None,
+        note: Note = ignore,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.metrics = metrics or Metrics()
+        self._models, self._precision, self._note = dict(models), precision, note
+        self._pool = ThreadPoolExecutor(threads, "tokenise")
+        self._queue = Queue(
+            self.limits.max_queue_tokens, self.limits.max_batch_tokens, self.limits.linger_ms / 1e3
+        )
+        self._writers = Writers(
+            self.limits.max_writing_tokens, self.limits.max_queue_tokens, self._call
+        )
+        self._device = Device(self._queue, self._settle, self._writers)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._arriving = 0  # tokens, as estimated, of bodies that are being received
+        self._rate = 10_000.0  # tokens a second, as measured
+        self.ready = False
+        self.draining = False
+
+    # ------------------------------------------------------------------------------- what there is
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._models)
+
+    def model(self, name: str | None = None) -> Served:
+        """The model of that name; None: the first.
+
+        Raises:
+            Refusal: there is none.
+        """
+        if not self._models:
+            raise Refusal("unready", "the models are being loaded", retry_after=1)
+        if name is None:
+            return next(iter(self._models.values()))
+        if name not in self._models:
+            known = ", ".join(self.names)
+            raise Refusal("not_found", f"no model of that name; there are: {known}", field="model")
+        return self._models[name]
+
+    # ------------------------------------------------------------------------------------ answers
+    async def predict(
+        self, name: str | None, rows: Sequence[Any], options: Options = USUAL
+    ) -> Answered:
+        """Answers of the model's task; rows as `LanguageModel.predict` takes them."""
+
+        def finish(predictor: Predictor) -> Finish:
+            return lambda part, outputs: list(
+                answers_of(predictor.task_type, _encoded(part), outputs, options.top)
+            )
+
+        asking = self.model(name).asking(options.adapter)
+        return await self._of_task(asking, lambda: asking.predictor, rows, options, finish)
+
+    async def scores(
+        self, name: str | None, rows: Sequence[Any], options: Options = USUAL
+    ) -> Answered:
+        """(L,) float32 for each row: the probability of every label, in the order of
+        `Served.labels`; with `raw` the scores before that."""
+
+        def finish(predictor: Predictor) -> Finish:
+            return lambda part, outputs: list(
+                predictor.task_type.scores(_encoded(part), outputs, raw=options.raw)
+            )
+
+        asking = self.model(name).asking(options.adapter)
+        return await self._of_task(asking, lambda: asking.predictor, rows, options, finish)
+
+    async def embed(
+        self, name: str | None, texts: Sequence[str], options: Options = USUAL
+    ) -> Answered:
+        """(D,) float32 for each text, as `LanguageModel.embed`."""
+
+        def finish(predictor: Predictor) -> Finish:
+            return lambda part, outputs: list(np.asarray(outputs, np.float32))
+
+        asking = self.model(name).asking(options.adapter)
+        return await self._of_task(
+            asking, lambda: asking.vectors(options.pooling), texts, options, finish, alone=True
+        )
+
+    async def token_states(
+        self, name: str | None, texts: Sequence[str], options: Options = USUAL
+    ) -> Answered:
+        """(T, D) float32 for each text: the states of its tokens in the last layer."""
+        asking = self.model(name).asking(options.adapter)
+
+        def work(rows: Sequence[Any], first: int) -> tuple[Any, Part]:
+            predictor = asking.opened.pooled("mean")
+            part = encoding.encode(predictor, _alone(predictor, rows), first, options.truncate)
+            return _encoded(part).examples, part
+
+        reading = self._reading(asking, "states", read_states)
+        return await self._ask(texts, options, reading, work, lambda part, found: list(found))
+
+    async def fill_mask(
+        self, name: str | None, texts: Sequence[str], options: Options = USUAL
+    ) -> Answered:
+        """The holes of each text with their candidates, as `LanguageModel.fill_mask`."""
+        asking = self.model(name).asking(options.adapter)
+        _require(asking, "fill_mask", "the model fills no masks")
+        top = options.top or 5
+        tokenizer = asking.opened.model.tokenizer
+
+        def work(rows: Sequence[Any], first: int) -> tuple[Any, Part]:
+            margins = sum(tokenizer.frame_margins())
+            lengths = [len(ids) + margins for ids in tokenizer.encode_batch(list(rows))]
+            part = Part(None, lengths, [1] * len(rows), [False] * len(rows))
+            return (list(rows), top), part
+
+        reading = self._reading(asking, "masks", read_masks)
+        return await self._ask(texts, options, reading, work, lambda part, found: list(found))
+
+    async def generate(
+        self,
+        name: str | None,
+        prompts: Sequence[str],
+        writing: Writing = USUAL_WRITING,
+        options: Options = USUAL,
+    ) -> Answered:
+        """What the model writes after each prompt: a `Written` each."""
+        encoding.require_rows(prompts, self.limits, options.field)
+        begin = time.monotonic()
+        asking = self.model(name).asking(options.adapter)
+        rows = await self._rows(asking, prompts, writing, options)
+        try:
+            async with _Until(self._deadline(options)):
+                written = [await row.written() for row in rows]
+        finally:
+            self._writers.cancel(rows)
+        first_wait = max(row.waited for row in rows)
+        total = time.monotonic() - begin
+        return Answered(
+            values=written,
+            tokens=[row.prompt_tokens for row in rows],
+            windows=[1] * len(rows),
+            truncated=[False] * len(rows),
+            timings=Timings(
+                total=total, tokenise=0.0, queue=first_wait, compute=total - first_wait
+            ),
+            characters=sum(map(len, prompts)),
+        )
+
+    async def stream(
+        self,
+        name: str | None,
+        prompt: str,
+        writing: Writing = USUAL_WRITING,
+        options: Options = USUAL,
+    ) -> AsyncIterator[Piece]:
+        """The same of one prompt, piece by piece. The request is admitted, or refused, before the
+        first piece is waited for."""
+        encoding.require_rows([prompt], self.limits, options.field)
+        asking = self.model(name).asking(options.adapter)
+        until = time.monotonic() + self._deadline(options)
+        rows = await self._rows(asking, [prompt], writing, options, streams=True)
+        try:
+            while (pieces := await rows[0].next(until)) is not None:
+                for piece in pieces:
+                    yield piece
+        finally:
+            self._writers.cancel(rows)
+
+    # ---------------------------------------------------------------------------------- life
+    def load(self, models: Mapping[str, Served]) -> None:
+        """Answer for these models. A process listens before they are there, so routes look at
+        `names` when they are asked and not when they are made."""
+        self._models = dict(models)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to answer, on this loop."""
+        self._loop = loop
+        self._device.start()
+
+    async def warm_up(self) -> None:
+        """Ask every model once at each length that is common; `ready` from then on."""
+        from maskwright.serve.warm_up import warm_up
+
+        await warm_up(self)
+        self.ready = True
+
+    def swap(self, name: str, folder: Path | str) -> None:
+        """Answer for `name` with the model in `folder` from now on. Requests that were admitted
+        before are answered by the one before; call it on a thread, since it reads the folder.
+
+        Raises:
+            As `maskwright.load`; the model before then stays.
+        """
+        from maskwright.serve.warm_up import warm_one
+
+        others = [each for each in self._models.values() if each.name != name]
+        made = served.open_one(name, Path(folder), others, self._precision, self._note)
+        warm_one(made)
+        self._models = {**self._models, name: made}
+
+    def stop(self) -> None:
+        """Answer no more."""
+        self._device.stop()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the device's thread lives."""
+        return self._device.alive
+
+    @property
+    def waiting_tokens(self) -> int:
+        return self._queue.tokens
+
+    @property
+    def device_seconds(self) -> Mapping[str, float]:
+        return self._device.seconds
+
+    @contextmanager
+    def receiving(self, size: int) -> Iterator[None]:
+        """While a body of so many bytes is received, it counts as so many tokens at least.
+
+        Raises:
+            Refusal: there is no room, which is said before the body is read.
+        """
+        estimate = size // 8
+        held = self._queue.tokens + self._arriving
+        if held + min(estimate, 1) > self.limits.max_queue_tokens:
+            raise self._full()
+        self._arriving += estimate
+        try:
+            yield
+        finally:
+            self._arriving -= estimate
+
+    def _full(self) -> Refusal:
+        wait = self._queue.tokens / max(self._rate, 1.0)
+        return Refusal(
+            "overloaded",
+            "the queue is full",
+            limit=f"{self.limits.max_queue_tokens} tokens",
+            retry_after=max(1.0, wait),
+        )
+
+    # ---------------------------------------------------------------------------------- within
+    async def _of_task(
+        self,
+        asking: Asking,
+        find: Callable[[], Predictor],
+        rows: Sequence[Any],
+        options: Options,
+        finish: Callable[[Predictor], Finish],
+        alone: bool = False,
+    ) -> Answered:
+        """What the head of a task gives for rows."""
+        predictor = await self._in_thread(find)
+        objective = await self._in_thread(asking.objective, predictor)
+        writes = predictor.task_type.writes
+
+        def work(chosen: Sequence[Any], first: int) -> tuple[Any, Part]:
+            given = _alone(predictor, chosen) if alone else chosen
+            part = encoding.encode(predictor, given, first, options.truncate, options.field)
+            return Asked(objective, _encoded(part), predictor.collation, predictor.task_type), part
+
+        read = read_written if writes else read_scores
+        reading = self._reading(asking, "written" if writes else "scores", read)
+        return await self._ask(rows, options, reading, work, finish(predictor))
+
+    def _reading(self, asking: Asking, what: str, read: Callable[..., Sequence[Any]]) -> Reading:
+        """Scores of one backbone go together; what else is asked only of the very same model."""
+        if what in ("scores", "written"):
+            return Reading(asking.backbone, what, read)
+
+        def of_model(payloads: Sequence[Any]) -> Sequence[Any]:
+            return read(asking.opened, payloads)
+
+        made: Reading = asking.__dict__.setdefault(what, Reading(id(asking), what, of_model))
+        return made
+
+    async def _ask(
+        self,
+        rows: Sequence[Any],
+        options: Options,
+        reading: Reading,
+        work: Encode,
+        finish: Finish,
+    ) -> Answered:
+        encoding.require_rows(rows, self.limits, options.field)
+        begin = time.monotonic()
+        deadline = self._deadline(options)
+        async with _Until(deadline):
+            ranges = list(encoding.parts_of(rows))
+            done = [self._in_thread(work, [rows[n] for n in each], each.start) for each in ranges]
+            encoded = await asyncio.gather(*done)
+            tokenised = time.monotonic()
+            items = [
+                Item(reading, part.lengths, payload, begin + deadline, waiter=self._future())
+                for payload, part in encoded
+            ]
+            outcomes = await self._outcomes(items)
+            answers = await asyncio.gather(
+                *(
+                    self._in_thread(finish, part, outcome.value)
+                    for (_, part), outcome in zip(encoded, outcomes, strict=True)
+                )
+            )
+        parts = [part for _, part in encoded]
+        timings = Timings(
+            total=time.monotonic() - begin,
+            tokenise=tokenised - begin,
+            queue=max(outcome.waited for outcome in outcomes),
+            compute=max(outcome.computed for outcome in outcomes),
+        )
+        self.metrics.answered(timings)
+        return Answered(
+            values=[value for each in answers for value in each],
+            tokens=[n for part in parts for n in part.lengths],
+            windows=[n for part in parts for n in part.windows],
+            truncated=[cut for part in parts for cut in part.truncated],
+            timings=timings,
+            characters=sum(len(text) for row in rows for text in encoding.texts_of(row)),
+        )
+
+    async def _outcomes(self, items: list[Item]) -> list[Outcome]:
+        """Submit the items and wait for all of them."""
+        try:
+            self._device.submit(items)
+        except FullError:
+            raise self._full() from None
+        except NeverFitsError as error:
+            what = f"the request has {error.tokens} tokens"
+            raise Refusal("too_large", what, limit=error.limit) from None
+        try:
+            outcomes = await asyncio.gather(*(item.waiter for item in items))
+        except BaseException:
+            self._device.cancel(items)
+            raise
+        for outcome in outcomes:
+            if outcome.late:
+                raise _late()
+            if outcome.error is not None:
+                self.metrics.failed(outcome.error)
+                raise of_error(outcome.error) from outcome.error
+        return outcomes
+
+    def _settle(self, settled: Sequence[tuple[Item, Outcome]]) -> None:
+        """On the device's thread: give what became of the items to those who wait."""
+        computed = [(item, outcome) for item, outcome in settled if not outcome.late]
+        if computed:
+            tokens = sum(item.tokens for item, _ in computed)
+            seconds = computed[0][1].computed
+            self._rate = 0.9 * self._rate + 0.1 * tokens / max(seconds, 1e-6)
+            rows = sum(len(item.lengths) for item, _ in computed)
+            self.metrics.batch(tokens, rows, seconds)
+
+        def give() -> None:
+            for item, outcome in settled:
+                if not item.waiter.done():
+                    item.waiter.set_result(outcome)
+
+        self._call(give)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        """Run a function on the event loop, from any thread."""
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
+
+    def _future(self) -> asyncio.Future[Outcome]:
+        assert self._loop is not None
+        return self._loop.create_future()
+
+    async def _in_thread(self, function: Callable[..., Any], *given: Any) -> Any:
+        """The value of a function that runs beside the loop; what it raises as a refusal."""
+        assert self._loop is not None
+        try:
+            return await self._loop.run_in_executor(self._pool, function, *given)
+        except Refusal:
+            raise
+        except Exception as error:
+            refusal = of_error(error)
+            if refusal.kind == "backend":
+                self.metrics.failed(error)
+            raise refusal from error
+
+    async def _rows(
+        self,
+        asking: Asking,
+        prompts: Sequence[str],
+        writing: Writing,
+        options: Options,
+        streams: bool = False,
+    ) -> list[Row]:
+        _require(asking, "generate", "the model does not write")
+        rows: list[Row] = await self._in_thread(
+            self._writers.prepare, asking, list(prompts), writing, options.field, streams
+        )
+        try:
+            self._writers.submit(rows)
+        except FullError:
+            raise self._full() from None
+        except NeverFitsError as error:
+            what = f"prompt and answer have {error.tokens} tokens"
+            raise Refusal("too_large", what, limit=error.limit) from None
+        self._device.wake()
+        return rows
+
+    def _deadline(self, options: Options) -> float:
+        usual = self.limits.deadline
+        return usual if options.deadline is None else min(usual, options.deadline)
+
+
+def _encoded(part: Part) -> Encoded:
+    assert part.encoded is not None
+    return part.encoded
+
+
+def _alone(predictor: Predictor, rows: Sequence[Any]) -> list[Any]:
+    """Texts as a task that makes vectors takes them one by one."""
+    return [{predictor.task_type.alone: row} for row in rows]
+
+
+def _require(asking: Asking, ability: str, what: str) -> None:
+    if ability not in asking.opened.abilities:
+        raise of_error(IncompatibleError(what, found=asking.opened.describe()))
+
+
+class _Until:
+    """A block that ends after so many seconds, as a refusal."""
+
+    def __init__(self, seconds: float) -> None:
+        self._timeout = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, *given: Any) -> None:
+        try:
+            await self._timeout.__aexit__(*given)
+        except TimeoutError:
+            raise _late() from None
+
+
+def _late() -> Refusal:
+    return Refusal("timeout", "the deadline passed before the answer was there")

@@ -1,0 +1,142 @@
+"""What is counted, in the text format of Prometheus (version 0.0.4), without a global registry.
+
+Ours are `mw_…`; the names of text-embeddings-inference, `te_…`, are given beside them, so that
+boards made for it show this server. No label holds anything that a client wrote.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from maskwright.serve.host import Timings
+
+BUCKETS = tuple(0.0005 * 2**n for n in range(17))  # 0.5 ms to 33 s
+
+
+class Histogram:
+    """Numbers by size."""
+
+    def __init__(self, buckets: tuple[float, ...] = BUCKETS) -> None:
+        self.buckets, self.counts = buckets, [0] * (len(buckets) + 1)
+        self.sum, self.count = 0.0, 0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self.buckets, value)] += 1
+        self.sum += value
+        self.count += 1
+
+    def lines(self, name: str) -> list[str]:
+        found, below = [f"# TYPE {name} histogram"], 0
+        for bound, count in zip(self.buckets, self.counts, strict=False):
+            below += count
+            found.append(f'{name}_bucket{{le="{bound:g}"}} {below}')
+        found.append(f'{name}_bucket{{le="+Inf"}} {self.count}')
+        return [*found, f"{name}_sum {self.sum:.6f}", f"{name}_count {self.count}"]
+
+
+POWERS = tuple(float(2**n) for n in range(17))
+
+
+class Metrics:
+    """Counters of a server; any thread may add to them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.refusals: Counter[str] = Counter()
+        self.statuses: Counter[int] = Counter()
+        self.failures = 0
+        self.disconnects = 0
+        self.requests = 0
+        self.tokens = 0
+        self.batch_tokens = Histogram(POWERS)
+        self.batch_rows = Histogram(POWERS)
+        self.batch_seconds = Histogram()
+        self.request_seconds = Histogram()
+        self.tokenise_seconds = Histogram()
+        self.queue_seconds = Histogram()
+        self.compute_seconds = Histogram()
+        self.gauges: dict[str, Callable[[], float]] = {}
+
+    def batch(self, tokens: int, rows: int, seconds: float) -> None:
+        with self._lock:
+            self.tokens += tokens
+            self.batch_tokens.add(tokens)
+            self.batch_rows.add(rows)
+            self.batch_seconds.add(seconds)
+
+    def answered(self, timings: Timings) -> None:
+        with self._lock:
+            self.request_seconds.add(timings.total)
+            self.tokenise_seconds.add(timings.tokenise)
+            self.queue_seconds.add(timings.queue)
+            self.compute_seconds.add(timings.compute)
+
+    def failed(self, error: BaseException) -> None:
+        with self._lock:
+            self.failures += 1
+
+    def finished(self, status: int) -> None:
+        with self._lock:
+            self.requests += 1
+            self.statuses[status] += 1
+
+    def refused(self, kind: str) -> None:
+        with self._lock:
+            self.refusals[kind] += 1
+
+    def disconnected(self) -> None:
+        with self._lock:
+            self.disconnects += 1
+
+    def render(self) -> str:
+        """All of it as text."""
+        with self._lock:
+            lines = []
+            for name, histogram in (
+                ("mw_batch_tokens", self.batch_tokens),
+                ("mw_batch_rows", self.batch_rows),
+                ("mw_batch_seconds", self.batch_seconds),
+                ("mw_request_seconds", self.request_seconds),
+                ("mw_tokenise_seconds", self.tokenise_seconds),
+                ("mw_queue_seconds", self.queue_seconds),
+                ("mw_compute_seconds", self.compute_seconds),
+                ("te_batch_next_tokens", self.batch_tokens),
+                ("te_batch_next_size", self.batch_rows),
+                ("te_request_duration", self.request_seconds),
+                ("te_request_tokenization_duration", self.tokenise_seconds),
+                ("te_request_queue_duration", self.queue_seconds),
+                ("te_request_inference_duration", self.compute_seconds),
+            ):
+                lines += histogram.lines(name)
+            for name, count in (
+                ("mw_requests_total", self.requests),
+                ("mw_tokens_total", self.tokens),
+                ("mw_failures_total", self.failures),
+                ("mw_disconnects_total", self.disconnects),
+                ("te_request_count", self.requests),
+                ("te_request_success", self.request_seconds.count),
+            ):
+                lines += [f"# TYPE {name} counter", f"{name} {count}"]
+            lines.append("# TYPE mw_refusals_total counter")
+            lines += [
+                f'mw_refusals_total{{reason="{kind}"}} {count}'
+                for kind, count in sorted(self.refusals.items())
+            ]
+            lines.append("# TYPE te_request_failure counter")
+            lines += [
+                f'te_request_failure{{err="{kind}"}} {count}'
+                for kind, count in sorted(self.refusals.items())
+            ]
+            lines.append("# TYPE mw_responses_total counter")
+            lines += [
+                f'mw_responses_total{{status="{status}"}} {count}'
+                for status, count in sorted(self.statuses.items())
+            ]
+        for name, value in self.gauges.items():
+            lines += [f"# TYPE {name} gauge", f"{name} {value():g}"]
+        return "\n".join(lines) + "\n"

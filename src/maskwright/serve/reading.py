@@ -1,0 +1,75 @@
+"""What the device does with items that go together: payloads in, an answer to each out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from maskwright.inference import texts as inference_texts
+from maskwright.inference.encoded import Collation, Examples
+from maskwright.inference.engine import hidden
+from maskwright.inference.scores import Scored, scores
+from maskwright.objectives.parts.sequences import first_places
+from maskwright.predict.opened import Opened
+from maskwright.tasks.parts.task_type import Encoded, TaskType
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Rows of a task, and the head that answers them."""
+
+    objective: Any
+    encoded: Encoded
+    collation: Collation
+    task_type: TaskType
+
+
+def read_scores(requests: Sequence[Asked]) -> list[Any]:
+    """Scores of all, several heads and adapters among them."""
+    found: list[Any] = []
+    for each in requests:
+        assert isinstance(each.objective, Scored)
+        found.append(scores(each.objective, each.encoded.examples, each.collation))
+    return found
+
+
+def read_written(requests: Sequence[Asked]) -> list[Any]:
+    """Answers of tasks that write them."""
+    return [
+        each.task_type.outputs(each.objective, each.encoded, each.collation) for each in requests
+    ]
+
+
+def read_states(opened: Opened, given: Sequence[Examples]) -> list[list[Any]]:
+    """The states of each row of each payload, (T, D) float32."""
+    rows: list[Any] = []
+    segments: list[Any] | None = None if given[0].segments is None else []
+    for examples in given:
+        ends = first_places(examples.texts.lengths)[1:]
+        rows += np.split(examples.texts.tokens, ends)
+        if segments is not None:
+            assert examples.segments is not None
+            segments += np.split(examples.segments, ends)
+    states = iter(hidden(opened.network(), rows, segments))
+    return [
+        [next(states).float().cpu().numpy() for _ in examples.texts.lengths] for examples in given
+    ]
+
+
+def read_masks(opened: Opened, given: Sequence[tuple[list[str], int]]) -> list[list[Any]]:
+    """The holes of each text of each payload, with as many candidates as it wants."""
+    texts = [text for own, _ in given for text in own]
+    most = max(top for _, top in given)
+    found = iter(
+        inference_texts.fill_masks(opened.model, texts, top=most, prepared=opened.network())
+    )
+    return [[_best(next(found), top) for _ in own] for own, top in given]
+
+
+def _best(holes: Sequence[Any], top: int) -> list[Any]:
+    from dataclasses import replace
+
+    return [replace(hole, candidates=hole.candidates[:top]) for hole in holes]

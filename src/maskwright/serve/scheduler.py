@@ -1,0 +1,227 @@
+"""Which requests go together, and whose turn it is. Nothing here knows HTTP, threads or models.
+
+    queue.submit(items, now)      all of a request's items or none: Full, TooLong
+    queue.take(now)               the next batch: the oldest item always, then those of its key that
+                                  were passed over too often, then the nearest in length
+    share.choose(ready)           which class of work has had the least time
+
+    waiting (oldest first)   40  400  38  42  390  41       of one key, lengths in tokens
+    first batch              40  41  38  42                 400 and 390 would be outliers
+    second batch             400  390                       400 is now the oldest
+
+A queue is bounded by tokens. An item is taken after at most `PATIENCE` batches of its key that
+held younger ones. There is no timer: a batch is what waits when the device is free, unless the
+queue is made to `linger`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+# An item is looked at for a batch if it lies within so many batches' tokens of the queue's front.
+WINDOW = 8
+# n * longest^2 / sum(length^2) of a batch: beyond it the lengths are too unlike.
+UNLIKE = 1.5
+# How often an item may see younger ones of its key go first.
+PATIENCE = 2
+
+
+class FullError(Exception):
+    """The queue has no room now."""
+
+    def __init__(self, tokens: int, waiting: int, limit: int) -> None:
+        super().__init__(f"{tokens} tokens beside {waiting}, of {limit}")
+        self.tokens, self.waiting, self.limit = tokens, waiting, limit
+
+
+class NeverFitsError(Exception):
+    """A request that the queue would have no room for if it were empty."""
+
+    def __init__(self, tokens: int, limit: int) -> None:
+        super().__init__(f"{tokens} tokens, of {limit}")
+        self.tokens, self.limit = tokens, limit
+
+
+@dataclass(eq=False)
+class Item:
+    """Rows of one request that are read together.
+
+    Attributes:
+        key: items of one key can be read together.
+        lengths: tokens of each row.
+        payload: what the device is given.
+        deadline: when its answer is of no use any more; None: never.
+        arrived: when it was submitted.
+        passed: how many batches of its key held younger items instead.
+        cancelled: nobody waits for it.
+        waiter: who waits for it; nothing to the queue.
+    """
+
+    key: Hashable
+    lengths: Sequence[int]
+    payload: Any = None
+    deadline: float | None = None
+    arrived: float = 0.0
+    passed: int = 0
+    cancelled: bool = False
+    waiter: Any = None
+    tokens: int = field(init=False)
+    longest: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tokens, self.longest = sum(self.lengths), max(self.lengths, default=0)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What `take` gives: items that go together, and items that are over."""
+
+    batch: list[Item]
+    dropped: list[Item]
+
+    @property
+    def tokens(self) -> int:
+        return sum(item.tokens for item in self.batch)
+
+
+class Queue:
+    """Items that wait, oldest first.
+
+    Args:
+        max_tokens: of all that wait.
+        batch_tokens: of a batch, unless one item has more.
+        linger: seconds that an item waits for company if the batch is not full.
+    """
+
+    def __init__(self, max_tokens: int, batch_tokens: int, linger: float = 0.0) -> None:
+        self.max_tokens, self.batch_tokens, self.linger = max_tokens, batch_tokens, linger
+        self._items: OrderedDict[int, Item] = OrderedDict()
+        self.tokens = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def submit(self, items: Sequence[Item], now: float) -> None:
+        """Take in the items of a request, all or none.
+
+        Raises:
+            NeverFitsError: they have more tokens than the whole queue.
+            FullError: there is no room for all of them now.
+        """
+        tokens = sum(item.tokens for item in items)
+        if tokens > self.max_tokens:
+            raise NeverFitsError(tokens, self.max_tokens)
+        if self.tokens + tokens > self.max_tokens:
+            raise FullError(tokens, self.tokens, self.max_tokens)
+        for item in items:
+            item.arrived = now
+            self._items[id(item)] = item
+        self.tokens += tokens
+
+    def discard(self, item: Item) -> None:
+        """Take an item out, if it still waits."""
+        if self._items.pop(id(item), None) is not None:
+            self.tokens -= item.tokens
+
+    def wait(self, now: float) -> float | None:
+        """Seconds until a batch can be taken; 0: now; None: nothing waits."""
+        oldest = next(iter(self._items.values()), None)
+        if oldest is None:
+            return None
+        if self.linger == 0 or self.tokens >= self.batch_tokens:
+            return 0.0
+        return max(0.0, oldest.arrived + self.linger - now)
+
+    def take(self, now: float) -> Taken:
+        """The next batch, and the items whose deadline passed or for which nobody waits."""
+        dropped = [i for i in self._items.values() if i.cancelled or _late(i, now)]
+        for item in dropped:
+            self.discard(item)
+        if not self._items:
+            return Taken([], dropped)
+        oldest = next(iter(self._items.values()))
+        others = self._window(oldest)
+        batch = self._fill(oldest, others)
+        chosen = {id(item) for item in batch}
+        youngest = max(n for n, item in enumerate([oldest, *others]) if id(item) in chosen)
+        for item in others[:youngest]:
+            item.passed += id(item) not in chosen
+        for item in batch:
+            self.discard(item)
+        return Taken(batch, dropped)
+
+    def _window(self, oldest: Item) -> list[Item]:
+        """The items of the key of the oldest that are near the front, but for itself."""
+        found, left = [], WINDOW * self.batch_tokens
+        for item in self._items.values():
+            left -= item.tokens
+            if left < 0 and item is not oldest:
+                break
+            if item.key == oldest.key and item is not oldest:
+                found.append(item)
+        return found
+
+    def _fill(self, oldest: Item, others: Sequence[Item]) -> list[Item]:
+        """The oldest, those whose patience is over, then the nearest in length."""
+        due = [item for item in others if item.passed >= PATIENCE]
+        rest = [item for item in others if item.passed < PATIENCE]
+        rest.sort(key=lambda item: abs(item.longest - oldest.longest))  # stable: older first
+        left = self.batch_tokens - oldest.tokens
+        certain, free = [oldest], []
+        for item in due:
+            if item.tokens <= left:
+                certain.append(item)
+                left -= item.tokens
+        for item in rest:
+            if item.tokens <= left:
+                free.append(item)
+                left -= item.tokens
+        return certain + _alike(certain, free)
+
+
+class FairShare:
+    """Turns of classes of work on one device, by the seconds that each has had.
+
+    A class that had nothing to do gains no claim by that: it begins where the others are.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: dict[Hashable, float] = {}
+        self._ready: set[Hashable] = set()
+
+    def choose(self, ready: Sequence[Hashable]) -> Hashable:
+        """The class whose turn it is, of those that have work."""
+        stayed = [self._seconds[c] for c in ready if c in self._ready]
+        for each in ready:
+            if each not in self._ready:
+                begin = min(stayed, default=0.0)
+                self._seconds[each] = max(self._seconds.get(each, 0.0), begin)
+        self._ready = set(ready)
+        return min(ready, key=self._seconds.__getitem__)
+
+    def spent(self, each: Hashable, seconds: float) -> None:
+        """Note what a turn took."""
+        self._seconds[each] = self._seconds.get(each, 0.0) + seconds
+
+
+def _late(item: Item, now: float) -> bool:
+    return item.deadline is not None and item.deadline <= now
+
+
+def _alike(certain: Sequence[Item], free: list[Item]) -> list[Item]:
+    """Of the `free` items those that stay when the lengths of the batch are to be alike."""
+    free = sorted(free, key=lambda item: item.longest)
+    bound = max(item.longest for item in certain)
+    while free and _unlike([*certain, *free]) > UNLIKE:
+        # The longest waits; where it is one that must go, the shortest does.
+        free.pop(-1 if free[-1].longest > bound else 0)
+    return free
+
+
+def _unlike(items: Sequence[Item]) -> float:
+    lengths = [length for item in items for length in item.lengths]
+    squares = sum(length * length for length in lengths)
+    return len(lengths) * max(lengths) ** 2 / squares if squares else 1.0

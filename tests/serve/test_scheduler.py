@@ -1,0 +1,149 @@
+"""Which items go together, in which order, and that none waits without end; without threads."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.serve.scheduler import (
+    PATIENCE,
+    UNLIKE,
+    FairShare,
+    FullError,
+    Item,
+    NeverFitsError,
+    Queue,
+)
+
+
+def items(*lengths: int, key: str = "k") -> list[Item]:
+    return [Item(key, [length]) for length in lengths]
+
+
+def taken(queue: Queue, now: float = 0.0) -> list[int]:
+    return [item.longest for item in queue.take(now).batch]
+
+
+def test_the_oldest_goes_first_with_those_of_its_length() -> None:
+    queue = Queue(10_000, 200)
+    for item in items(40, 400, 38, 42, 390, 41):
+        queue.submit([item], 0.0)
+    assert taken(queue)[0] == 40 and len(queue) == 2
+    assert taken(queue) == [400], "one that is larger than a batch goes alone"
+    assert taken(queue) == [390] and taken(queue) == [] and queue.tokens == 0
+
+
+def test_unlike_lengths_are_no_batch() -> None:
+    queue = Queue(100_000, 100_000)
+    queue.submit(items(10, 10, 10, 10, 500), 0.0)
+    assert taken(queue) == [10] * 4 and taken(queue) == [500]
+    queue.submit(items(500, 10, 480, 10), 0.0)
+    assert sorted(taken(queue)) == [480, 500] and taken(queue) == [10, 10]
+
+
+def test_only_one_key_is_in_a_batch() -> None:
+    queue = Queue(1000, 1000)
+    queue.submit([*items(5, key="a"), *items(5, key="b"), *items(5, key="a")], 0.0)
+    assert [item.key for item in queue.take(0.0).batch] == ["a", "a"]
+    assert [item.key for item in queue.take(0.0).batch] == ["b"]
+
+
+def test_admission_is_all_or_nothing() -> None:
+    queue = Queue(100, 50)
+    queue.submit(items(30, 30), 0.0)
+    with pytest.raises(FullError):
+        queue.submit(items(30, 30), 0.0)
+    assert len(queue) == 2 and queue.tokens == 60
+    queue.submit(items(40), 0.0)  # the control: what fits is taken in
+    with pytest.raises(NeverFitsError):
+        queue.submit(items(60, 60), 0.0)
+
+
+def test_what_is_late_or_cancelled_is_not_computed() -> None:
+    queue = Queue(100, 100)
+    late, left, well = items(5, 5, 5)
+    late.deadline, left.cancelled = 1.0, True
+    queue.submit([late, left, well], 0.0)
+    found = queue.take(2.0)
+    assert found.batch == [well] and found.dropped == [late, left] and queue.tokens == 0
+
+
+def test_a_queue_that_lingers_waits_until_it_is_full() -> None:
+    queue = Queue(100, 20, linger=0.5)
+    assert queue.wait(0.0) is None
+    queue.submit(items(5), 1.0)
+    assert queue.wait(1.2) == pytest.approx(0.3) and queue.wait(1.6) == 0.0
+    queue.submit(items(15), 1.2)
+    assert queue.wait(1.2) == 0.0
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 600), st.sampled_from("abc")), min_size=1, max_size=60),
+    st.integers(50, 800),
+)
+def test_nothing_is_lost_or_starved(drawn: list[tuple[int, str]], batch: int) -> None:
+    queue = Queue(10**9, batch)
+    waiting = [Item(key, [length]) for length, key in drawn]
+    queue.submit(waiting, 0.0)
+    found: list[Item] = []
+    while len(queue):
+        oldest = next(iter(queue._items.values()))
+        now = queue.take(0.0).batch
+        assert now[0] is oldest, "the oldest is always taken"
+        assert len({item.key for item in now}) == 1
+        assert len(now) == 1 or sum(item.tokens for item in now) <= batch
+        found += now
+    assert sorted(map(id, found)) == sorted(map(id, waiting))
+
+
+@pytest.mark.parametrize("patience", [PATIENCE, 10**9])
+def test_an_item_that_was_passed_over_is_taken(
+    patience: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts of many lengths in a queue that stays long; the control has no bound on patience, and
+    there items are passed over far more often."""
+    monkeypatch.setattr("maskwright.serve.scheduler.PATIENCE", patience)
+    queue, draw = Queue(10**9, 300), random.Random(0)
+    sizes, most = (10, 20, 40, 80, 120), 0
+    queue.submit(items(*draw.choices(sizes, k=60)), 0.0)
+    for _ in range(200):
+        queue.submit(items(*draw.choices(sizes, k=5)), 0.0)
+        most = max([most, *(item.passed for item in queue.take(0.0).batch)])
+    # Where several are due at once, they go by age, as far as a batch has room.
+    assert (most <= PATIENCE + 4) is (patience == PATIENCE), most
+
+
+def test_batches_are_alike_in_length() -> None:
+    draw = random.Random(1)
+    queue = Queue(10**9, 2_000)
+    queue.submit(items(*(draw.choice((8, 30, 120, 500)) for _ in range(200))), 0.0)
+    while len(queue):
+        batch = queue.take(0.0).batch
+        free = [item for item in batch[1:] if item.passed < PATIENCE]
+        lengths = [item.longest for item in batch]
+        unlike = len(lengths) * max(lengths) ** 2 / sum(n * n for n in lengths)
+        assert unlike <= UNLIKE or not free
+
+
+def test_turns_are_shared_by_seconds() -> None:
+    share, seconds = FairShare(), {"read": 0.0, "write": 0.0}
+    cost = {"read": 0.2, "write": 0.01}
+    for _ in range(2000):
+        turn = str(share.choose(["read", "write"]))
+        seconds[turn] += cost[turn]
+        share.spent(turn, cost[turn])
+    assert seconds["read"] / seconds["write"] == pytest.approx(1, abs=0.05)
+
+
+def test_idleness_gives_no_claim() -> None:
+    share = FairShare()
+    for _ in range(100):
+        share.spent(share.choose(["write"]), 1.0)
+    turns = []
+    for _ in range(10):
+        turns.append(share.choose(["read", "write"]))
+        share.spent(turns[-1], 1.0)
+    assert 4 <= turns.count("read") <= 6, "not ten in a row, though it had 100 seconds less"
