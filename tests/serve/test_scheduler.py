@@ -108,9 +108,9 @@ def test_an_item_that_was_passed_over_is_taken(
     monkeypatch.setattr("maskwright.serve.scheduler.PATIENCE", patience)
     queue, draw = Queue(10**9, 300), random.Random(0)
     sizes, most = (10, 20, 40, 80, 120), 0
-    queue.submit(items(*draw.choices(sizes, k=60)), 0.0)
+    queue.submit(items(*(draw.choice(sizes) for _ in range(60))), 0.0)
     for _ in range(200):
-        queue.submit(items(*draw.choices(sizes, k=5)), 0.0)
+        queue.submit(items(*(draw.choice(sizes) for _ in range(5))), 0.0)
         most = max([most, *(item.passed for item in queue.take(0.0).batch)])
     # Where several are due at once, they go by age, as far as a batch has room.
     assert (most <= PATIENCE + 4) is (patience == PATIENCE), most
