@@ -68,7 +68,7 @@ def key(purpose: str, *counters: int | NDArray[np.integer]) -> Keys:
     Raises:
         UsageError: an unknown purpose, or a counter that is negative or not whole.
     """
-    state: Keys = _purpose_key(purpose)
+    state: Keys = purpose_key(purpose)
     with np.errstate(over="ignore"):
         for counter in counters:
             state = _mix((state ^ _mix(_counter(counter) + GOLDEN)) + GOLDEN)
@@ -189,7 +189,12 @@ def _counter(counter: int | NDArray[np.integer]) -> Keys:
 
 
 @functools.cache
-def _purpose_key(purpose: str) -> np.uint64:
+def purpose_key(purpose: str) -> np.uint64:
+    """What the keys of a purpose begin with.
+
+    Raises:
+        UsageError: an unknown purpose.
+    """
     if purpose not in PURPOSES:
         raise UsageError(
             "an unknown purpose of randomness", found=repr(purpose), do=near(purpose, PURPOSES)

@@ -31,7 +31,7 @@ def test_a_hash_without_avalanche_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_streams_that_forget_their_purpose_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(randomness, "_purpose_key", lambda purpose: np.uint64(1))
+    monkeypatch.setattr(randomness, "purpose_key", lambda purpose: np.uint64(1))
     with pytest.raises(AssertionError):
         real.test_F47_a_million_streams_share_no_first_draw()
 

@@ -207,6 +207,11 @@ class Tokenizer:
         with backend.sound([text]), backend.guard("the text could not be normalised"):
             return str(clean.normalize_str(text)) if clean else text
 
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What its tokenizer.json says."""
+        return copy.deepcopy(self._plain)
+
     # -------------------------------------------------------------------------- what is unknown
     @property
     def emitted(self) -> int | None:

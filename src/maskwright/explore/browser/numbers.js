@@ -1,0 +1,138 @@
+// Products and functions over rows of float32 numbers, without a library.
+//
+// A matrix is a Float32Array, row after row; weights are (out, in), as in the model's file. Sums are
+// taken in float64 and rounded once, so results differ from float32 arithmetic by rounding alone.
+
+/** out[t, o] = x[t] · weight[o] + bias[o], for t < rows. */
+export function linear(x, rows, weight, bias, out = null) {
+  const width = x.length / rows;
+  const count = weight.length / width;
+  const made = out ?? new Float32Array(rows * count);
+  let t = 0;
+  // Four rows share each weight that is read.
+  for (; t + 4 <= rows; t += 4) {
+    const a = t * width, b = a + width, c = b + width, d = c + width;
+    for (let o = 0; o < count; o++) {
+      const w = o * width;
+      let p = 0, q = 0, r = 0, s = 0;
+      for (let i = 0; i < width; i++) {
+        const value = weight[w + i];
+        p += x[a + i] * value;
+        q += x[b + i] * value;
+        r += x[c + i] * value;
+        s += x[d + i] * value;
+      }
+      const more = bias === null ? 0 : bias[o];
+      const place = t * count + o;
+      made[place] = p + more;
+      made[place + count] = q + more;
+      made[place + 2 * count] = r + more;
+      made[place + 3 * count] = s + more;
+    }
+  }
+  for (; t < rows; t++) {
+    const a = t * width;
+    for (let o = 0; o < count; o++) {
+      const w = o * width;
+      let p = 0, q = 0;
+      let i = 0;
+      for (; i + 2 <= width; i += 2) {
+        p += x[a + i] * weight[w + i];
+        q += x[a + i + 1] * weight[w + i + 1];
+      }
+      if (i < width) p += x[a + i] * weight[w + i];
+      made[t * count + o] = p + q + (bias === null ? 0 : bias[o]);
+    }
+  }
+  return made;
+}
+
+/** Layer normalisation, or root-mean-square normalisation, of each row. */
+export function normalise(x, rows, { kind, eps }, weight, bias) {
+  const width = x.length / rows;
+  const out = new Float32Array(x.length);
+  for (let t = 0; t < rows; t++) {
+    const begin = t * width;
+    let mean = 0;
+    if (kind === "layer") {
+      for (let i = 0; i < width; i++) mean += x[begin + i];
+      mean /= width;
+    }
+    let spread = 0;
+    for (let i = 0; i < width; i++) {
+      const away = x[begin + i] - mean;
+      spread += away * away;
+    }
+    const scale = 1 / Math.sqrt(spread / width + eps);
+    for (let i = 0; i < width; i++) {
+      const value = (x[begin + i] - mean) * scale * weight[i];
+      out[begin + i] = bias === null ? value : value + bias[i];
+    }
+  }
+  return out;
+}
+
+/** x + y, into x. */
+export function add(x, y) {
+  for (let i = 0; i < x.length; i++) x[i] += y[i];
+  return x;
+}
+
+/** The largest softmax-ready form: probabilities in float64 of scores / temperature. */
+export function softmax(scores, temperature = 1) {
+  let best = -Infinity;
+  for (const score of scores) if (score > best) best = score;
+  const out = new Float64Array(scores.length);
+  let sum = 0;
+  for (let i = 0; i < scores.length; i++) {
+    out[i] = Math.exp((scores[i] - best) / temperature);
+    sum += out[i];
+  }
+  for (let i = 0; i < out.length; i++) out[i] /= sum;
+  return out;
+}
+
+// ------------------------------------------------------------------------------ the error function
+// erf at multiples of 1/64, by its series of positive terms (Abramowitz and Stegun 7.1.6); between
+// them a Taylor expansion of five terms, exact to 1e-12.
+const STEP = 1 / 64;
+const END = 6; // erf(6) differs from 1 by 2e-17
+const KNOWN = new Float64Array(END / STEP + 1);
+for (let n = 0; n < KNOWN.length; n++) {
+  const x = n * STEP;
+  let term = x, sum = x;
+  for (let k = 1; term > 1e-18 * sum; k++) {
+    term *= (2 * x * x) / (2 * k + 1);
+    sum += term;
+  }
+  KNOWN[n] = (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+}
+
+export function erf(value) {
+  const x = Math.abs(value);
+  if (x >= END) return Math.sign(value);
+  const n = Math.round(x / STEP);
+  const at = n * STEP, h = x - at;
+  const slope = (2 / Math.sqrt(Math.PI)) * Math.exp(-at * at);
+  const square = at * at;
+  const taylor =
+    h * (1 + h * (-at + h * ((2 * square - 1) / 3 + h * ((at * (3 - 2 * square)) / 6 +
+    h * ((4 * square * square - 12 * square + 3) / 30)))));
+  return Math.sign(value) * (KNOWN[n] + slope * taylor);
+}
+
+export const ACTIVATIONS = {
+  gelu: (x) => 0.5 * x * (1 + erf(x * Math.SQRT1_2)),
+  gelu_new: (x) =>
+    0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x))),
+  relu: (x) => (x > 0 ? x : 0),
+  silu: (x) => x / (1 + Math.exp(-x)),
+  tanh: Math.tanh,
+};
+
+/** The activation of each number, in place. */
+export function activate(x, name) {
+  const f = ACTIVATIONS[name];
+  for (let i = 0; i < x.length; i++) x[i] = f(x[i]);
+  return x;
+}

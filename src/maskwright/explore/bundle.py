@@ -1,0 +1,97 @@
+"""A model as files that the browser reads (browser/model.js).
+
+    model.json          config, conventions, special ids: how the model is asked
+    tokenizer.json      as the tokenizer has it
+    model.safetensors   the weights under the names of `nn.Transformer`, float32 or bfloat16
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from maskwright.errors import IncompatibleError
+from maskwright.inference.incremental import trained_length
+from maskwright.models import special_tokens
+from maskwright.models.model import Model
+from maskwright.randomness import purpose_key
+
+# Choices of the config that are told apart by their type.
+TAGGED = "type"
+
+
+def facts(model: Model) -> dict[str, Any]:
+    """What model.json says: all that the browser has to know beside weights and vocabulary."""
+    tokenizer = model.tokenizer
+    vocabulary = special_tokens.vocabulary(tokenizer)
+    rows = range(tokenizer.vocabulary_size, model.config.tokens.vocabulary)
+    end = vocabulary.end
+    trained = model.num_stacks == 2 and model.conventions.decoder_trained
+    return {
+        "config": tagged(model.config),
+        "conventions": {
+            name: value
+            for name, value in dataclasses.asdict(model.conventions).items()
+            if name != "measure"
+        },
+        "model_type": model.model_type,
+        "fingerprint": model.fingerprint,
+        "kind": tokenizer.kind,
+        "labels": list(model.about.labels),
+        "mask": tokenizer.mask,
+        "begin": tokenizer.begin,
+        "end": end,
+        "opening": special_tokens.opening(tokenizer),
+        "special": sorted(tokenizer.special_ids),
+        "never": sorted({*tokenizer.special_ids, *rows} - {end}),
+        "decoder_start": model.decoder_start if trained else None,
+        "filled_by_decoder": trained and tokenizer.mask is not None,
+        "longest": model.config.longest,
+        "trained_length": trained_length(model.config),
+        "purposes": {"sample": str(purpose_key("sample"))},
+    }
+
+
+def tagged(value: Any) -> Any:
+    """A config as JSON, each dataclass with the name of its type."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        own = {f.name: tagged(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {TAGGED: type(value).__name__, **own}
+    if isinstance(value, tuple | list):
+        return [tagged(each) for each in value]
+    return value
+
+
+def files(model: Model, dtype: torch.dtype = torch.float32) -> dict[str, bytes]:
+    """The three files, by name.
+
+    Args:
+        dtype: of the weights, float32 or bfloat16.
+
+    Raises:
+        IncompatibleError: the model has no tokenizer, or something acts on its weights.
+    """
+    network = model.network
+    if model.is_adapter or model.positions:
+        raise IncompatibleError(
+            "an adapter cannot be shown in the browser as it is",
+            where=model.folder,
+            do="merge it first: maskwright merge ADAPTER OUT",
+        )
+    weights = {
+        name: parameter.detach().to("cpu", dtype).contiguous()
+        for name, parameter in network.named_parameters()
+    }
+    return {
+        "model.json": _json(facts(model)),
+        "tokenizer.json": _json(model.tokenizer.plain),
+        "model.safetensors": save(weights),
+    }
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

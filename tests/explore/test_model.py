@@ -1,0 +1,133 @@
+"""A whole model in the browser answers as it does in Python: masks, writing, heads, attention."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from explore.node import javascript, needs_node
+from maskwright.errors import IncompatibleError
+from maskwright.explore.bundle import files
+from maskwright.models.open import open_model
+from maskwright.predict.language_model import LanguageModel, load
+from maskwright.pretrain import run
+from maskwright.recipes.parts.recipe import ObjectiveChoice
+from small_models import *  # noqa: F403
+from tinyrun import recipe, text_file
+
+pytestmark = needs_node
+PROMPTS = ["The big cat", "Tree sat and then a", "on"]
+MASKED = ["The big [MASK] sat.", "[MASK] ran on a [MASK]."]
+LENGTH = 40  # tokens, more than some of these models read at once
+
+
+@pytest.fixture(scope="module")
+def folders(
+    model: Path, models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("hybrid")
+    made = replace(recipe(text_file(folder), steps=2), objective=ObjectiveChoice(name="hybrid"))
+    run.pretrain(made, folder / "run", stream=io.StringIO())
+    return {"bert": model, "hybrid": folder / "run", **models}
+
+
+@pytest.fixture(scope="module")
+def opened(folders: dict[str, Path]) -> dict[str, LanguageModel]:
+    return {name: load(path, precision="float32") for name, path in folders.items()}
+
+
+@pytest.fixture(scope="module")
+def found(
+    opened: dict[str, LanguageModel], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    given = []
+    for name, each in opened.items():
+        folder = tmp_path_factory.mktemp(name)
+        for file, data in files(each.model).items():
+            (folder / file).write_bytes(data)
+        sign = each.model.tokenizer.mask
+        texts = [t.replace("[MASK]", each.model.tokenizer.vocabulary[sign]) for t in MASKED] if sign else []
+        given.append(
+            {
+                "name": name,
+                "folder": str(folder),
+                "prompts": PROMPTS if "generate" in each.abilities else [],
+                "masked": [_framed(each, text) for text in texts if "fill_mask" in each.abilities],
+                "count": LENGTH,
+            }
+        )
+    return dict(
+        javascript(
+            """
+            const { Model } = await load("model.js");
+            const text = (path) => JSON.parse(new TextDecoder().decode(bytes(path)));
+            return given.map(({ name, folder, prompts, masked, count }) => {
+              const model = new Model(text(folder + "/model.json"), text(folder + "/tokenizer.json"),
+                bytes(folder + "/model.safetensors"));
+              const write = (prompt, settings) => {
+                const writing = model.writing(prompt);
+                for (let n = 0; n < count; n++) {
+                  const id = writing.next(writing.scores(), settings);
+                  if (id === model.facts.end) break;
+                  writing.take(id);
+                }
+                return writing.text;
+              };
+              return [name, {
+                filled: masked.map(([ids, segments]) => model.fill(ids, segments, 8)),
+                sampled: prompts.map((p) => write(p, { temperature: 0.9, topK: 40, topP: 0.95, seed: 3 })),
+                greedy: prompts.map((p) => write(p, { temperature: 0 })),
+              }];
+            });
+            """,
+            given,
+        )
+    )
+
+
+def _framed(model: LanguageModel, text: str) -> tuple[list[int], list[int]]:
+    words = model.model.tokenizer
+    assert words.mask is not None
+    parts = text.split(words.vocabulary[words.mask])
+    if words.kind in ("byte-bpe", "unigram"):
+        parts = [part.removesuffix(" ") for part in parts[:-1]] + parts[-1:]
+    ids = words.encode(parts[0]) if parts[0] else []
+    for part in parts[1:]:
+        ids += [words.mask, *(words.encode(part) if part else [])]
+    return words.frame(ids)
+
+
+@pytest.mark.parametrize("name", ["bert", "hybrid", "bart"])
+def test_masks(name: str, found: dict[str, Any], opened: dict[str, LanguageModel]) -> None:
+    model = opened[name]
+    sign = model.model.tokenizer.vocabulary[model.model.tokenizer.mask or 0]
+    wanted = model.fill_mask([text.replace("[MASK]", sign) for text in MASKED], top=8)
+    assert len(found[name]["filled"]) == 2
+    for ours, holes in zip(found[name]["filled"], wanted, strict=True):
+        for best, hole in zip(ours, holes, strict=True):
+            chances = [each["probability"] for each in best]
+            np.testing.assert_allclose(chances, [c.probability for c in hole.candidates], atol=1e-5)
+            assert [each["id"] for each in best][:1] == [c.id for c in hole.candidates][:1]
+
+
+@pytest.mark.parametrize("name", ["hybrid", "gpt2", "t5", "bart"])
+def test_writing(name: str, found: dict[str, Any], opened: dict[str, LanguageModel]) -> None:
+    model = opened[name]
+    sampled = model.generate(
+        PROMPTS, tokens=LENGTH, temperature=0.9, top_k=40, top_p=0.95, seed=3
+    )
+    assert found[name]["sampled"] == sampled
+    assert found[name]["greedy"] == model.generate(PROMPTS, tokens=LENGTH, temperature=0)
+    other = model.generate(PROMPTS, tokens=LENGTH, temperature=0.9, top_k=40, top_p=0.95, seed=4)
+    assert found[name]["sampled"] != other  # a control: the seed decides
+
+
+def test_an_adapter_is_refused(model: Path) -> None:
+    opened = replace(open_model(model), is_adapter=True)
+    with pytest.raises(IncompatibleError, match="adapter"):
+        files(opened)

@@ -1,0 +1,248 @@
+"""What the browser computes is what Python computes: states, scores, attention, ids, draws."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from explore.node import javascript, needs_node
+from maskwright import randomness
+from maskwright.explore.bundle import tagged
+from maskwright.inference.decode import Sampling, choose, distribution
+from maskwright.nn.positions import relative_buckets
+from maskwright.nn.config import Relative
+from maskwright.nn.stack import Trace
+from nn.points import ENCODERS, PAIRS, POINTS, model_of, tokens
+from tokenizer.odd_texts import odd_texts
+from tokenizer.toy_tokenizers import KINDS, trained
+
+pytestmark = needs_node
+CLOSE = 1e-5
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
+    """What the browser makes of one row of every point of the configuration space."""
+    folder = tmp_path_factory.mktemp("points")
+    given = []
+    for number, name in enumerate(POINTS):
+        network = model_of(name)
+        weights = {n: p.detach().contiguous() for n, p in network.named_parameters()}
+        save_file(weights, folder / f"{number}.safetensors")
+        given.append(
+            {
+                "name": name,
+                "config": tagged(network.config),
+                "file": str(folder / f"{number}.safetensors"),
+                "ids": tokens(1)[0].tolist(),
+                "source": tokens(1, 9, seed=1)[0].tolist(),
+            }
+        )
+    found = javascript(
+        """
+        const { Cache, Network } = await load("network.js");
+        const { tensors } = await load("safetensors.js");
+        return given.map(({ name, config, file, ids, source }) => {
+          const network = new Network(config, tensors(bytes(file)));
+          const trace = { hidden: [], weights: [], crossWeights: [] };
+          const memory = config.encoder && config.decoder ? network.encode(source) : null;
+          const states = config.decoder
+            ? network.decode(ids, { memory, trace }) : network.encode(ids, { trace });
+          let stepped = null;
+          if (config.decoder) {
+            const cache = new Cache();
+            stepped = [[...ids.slice(0, 5)], ...ids.slice(5).map((id) => [id])].flatMap((some) =>
+              Array.from(network.decode(some, { memory, cache })));
+          }
+          return [name, {
+            states: Array.from(states),
+            logits: Array.from(network.logits(states)),
+            weights: trace.weights.map((each) => Array.from(each.weights)),
+            stepped,
+          }];
+        });
+        """,
+        given,
+    )
+    return dict(found)
+
+
+@pytest.mark.parametrize("name", POINTS)
+@torch.no_grad()
+def test_every_point_of_the_configuration_space(
+    name: str, networks: dict[str, dict[str, object]]
+) -> None:
+    network, ids, found = model_of(name).eval(), tokens(1), networks[name]
+    trace = Trace()
+    if name in ENCODERS:
+        states = network.encode(ids, trace=trace)
+    else:
+        memory = network.encode(tokens(1, 9, seed=1)) if name in PAIRS else None
+        states = network.decode(ids, memory=memory, trace=trace)
+    logits = network.logits(states)
+    np.testing.assert_allclose(found["states"], states.flatten(), atol=CLOSE)
+    np.testing.assert_allclose(found["logits"], logits.flatten(), atol=CLOSE)
+    for ours, theirs in zip(found["weights"], trace.weights, strict=True):  # type: ignore[call-overload]
+        np.testing.assert_allclose(ours, theirs.flatten(), atol=CLOSE)
+    if found["stepped"] is not None:
+        np.testing.assert_allclose(found["stepped"], states.flatten(), atol=CLOSE)
+    # A control: another row's numbers are none of these.
+    assert np.abs(np.roll(found["states"], network.config.width) - states.flatten().numpy()).max() > 0.1
+
+
+TOKENIZERS = [(kind, lower) for kind in KINDS for lower in (False, True)]
+
+
+@pytest.fixture(scope="module")
+def encoded() -> list[dict[str, list[list[int]]]]:
+    texts = odd_texts(1000)
+    given = []
+    for kind, lower in TOKENIZERS:
+        words = trained(kind, lowercase=lower)
+        given.append(
+            {
+                "json": words.plain,
+                "special": sorted(words.special_ids),
+                "texts": texts,
+                "ids": [words.encode(text) for text in texts],
+            }
+        )
+    found: list[dict[str, list[list[int]]]] = javascript(
+        """
+        const { Tokenizer } = await load("tokenizer.js");
+        return given.map(({ json, special, texts, ids }) => {
+          const words = new Tokenizer(json, { special });
+          return {
+            ids: texts.map((text) => words.encode(text)),
+            texts: ids.map((own) => words.decode(own)),
+            pair: words.frame([7, 8], [9]).ids,
+          };
+        });
+        """,
+        given,
+    )
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(TOKENIZERS)), ids=lambda n: "-".join(map(str, TOKENIZERS[n])))
+def test_ids_and_texts(number: int, encoded: list[dict[str, list[list[int]]]]) -> None:
+    kind, lower = TOKENIZERS[number]
+    words, texts, found = trained(kind, lowercase=lower), odd_texts(1000), encoded[number]
+    wanted = [words.encode(text) for text in texts]
+    wrong = [n for n, (a, b) in enumerate(zip(found["ids"], wanted, strict=True)) if a != b]
+    assert not wrong, f"{len(wrong)}: {texts[wrong[0]]!r} {found['ids'][wrong[0]]} {wanted[wrong[0]]}"
+    assert found["texts"] == [words.decode(ids) for ids in wanted]
+    assert found["pair"] == words.frame([7, 8], [9])[0]
+
+
+def test_draws() -> None:
+    rng = np.random.default_rng(0)
+    scores = (rng.standard_normal((40, 300)) * 3).astype(np.float32)
+    scores[:, 100:110] = scores[:, :10]  # ties
+    settings = [
+        Sampling(temperature=0.7),
+        Sampling(top_k=20),
+        Sampling(top_p=0.9),
+        Sampling(temperature=1.3, top_k=50, top_p=0.8, forbidden=(3, 4)),
+    ]
+    prompts = [[1, 2, 3], list(range(400)), [7]]
+    found = javascript(
+        """
+        const { choose, distribution } = await load("sampling.js");
+        const { key, nameOf, uniforms } = await load("random.js");
+        const names = given.prompts.map((prompt) => nameOf(prompt));
+        return {
+          names: names.map(String),
+          pair: String(nameOf([1, 2], [3, 4])),
+          drawn: given.settings.map((setting, s) => given.scores.map((row, n) => {
+            const p = distribution(Float32Array.from(row), setting);
+            return Array.from({ length: 63 }, (_, step) =>
+              choose(p, uniforms(key(given.purpose, s, names[n % 3], 0, step), 1)[0]));
+          })),
+        };
+        """,
+        {
+            "scores": scores.tolist(),
+            "prompts": prompts,
+            "purpose": str(randomness.purpose_key("sample")),
+            "settings": [
+                {
+                    "temperature": s.temperature,
+                    "topK": s.top_k or 0,
+                    "topP": s.top_p or 1,
+                    "forbidden": s.forbidden,
+                }
+                for s in settings
+            ],
+        },
+    )
+
+    def name(ids: list[int]) -> int:
+        data = np.asarray(ids, "<i8").tobytes()
+        return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+    assert found["names"] == [str(name(prompt)) for prompt in prompts]
+    assert found["pair"] == str(name([3, 4, -1, 1, 2]))
+    drawn = 0
+    for number, sampling in enumerate(settings):
+        chances = distribution(torch.from_numpy(scores), sampling)
+        for row in range(len(scores)):
+            keys = [
+                randomness.key("sample", number, name(prompts[row % 3]), 0, step)
+                for step in range(63)
+            ]
+            numbers = randomness.uniforms(np.array(keys, np.uint64), 1)[:, 0]
+            wanted = choose(chances[row : row + 1].expand(63, -1), numbers)
+            assert found["drawn"][number][row] == wanted
+            drawn += len(wanted)
+    assert drawn > 10_000
+
+
+def test_the_error_function_and_buckets() -> None:
+    places = np.linspace(-6.5, 6.5, 4001).tolist()
+    config = Relative(buckets=32, max_distance=128)
+    found = javascript(
+        """
+        const { erf } = await load("numbers.js");
+        const { bucket } = await load("network.js");
+        const distances = Array.from({ length: 801 }, (_, i) => i - 400);
+        const config = { buckets: 32, max_distance: 128 };
+        return {
+          erf: given.map(erf),
+          both: distances.map((d) => bucket(config, d, true)),
+          left: distances.map((d) => bucket(config, d, false)),
+        };
+        """,
+        places,
+    )
+    np.testing.assert_allclose(found["erf"], [math.erf(x) for x in places], atol=1e-11)
+    for both in (True, False):
+        buckets = relative_buckets(config, 1, 801, 400, both, torch.device("cpu"))
+        assert found["both" if both else "left"] == buckets[0].tolist()
+
+
+def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.safetensors"
+    save_file({"a": torch.arange(6.0), "b": torch.ones(3, dtype=torch.bfloat16)}, whole)
+    cut = tmp_path / "cut.safetensors"
+    cut.write_bytes(whole.read_bytes()[:-2])
+    found = javascript(
+        """
+        const { tensors } = await load("safetensors.js");
+        const good = tensors(bytes(given.whole));
+        let said = "";
+        try { tensors(bytes(given.cut)); } catch (error) { said = error.message; }
+        return { a: Array.from(good.get("a")), b: Array.from(good.get("b")), said };
+        """,
+        {"whole": str(whole), "cut": str(cut)},
+    )
+    assert found["a"] == [0, 1, 2, 3, 4, 5] and found["b"] == [1, 1, 1]
+    assert "cut off" in found["said"]
+    assert json.dumps(found)
