@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from maskwright.api import compare as compare
     from maskwright.api import curate_files as curate  # noqa: F401
     from maskwright.api import evaluate as evaluate
+    from maskwright.api import explore as explore
     from maskwright.api import fill_mask as fill_mask
     from maskwright.api import finetune_file as finetune  # noqa: F401
     from maskwright.api import generate_text as generate  # noqa: F401
@@ -48,6 +49,7 @@ VERBS = {
     "compare": "compare",
     "curate": "curate_files",
     "evaluate": "evaluate",
+    "explore": "explore",
     "fill_mask": "fill_mask",
     "finetune": "finetune_file",
     "generate": "generate_text",
@@ -63,6 +65,7 @@ VERBS = {
 ROOMS = (
     "curate",
     "evaluate",
+    "explore",
     "finetune",
     "predict",
     "pretrain",

@@ -30,6 +30,7 @@ from maskwright.evaluate.kind import answers_tasks
 from maskwright.evaluate.labelled_rows import evaluate_file
 from maskwright.evaluate.minimal_pairs import evaluate_pairs
 from maskwright.evaluate.text import TextEvaluation, evaluate_text
+from maskwright.explore.command import explore
 from maskwright.findings import Note, ignore
 from maskwright.finetune.command import finetune_file, finetune_recipe
 from maskwright.finetune.recipe import read as read_finetuning
@@ -64,6 +65,7 @@ __all__ = [
     "evaluate_file",
     "evaluate_pairs",
     "evaluate_text",
+    "explore",
     "fill_mask",
     "find",
     "finetune_file",

@@ -17,7 +17,6 @@ from maskwright.models.open import open_model
 from maskwright.predict.language_model import LanguageModel, load
 from maskwright.pretrain import run
 from maskwright.recipes.parts.recipe import ObjectiveChoice
-from small_models import *  # noqa: F403
 from tinyrun import recipe, text_file
 
 pytestmark = needs_node
@@ -51,7 +50,11 @@ def found(
         for file, data in files(each.model).items():
             (folder / file).write_bytes(data)
         sign = each.model.tokenizer.mask
-        texts = [t.replace("[MASK]", each.model.tokenizer.vocabulary[sign]) for t in MASKED] if sign else []
+        texts = (
+            [t.replace("[MASK]", each.model.tokenizer.vocabulary[sign]) for t in MASKED]
+            if sign
+            else []
+        )
         given.append(
             {
                 "name": name,
@@ -67,8 +70,10 @@ def found(
             const { Model } = await load("model.js");
             const text = (path) => JSON.parse(new TextDecoder().decode(bytes(path)));
             return given.map(({ name, folder, prompts, masked, count }) => {
-              const model = new Model(text(folder + "/model.json"), text(folder + "/tokenizer.json"),
-                bytes(folder + "/model.safetensors"));
+              const read = (n) => text(`${folder}/${n}.json`);
+              const [facts, words] = [read("model"), read("tokenizer")];
+              const model = new Model(facts, words, bytes(`${folder}/model.safetensors`));
+              const some = { temperature: 0.9, topK: 40, topP: 0.95, seed: 3 };
               const write = (prompt, settings) => {
                 const writing = model.writing(prompt);
                 for (let n = 0; n < count; n++) {
@@ -80,7 +85,7 @@ def found(
               };
               return [name, {
                 filled: masked.map(([ids, segments]) => model.fill(ids, segments, 8)),
-                sampled: prompts.map((p) => write(p, { temperature: 0.9, topK: 40, topP: 0.95, seed: 3 })),
+                sampled: prompts.map((p) => write(p, some)),
                 greedy: prompts.map((p) => write(p, { temperature: 0 })),
               }];
             });
@@ -118,9 +123,7 @@ def test_masks(name: str, found: dict[str, Any], opened: dict[str, LanguageModel
 @pytest.mark.parametrize("name", ["hybrid", "gpt2", "t5", "bart"])
 def test_writing(name: str, found: dict[str, Any], opened: dict[str, LanguageModel]) -> None:
     model = opened[name]
-    sampled = model.generate(
-        PROMPTS, tokens=LENGTH, temperature=0.9, top_k=40, top_p=0.95, seed=3
-    )
+    sampled = model.generate(PROMPTS, tokens=LENGTH, temperature=0.9, top_k=40, top_p=0.95, seed=3)
     assert found[name]["sampled"] == sampled
     assert found[name]["greedy"] == model.generate(PROMPTS, tokens=LENGTH, temperature=0)
     other = model.generate(PROMPTS, tokens=LENGTH, temperature=0.9, top_k=40, top_p=0.95, seed=4)

@@ -16,8 +16,8 @@ from explore.node import javascript, needs_node
 from maskwright import randomness
 from maskwright.explore.bundle import tagged
 from maskwright.inference.decode import Sampling, choose, distribution
-from maskwright.nn.positions import relative_buckets
 from maskwright.nn.config import Relative
+from maskwright.nn.positions import relative_buckets
 from maskwright.nn.stack import Trace
 from nn.points import ENCODERS, PAIRS, POINTS, model_of, tokens
 from tokenizer.odd_texts import odd_texts
@@ -94,7 +94,10 @@ def test_every_point_of_the_configuration_space(
     if found["stepped"] is not None:
         np.testing.assert_allclose(found["stepped"], states.flatten(), atol=CLOSE)
     # A control: another row's numbers are none of these.
-    assert np.abs(np.roll(found["states"], network.config.width) - states.flatten().numpy()).max() > 0.1
+    assert (
+        np.abs(np.roll(found["states"], network.config.width) - states.flatten().numpy()).max()
+        > 0.1
+    )
 
 
 TOKENIZERS = [(kind, lower) for kind in KINDS for lower in (False, True)]
@@ -131,13 +134,17 @@ def encoded() -> list[dict[str, list[list[int]]]]:
     return found
 
 
-@pytest.mark.parametrize("number", range(len(TOKENIZERS)), ids=lambda n: "-".join(map(str, TOKENIZERS[n])))
+@pytest.mark.parametrize(
+    "number", range(len(TOKENIZERS)), ids=lambda n: "-".join(map(str, TOKENIZERS[n]))
+)
 def test_ids_and_texts(number: int, encoded: list[dict[str, list[list[int]]]]) -> None:
     kind, lower = TOKENIZERS[number]
     words, texts, found = trained(kind, lowercase=lower), odd_texts(1000), encoded[number]
     wanted = [words.encode(text) for text in texts]
     wrong = [n for n, (a, b) in enumerate(zip(found["ids"], wanted, strict=True)) if a != b]
-    assert not wrong, f"{len(wrong)}: {texts[wrong[0]]!r} {found['ids'][wrong[0]]} {wanted[wrong[0]]}"
+    assert not wrong, (
+        f"{len(wrong)}: {texts[wrong[0]]!r} {found['ids'][wrong[0]]} {wanted[wrong[0]]}"
+    )
     assert found["texts"] == [words.decode(ids) for ids in wanted]
     assert found["pair"] == words.frame([7, 8], [9])[0]
 

@@ -137,6 +137,7 @@ FROZEN = {
         "--out",
     },
     "attention": {"model", "--text", "--sentence", "--tree", "--out"},
+    "explore": {"models", "--text", "--port", "--no-browser"},
     "fill-mask": {"model", "text", "--top"},
     "generate": {
         "model",

@@ -45,6 +45,7 @@ VERBS = (
     "serve",
     "probe",
     "attention",
+    "explore",
     "fill-mask",
     "generate",
     "bench",

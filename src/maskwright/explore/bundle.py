@@ -1,8 +1,8 @@
 """A model as files that the browser reads (browser/model.js).
 
-    model.json          config, conventions, special ids: how the model is asked
-    tokenizer.json      as the tokenizer has it
-    model.safetensors   the weights under the names of `nn.Transformer`, float32 or bfloat16
+model.json          config, conventions, special ids: how the model is asked
+tokenizer.json      as the tokenizer has it
+model.safetensors   the weights under the names of `nn.Transformer`, float32 or bfloat16
 """
 
 from __future__ import annotations

@@ -1,0 +1,40 @@
+"""Models in the browser."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.cli.verbs.arguments import existing
+
+SUMMARY = "see a model in the browser: masks, generation, attention, its tokenizer"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "models",
+        type=Path,
+        nargs="+",
+        metavar="model",
+        help="the folder of a model, or of a run, whose checkpoints are then all shown",
+    )
+    parser.add_argument(
+        "--text", default=None, metavar="TEXT", help="the text that the pages begin with"
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=0,
+        help="of the server on this machine (default: one that is free)",
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the address and open no browser"
+    )
+
+
+def do(a: argparse.Namespace) -> None:
+    for model in a.models:
+        existing(model, "model")
+    from maskwright.explore.command import explore
+
+    explore(a.models, port=a.port, text=a.text, browser=not a.no_browser)

@@ -1,0 +1,127 @@
+// The shell: which model, which page, and a link that restores both.
+
+import { Engine, Files } from "./engine.js";
+import { choice, el } from "./ui.js";
+import { PAGES } from "./pages/all.js";
+
+const place = (id) => document.getElementById(id);
+
+class Shell {
+  constructor(source, site) {
+    this.site = site;
+    this.source = source;
+    this.engine = new Engine(source, site);
+    this.state = read();
+    this.turn = 0;
+    place("title").textContent = site.title;
+    document.title = `${site.title} · Maskwright`;
+    window.addEventListener("hashchange", () => {
+      if (location.hash.slice(1) === write(this.state)) return;
+      this.state = read();
+      this.show();
+    });
+  }
+
+  get number() {
+    const asked = Number(this.state.model ?? this.site.models.length - 1);
+    return this.site.models[asked] ? asked : this.site.models.length - 1;
+  }
+
+  get page() {
+    return PAGES.find((page) => page.id === this.state.page) ?? null;
+  }
+
+  /** Keep values in the link, without a step in the history. */
+  remember(values) {
+    for (const [name, value] of Object.entries(values)) {
+      if (value === null || value === "") delete this.state[name];
+      else this.state[name] = String(value);
+    }
+    history.replaceState(null, "", `#${write(this.state)}`);
+  }
+
+  async show() {
+    const turn = ++this.turn;
+    const main = place("page");
+    main.setAttribute("aria-busy", "true");
+    this.drawn?.close?.();
+    this.drawn = null;
+    try {
+      const model = this.site.models.length ? await this.engine.open(this.number) : null;
+      if (turn !== this.turn) return;
+      const can = PAGES.map((page) => page.cannot(model, this.site));
+      const page = this.page ?? PAGES[Math.max(0, can.indexOf(null))];
+      this.#controls(page, can);
+      const refused = can[PAGES.indexOf(page)];
+      main.replaceChildren(el("h2", {}, page.title), el("p", { class: "soft" }, page.lead));
+      if (refused !== null) {
+        main.append(el("p", { class: "notice" }, refused));
+        return;
+      }
+      const root = el("div");
+      main.append(root);
+      this.drawn = await page.mount(root, {
+        model, site: this.site, engine: this.engine, source: this.source, state: this.state,
+        remember: (values) => this.remember(values),
+        announce: (text) => (place("status").textContent = text),
+        failed: (error) => failed(root, error),
+      }) ?? null;
+    } catch (error) {
+      if (turn === this.turn) failed(main, error);
+    } finally {
+      if (turn === this.turn) main.removeAttribute("aria-busy");
+    }
+  }
+
+  #controls(page, can) {
+    const models = this.site.models;
+    place("models").replaceChildren(...(models.length < 2 ? [] : [choice({
+      label: "Model",
+      options: models.map((each, n) => [n, each.name]),
+      value: this.number,
+      change: (value) => {
+        this.remember({ model: value });
+        this.show();
+      },
+    }).element]));
+    place("pages").replaceChildren(...PAGES.map((each, n) => el("a", {
+      href: `#${write({ ...this.state, page: each.id })}`,
+      "aria-current": each === page ? "page" : null,
+      class: can[n] === null ? null : "cannot",
+      title: can[n],
+      click: (event) => {
+        event.preventDefault();
+        this.state = { ...this.state, page: each.id };
+        history.pushState(null, "", `#${write(this.state)}`);
+        this.show();
+      },
+    }, each.title)));
+  }
+}
+
+function failed(root, error) {
+  root.append(el("p", { class: "notice", role: "alert" }, error.message));
+}
+
+/** The state in the link: names and values as in a form. */
+function read() {
+  return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+}
+
+function write(state) {
+  return new URLSearchParams(state).toString();
+}
+
+export async function start(source) {
+  try {
+    await new Shell(source, await source.json("data/site.json")).show();
+  } catch (error) {
+    const opened = location.protocol === "file:"
+      ? " A browser does not read files beside a page that was opened from the disk: run " +
+        "`python -m http.server` in this folder and open http://localhost:8000."
+      : "";
+    place("page").replaceChildren(el("p", { class: "notice", role: "alert" }, error.message + opened));
+  }
+}
+
+start(globalThis.MASKWRIGHT_FILES ?? new Files());

@@ -1,0 +1,7 @@
+// The pages, in their order. A page is {id, title, lead, cannot(model, site), mount(root, context)}:
+// `cannot` is null or a sentence that says what this model lacks; `mount` may give {close}.
+
+import { fill } from "./fill.js";
+import { generate } from "./generate.js";
+
+export const PAGES = [fill, generate];

@@ -1,0 +1,170 @@
+// Mask-fill: hide tokens of a text; what the model puts there, beside the truth.
+
+import { bars, choice, el, field, figure, percent, slider, svg } from "../ui.js";
+
+const TOP = 8;
+const SAMPLE = "The king shall not speak to thee of love and death tonight.";
+
+export const fill = {
+  id: "fill",
+  title: "Fill masks",
+  lead: "Click tokens to hide them. The bars are what the model puts there, the truth in green.",
+
+  cannot(model) {
+    if (model === null) return "There is no model here.";
+    const { config, mask, conventions } = model.facts;
+    if (config.encoder === null || config.vocabulary_head === null) {
+      return "This model fills no masks: it reads to the left only, and writes. See Generation.";
+    }
+    if (mask === null) return "The tokenizer of this model has no mask token. See Generation.";
+    return conventions.prediction_offset === undefined ? "The model's file is of another release." : null;
+  },
+
+  async mount(root, { model, site, engine, state, remember, announce, failed }) {
+    const first = state.text ?? site.sample ?? SAMPLE;
+    let hidden = new Set((state.hide ?? "").split(",").filter(Boolean).map(Number));
+    let text = first, turn = 0;
+    const others = site.models.map((each, n) => [String(n), each.name]);
+    const answers = el("div");
+    const tokens = el("ul", { class: "tokens", "aria-label": "Tokens of the text" });
+    const typed = field({ label: "Text", value: text, input: (value) => {
+      text = value;
+      hidden = new Set();
+      remember({ text, hide: null });
+      draw();
+    } });
+    const beside = choice({
+      label: "Beside it",
+      options: [["", "no other model"], ...others],
+      value: state.beside ?? "",
+      change: (value) => {
+        remember({ beside: value });
+        draw();
+      },
+    });
+    root.append(typed.element, tokens, others.length > 1 ? el("div", { class: "controls" }, beside.element) : "",
+      answers);
+
+    async function draw() {
+      const own = ++turn;
+      const { ids, segments } = await model.read(text);
+      if (own !== turn) return;
+      if (model.facts.longest !== null && ids.length > model.facts.longest) {
+        tokens.replaceChildren();
+        answers.replaceChildren(el("p", { class: "notice" },
+          `The text has ${ids.length} tokens, and the model reads at most ${model.facts.longest}: shorten it.`));
+        return;
+      }
+      const special = new Set(model.facts.special);
+      const pieces = await Promise.all(ids.map((id) => special.has(id) ? "" : model.decode([id])));
+      if (own !== turn) return;
+      hidden = new Set([...hidden].filter((place) => place < ids.length && !special.has(ids[place])));
+      tokens.replaceChildren(...ids.map((id, place) => el("li", {}, special.has(id)
+        ? el("span", { class: "token special" }, model.tokens[id])
+        : el("button", {
+          type: "button", "aria-pressed": hidden.has(place) ? "true" : "false",
+          "aria-label": `${pieces[place] || model.tokens[id]}, token ${place}`,
+          click: (event) => {
+            if (!hidden.delete(place)) hidden.add(place);
+            event.currentTarget.setAttribute("aria-pressed", hidden.has(place) ? "true" : "false");
+            event.currentTarget.textContent = hidden.has(place) ? "▢" : pieces[place] || model.tokens[id];
+            remember({ hide: [...hidden].sort((a, b) => a - b).join(",") });
+            answer(ids, segments).catch(failed);
+          },
+        }, hidden.has(place) ? "▢" : pieces[place] || model.tokens[id]))));
+      await answer(ids, segments);
+    }
+
+    async function answer(ids, segments) {
+      const own = ++turn;
+      const places = [...hidden].sort((a, b) => a - b);
+      if (!places.length) {
+        answers.replaceChildren(el("p", { class: "soft" }, "Nothing is hidden yet."));
+        return;
+      }
+      const columns = [[model, model.entry.name]];
+      if (beside.value !== "") {
+        const other = await engine.open(Number(beside.value));
+        columns.push([other, other.entry.name]);
+      }
+      const drawn = await Promise.all(columns.map(([each, name]) =>
+        column(each, name, ids, segments, places, each === model ? null : text)));
+      const learned = await history(ids, segments, places);
+      if (own !== turn) return;
+      answers.replaceChildren(el("div", { class: "columns" }, drawn), learned ?? "");
+      announce(`${places.length} hidden`);
+    }
+
+    async function column(each, name, ids, segments, places, again) {
+      const box = el("section", {}, columnsTitle(name));
+      if (again !== null) {
+        // Another tokenizer cuts the text otherwise: places mean something else there.
+        const own = await each.read(again);
+        if (own.ids.join() !== ids.join()) {
+          box.append(el("p", { class: "notice" }, "This model cuts the text into other tokens, so the same places cannot be hidden."));
+          return box;
+        }
+      }
+      const masked = ids.map((id, place) => (places.includes(place) ? each.facts.mask : id));
+      const all = await each.fill(masked, segments, each.tokens.length);
+      for (const [n, place] of places.entries()) {
+        const truth = ids[place];
+        const rank = all[n].findIndex((one) => one.id === truth);
+        const rows = all[n].slice(0, TOP);
+        if (rank >= TOP) rows.push(all[n][rank]);
+        const names = await Promise.all(rows.map((one) => each.decode([one.id])));
+        const truthName = (await each.decode([truth])) || each.tokens[truth];
+        const picture = bars(rows.map((one, k) => ({
+          name: names[k] || one.token, value: one.probability, kind: one.id === truth ? "truth" : "",
+        })), { label: `Token ${place}: ${rows.map((one, k) => `${names[k] || one.token} ${percent(one.probability)}`).join(", ")}; the truth is ${truthName}` });
+        box.append(figure(picture, `Token ${place}: the truth, “${truthName}”, is number ${rank + 1} of ${all[n].length.toLocaleString("en")}`, `fill-${place}`));
+      }
+      return box;
+    }
+
+    /** How the answer was learned: the truth's probability at each checkpoint of the run. */
+    async function history(ids, segments, places) {
+      const steps = site.models.map((each, n) => ({ ...each, n }))
+        .filter((each) => each.run !== null && each.run === model.entry.run && each.step !== null)
+        .sort((a, b) => a.step - b.step);
+      if (steps.length < 2) return null;
+      const masked = ids.map((id, place) => (places.includes(place) ? model.facts.mask : id));
+      const chances = [];
+      for (const { n } of steps) {
+        const each = await engine.open(n);
+        const all = await each.fill(masked, segments, each.tokens.length);
+        chances.push(places.map((place, k) => all[k].find((one) => one.id === ids[place]).probability));
+      }
+      const width = 460, height = 150, left = 44, bottom = 22;
+      const most = steps[steps.length - 1].step;
+      const x = (step) => left + (step / most) * (width - left - 12);
+      const y = (p) => (1 - p) * (height - bottom - 8) + 8;
+      const colours = ["", "two", "three", "four", "five", "six"];
+      const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "img",
+        "aria-label": `Probability of the truth at ${steps.length} checkpoints: ${steps.map((s, k) => `step ${s.step} ${chances[k].map(percent).join(" and ")}`).join("; ")}` },
+        [0, 0.5, 1].map((p) => [svg("line", { class: "grid", x1: left, x2: width - 12, y1: y(p), y2: y(p) }),
+          svg("text", { class: "soft end", x: left - 6, y: y(p) + 4 }, `${100 * p} %`)]).flat(),
+        places.map((_, k) => svg("g", { class: colours[k % 6] },
+          svg("polyline", { class: "line", points: steps.map((s, n) => `${x(s.step)},${y(chances[n][k])}`).join(" ") }),
+          steps.map((s, n) => svg("circle", { class: "dot", cx: x(s.step), cy: y(chances[n][k]), r: 3.5 })))),
+        steps.map((s) => svg("text", { class: "soft middle", x: x(s.step), y: height - 4 }, s.step.toLocaleString("en"))));
+      const at = steps.findIndex((s) => s.n === model.number);
+      const moved = slider({
+        label: "Checkpoint", min: 0, max: steps.length - 1, value: at,
+        show: (n) => `step ${steps[n].step.toLocaleString("en")}`,
+        input: () => {},
+      });
+      moved.element.querySelector("input").addEventListener("change", () => {
+        remember({ model: steps[moved.value].n });
+        window.dispatchEvent(new HashChangeEvent("hashchange"));
+      });
+      return el("section", {}, el("h3", {}, "How the answer was learned"), moved.element,
+        figure(picture, "Probability of the truth by step of training", "learned"));
+    }
+
+    await draw();
+    return {};
+  },
+};
+
+const columnsTitle = (name) => el("h3", {}, name);

@@ -1,0 +1,135 @@
+// Generation, step by step: the distribution of the next token as temperature, top-k and top-p move.
+
+import { distribution } from "../sampling.js";
+import { bars, el, field, figure, percent, pressable, shown, slider } from "../ui.js";
+
+const TOP = 12;
+
+export const generate = {
+  id: "generate",
+  title: "Generation",
+  lead: "The model writes one token at a time. Move the settings and see what the next token is drawn from; press a bar to take that token yourself, or a token of the text to go back to it.",
+
+  cannot(model) {
+    if (model === null) return "There is no model here.";
+    const { config, conventions, decoder_start: start } = model.facts;
+    const writes = config.vocabulary_head !== null && (config.decoder !== null || conventions.writes);
+    if (!writes) return "This model does not write: it was trained to fill masks. See Fill masks.";
+    if (config.encoder !== null && config.decoder !== null && start === null) {
+      return "The decoder of this model was never trained to write. See Fill masks.";
+    }
+    return null;
+  },
+
+  async mount(root, { model, site, state, remember, announce, failed }) {
+    const settings = {
+      temperature: Number(state.temperature ?? 0.8), topK: Number(state.k ?? 0),
+      topP: Number(state.p ?? 1), seed: Number(state.seed ?? 0),
+    };
+    let text = null, scores = null, busy = Promise.resolve();
+    const written = el("div", { class: "written", "aria-label": "The text" });
+    const chances = el("div");
+    const size = model.tokens.length;
+    const forbidden = model.facts.never.filter((id) => id < size);
+    const guarded = (work) => (busy = busy.then(work).catch(failed));
+    const set = (name, key) => (value) => {
+      settings[name] = value;
+      remember({ [key]: value });
+      redraw();
+    };
+    const steps = Math.ceil(Math.log2(size));
+    const controls = el("div", { class: "controls" },
+      slider({ label: "Temperature", min: 0, max: 2, step: 0.05, value: settings.temperature, show: (v) => v.toFixed(2), input: set("temperature", "temperature") }).element,
+      slider({ label: "Top-k", min: 0, max: steps, value: settings.topK ? Math.round(Math.log2(settings.topK)) : 0, show: (v) => (v ? String(2 ** v) : "all"), input: (v) => set("topK", "k")(v ? 2 ** v : 0) }).element,
+      slider({ label: "Top-p", min: 0.05, max: 1, step: 0.05, value: settings.topP, show: (v) => v.toFixed(2), input: set("topP", "p") }).element,
+      slider({ label: "Seed", min: 0, max: 50, value: settings.seed, input: set("seed", "seed") }).element);
+    const button = (name, work, main = false) => el("button", { type: "button", class: main ? "main" : null, click: () => guarded(work) }, name);
+    const actions = el("div", { class: "controls" },
+      button("Next token", () => step(1), true), button("20 tokens", () => step(20)),
+      button("Back", () => go(text.ids.length - 1)), button("From the start", () => go(0)));
+    const prompt = field({ label: model.facts.config.encoder !== null && model.facts.config.decoder !== null ? "Source" : "Prompt",
+      value: state.prompt ?? site.prompt ?? "", input: (value) => {
+        remember({ prompt: value, taken: null });
+        guarded(() => begin(value));
+      } });
+    root.append(prompt.element, controls, actions, written, chances);
+
+    async function begin(value) {
+      if (text !== null) await model.release(text.number);
+      text = null;
+      text = await model.writing(value);
+      for (const id of (state.taken ?? "").split(",").filter(Boolean).map(Number)) {
+        if (id >= 0 && id < size) Object.assign(text, await model.take(text.number, id));
+      }
+      await look();
+    }
+
+    async function look() {
+      scores = (await model.scores(text.number)).subarray(0, size);
+      remember({ taken: text.ids.join(",") });
+      redraw();
+    }
+
+    async function take(id) {
+      Object.assign(text, await model.take(text.number, id));
+      await look();
+    }
+
+    async function step(count) {
+      for (let n = 0; n < count; n++) {
+        const id = await model.next(text.number, settings);
+        if (id === model.facts.end) {
+          announce("the model ended the text");
+          written.append(el("span", { class: "soft" }, " ■"));
+          return;
+        }
+        await take(id);
+      }
+    }
+
+    async function go(count) {
+      Object.assign(text, await model.back(text.number, Math.max(0, count)));
+      await look();
+    }
+
+    function redraw() {
+      if (text === null || scores === null) return;
+      written.replaceChildren(el("span", { class: "soft" }, text.given), ...text.pieces.map((piece, n) => el("span",
+        pressable(`token ${n + 1}: ${shown(piece)}; go back to it`, () => guarded(() => go(n))), piece || "·")));
+      const drawn = distribution(scores, { ...settings, forbidden });
+      const plain = distribution(scores, { temperature: 1, forbidden });
+      const order = Array.from(plain.keys()).sort((a, b) => plain[b] - plain[a] || a - b).slice(0, TOP);
+      let entropy = 0, possible = 0;
+      for (const p of drawn) {
+        if (p > 0) {
+          entropy -= p * Math.log2(p);
+          possible++;
+        }
+      }
+      const picture = bars(order.map((id) => ({
+        name: id === model.facts.end ? "end of text" : pieceOf(id),
+        value: drawn[id], behind: plain[id], press: () => guarded(() => take(id)),
+      })), { label: "The likeliest next tokens", most: 1 });
+      chances.replaceChildren(figure(picture,
+        `The next token: ${possible.toLocaleString("en")} of ${size.toLocaleString("en")} are possible, ${entropy.toFixed(2)} bits. Grey: without settings; the likeliest has ${percent(plain[order[0]])}.`,
+        "next-token"));
+    }
+
+    const names = new Map();
+    function pieceOf(id) {
+      if (!names.has(id)) {
+        names.set(id, model.tokens[id]);
+        model.decode([id]).then((piece) => {
+          if (piece !== "" && piece !== names.get(id)) {
+            names.set(id, piece);
+            redraw();
+          }
+        });
+      }
+      return names.get(id);
+    }
+
+    await begin(prompt.value);
+    return { close: () => text !== null && model.release(text.number) };
+  },
+};

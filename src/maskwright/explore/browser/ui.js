@@ -1,0 +1,166 @@
+// Elements, controls and pictures. Text is set as text, never read as markup.
+
+/** An element with attributes (functions are listeners) and children (strings are text). */
+export function el(name, attributes = {}, ...children) {
+  return filled(document.createElement(name), attributes, children);
+}
+
+/** The same in SVG. */
+export function svg(name, attributes = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+}
+
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (name === "value") element.value = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Attributes of what can be pressed though it is no button: a part of a text, or of a picture. */
+export const pressable = (label, press) => ({
+  role: "button", tabindex: 0, "aria-label": label, click: press,
+  keydown: (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    press(event);
+  },
+});
+
+/** A range with its label and value: {element, value}. */
+export function slider({ label, min, max, step = 1, value, show = String, input }) {
+  const output = el("output", {}, show(value));
+  const range = el("input", {
+    type: "range", min, max, step, value,
+    input: () => {
+      output.textContent = show(Number(range.value));
+      range.setAttribute("aria-valuetext", output.textContent);
+      input(Number(range.value));
+    },
+  });
+  range.value = value;
+  return {
+    element: el("label", {}, label, output, el("br"), range),
+    get value() { return Number(range.value); },
+    set value(to) { range.value = to; output.textContent = show(Number(to)); },
+  };
+}
+
+/** A choice of [value, name] pairs. */
+export function choice({ label, options, value, change }) {
+  const select = el("select", { change: () => change(select.value) },
+    options.map(([own, name]) => el("option", { value: own }, name)));
+  select.value = value;
+  return { element: el("label", {}, label, el("br"), select), get value() { return select.value; } };
+}
+
+/** A text of one's own; `input` is called when typing has paused. */
+export function field({ label, value, input, rows = 2 }) {
+  let waiting = 0;
+  const area = el("textarea", {
+    rows, spellcheck: "false", autocomplete: "off",
+    input: () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(() => input(area.value), 250);
+    },
+  });
+  area.value = value;
+  return {
+    element: el("label", {}, label, area),
+    get value() { return area.value; },
+    set value(to) { area.value = to; },
+  };
+}
+
+export const percent = (p) =>
+  p >= 0.9995 ? "100 %" : p >= 0.1 ? `${(100 * p).toFixed(1)} %`
+    : p >= 1e-4 ? `${(100 * p).toFixed(2)} %` : p > 0 ? `${(100 * p).toExponential(0)} %` : "0 %";
+
+/** What a token looks like: control characters and spaces as signs. */
+export function shown(token) {
+  return token.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/^ +| +$|^ +$/g, (s) => "␣".repeat(s.length))
+    .replace(/[\p{Cc}\p{Cf}]/gu, (c) => `U+${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+}
+
+/** Horizontal bars, one for each {name, value, behind?, kind?, press?}: kind "truth" is green, "out"
+ * an outline. */
+export function bars(items, { label, most = 1 }) {
+  const height = 24, width = 460, left = 120, right = 62;
+  const long = width - left - right;
+  const picture = svg("svg", {
+    viewBox: `0 0 ${width} ${items.length * height}`, width, role: items.some((i) => i.press) ? "group" : "img",
+    "aria-label": label,
+  });
+  items.forEach((item, n) => {
+    const y = n * height;
+    const size = (value) => Math.max(0, Math.min(1, value / most)) * long;
+    const row = svg("g", item.press ? pressable(`${item.name}, ${percent(item.value)}`, item.press) : {},
+      svg("rect", { class: "track", x: left, y: y + 3, width: long, height: height - 7, rx: 3 }),
+      item.behind === undefined ? null : svg("rect", {
+        class: "bar behind", x: left, y: y + 3, width: size(item.behind), height: height - 7, rx: 3 }),
+      svg("rect", { class: `bar ${item.kind ?? ""}`, x: left, y: y + 3, width: size(item.value), height: height - 7, rx: 3 }),
+      svg("text", { class: "end", x: left - 8, y: y + 17 }, cutTo(shown(item.name), 15)),
+      svg("text", { class: "soft", x: left + long + 8, y: y + 17 }, percent(item.value)),
+      svg("title", {}, `${shown(item.name)}: ${percent(item.value)}`));
+    picture.append(row);
+  });
+  return picture;
+}
+
+const cutTo = (text, most) => {
+  const letters = Array.from(text);
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
+};
+
+/** A picture with a caption and buttons that save it. */
+export function figure(picture, caption, name) {
+  return el("figure", {}, el("figcaption", {}, caption), el("div", { class: "wide" }, picture),
+    el("div", { class: "save" },
+      el("button", { type: "button", click: () => saveSvg(picture, name) }, "Save SVG"),
+      el("button", { type: "button", click: () => savePng(picture, name) }, "Save PNG")));
+}
+
+// ------------------------------------------------------------------------------------------ saving
+/** The picture by itself, with the colours that it has now. */
+function standalone(picture) {
+  const copy = picture.cloneNode(true);
+  const box = picture.viewBox.baseVal;
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.setAttribute("width", box.width);
+  copy.setAttribute("height", box.height);
+  const own = [picture, ...picture.querySelectorAll("*")];
+  [copy, ...copy.querySelectorAll("*")].forEach((element, n) => {
+    const style = getComputedStyle(own[n]);
+    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font", "text-anchor"]) {
+      element.setAttribute(name, style.getPropertyValue(name));
+    }
+    element.removeAttribute("class");
+  });
+  const paper = getComputedStyle(document.body).backgroundColor;
+  copy.prepend(svg("rect", { x: box.x, y: box.y, width: box.width, height: box.height, fill: paper }));
+  return new XMLSerializer().serializeToString(copy);
+}
+
+function download(blob, name) {
+  const link = el("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+function saveSvg(picture, name) {
+  download(new Blob([standalone(picture)], { type: "image/svg+xml" }), `${name}.svg`);
+}
+
+async function savePng(picture, name) {
+  const box = picture.viewBox.baseVal;
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(standalone(picture))}`;
+  await image.decode();
+  const canvas = el("canvas", { width: Math.ceil(box.width * 2), height: Math.ceil(box.height * 2) });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  canvas.toBlob((blob) => download(blob, `${name}.png`));
+}

@@ -1,0 +1,61 @@
+// The worker: it holds the models, and the texts that are being written.
+
+import { Model } from "./model.js";
+
+const models = new Map();
+const texts = new Map();
+let number = 0;
+
+const CALLS = {
+  open(at, facts, tokenizer, file) {
+    const model = new Model(facts, tokenizer, file);
+    models.set(at, model);
+    return model.words.tokens;
+  },
+  read: (at, ...given) => models.get(at).read(...given),
+  tokenize: (at, text) => models.get(at).words.encode(text),
+  decode: (at, ids) => models.get(at).words.decode(ids),
+  fill: (at, ...given) => models.get(at).fill(...given),
+  attention: (at, ...given) => models.get(at).attention(...given),
+  headScores: (at, ...given) => models.get(at).headScores(...given),
+  vector: (at, ...given) => models.get(at).vector(...given),
+  writing(at, prompt) {
+    const text = models.get(at).writing(prompt);
+    texts.set(++number, text);
+    return { number, ...state(text) };
+  },
+  scores: (at, text) => texts.get(text).scores(),
+  next(at, text, settings) {
+    const own = texts.get(text);
+    return own.next(own.scores(), settings);
+  },
+  take(at, text, id) {
+    const own = texts.get(text);
+    own.take(id);
+    return state(own);
+  },
+  back(at, text, written) {
+    const own = texts.get(text);
+    while (own.written > written) own.back();
+    return state(own);
+  },
+  release: (at, text) => texts.delete(text),
+};
+
+function state(text) {
+  const { words } = text.model;
+  const own = text.ids.slice(text.prompt.length);
+  const pieces = own.map((_, n) => {
+    const before = words.decode([...text.given, ...own.slice(0, n)]);
+    return words.decode([...text.given, ...own.slice(0, n + 1)]).slice(before.length);
+  });
+  return { ids: own, pieces, text: text.text, given: words.decode(text.given) };
+}
+
+self.onmessage = ({ data: { id, call, given } }) => {
+  try {
+    self.postMessage({ id, value: CALLS[call](...given) });
+  } catch (error) {
+    self.postMessage({ id, error: error.message });
+  }
+};

@@ -1,0 +1,180 @@
+"""The pages for some models as a set of files: what a server gives out, and what an export writes.
+
+    site = Site.of(["runs/mine"])        all checkpoints of a run, or a model
+    site.names()                         index.html, app.js, …, data/site.json, data/models/0/…
+    site.read("data/models/0/model.json")
+
+A model is opened when one of its files is first read.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from maskwright.errors import UsageError
+from maskwright.explore import bundle
+from maskwright.models import folders
+from maskwright.models.model import Model
+from maskwright.models.open import open_model
+from maskwright.models.run_folder import is_run
+from maskwright.storage import commit
+
+# Checkpoints of a run that are shown, evenly chosen among all of them, the last among them.
+MOST_CHECKPOINTS = 12
+ASSETS = "browser"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A model of the site.
+
+    Attributes:
+        name: what the page calls it.
+        path: the folder that is opened.
+        run: the name of the run it is a checkpoint of; None: of none.
+        step: of the run.
+    """
+
+    name: str
+    path: Path
+    run: str | None = None
+    step: int | None = None
+
+
+@dataclass
+class Site:
+    """The files, made when they are read.
+
+    Attributes:
+        title: of the pages.
+        models: in the order of the page's list.
+        sample, prompt: texts that the pages begin with; None: their own.
+        more: further files by name, such as `data/masks.json`.
+    """
+
+    title: str
+    models: Sequence[Shown]
+    sample: str | None = None
+    prompt: str | None = None
+    live: bool = False
+    more: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, paths: Sequence[Path | str], **given: Any) -> Site:
+        """The pages for models and runs.
+
+        Raises:
+            UsageError: no path, or no such folder.
+            CheckpointError: a run without a checkpoint.
+        """
+        if not paths:
+            raise UsageError("no model to explore", wanted="one folder or more")
+        models = [each for path in paths for each in shown(Path(path))]
+        title = " and ".join(dict.fromkeys(folders.called(Path(path)) for path in paths))
+        return cls(title, models, **given)
+
+    def names(self) -> list[str]:
+        """All files."""
+        models = [
+            f"data/models/{number}/{name}"
+            for number in range(len(self.models))
+            for name in ("model.json", "tokenizer.json", "model.safetensors")
+        ]
+        return [*assets(), "data/site.json", *models, *self.more]
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file.
+
+        Raises:
+            KeyError: there is no such file.
+            Others: as `open_model`.
+        """
+        if name in self.more:
+            return self.more[name]()
+        if name == "data/site.json":
+            return json.dumps(self.facts(), ensure_ascii=False).encode()
+        if name.startswith("data/models/"):
+            number, _, file = name.removeprefix("data/models/").partition("/")
+            if not number.isdecimal() or int(number) >= len(self.models):
+                raise KeyError(name)
+            return self._files(int(number))[file]
+        return assets()[name]
+
+    def facts(self) -> dict[str, Any]:
+        """What data/site.json says."""
+        return {
+            "title": self.title,
+            "sample": self.sample,
+            "prompt": self.prompt,
+            "live": self.live,
+            "files": sorted(self.more),
+            "models": [
+                {
+                    "name": each.name,
+                    "folder": f"data/models/{number}",
+                    "run": each.run,
+                    "step": each.step,
+                }
+                for number, each in enumerate(self.models)
+            ],
+        }
+
+    @functools.cached_property
+    def _files(self) -> Callable[[int], dict[str, bytes]]:
+        # A page reads the three files of a model one after the other.
+        return functools.lru_cache(maxsize=2)(lambda number: bundle.files(self.opened(number)))
+
+    def opened(self, number: int) -> Model:
+        """The model of that number."""
+        return open_model(self.models[number].path)
+
+
+def shown(path: Path) -> list[Shown]:
+    """The model in `path`, or the checkpoints of a run, the last one last.
+
+    Raises:
+        UsageError: no such folder.
+        CheckpointError: a run without a checkpoint.
+    """
+    if not path.is_dir():
+        raise UsageError("no such folder", where=path, wanted="a model, or the folder of a run")
+    name = folders.called(path)
+    if not is_run(path):
+        return [Shown(name, path)]
+    _ = folders.model_folder(path)  # refuses a run without a checkpoint, or a damaged last one
+    steps = commit.numbered(path / "checkpoints")
+    places = sorted(
+        {
+            round(n * (len(steps) - 1) / max(1, MOST_CHECKPOINTS - 1))
+            for n in range(MOST_CHECKPOINTS)
+        }
+        if len(steps) > MOST_CHECKPOINTS
+        else range(len(steps))
+    )
+    found = []
+    for place in places:
+        step = int(steps[place].name.rpartition("-")[2])
+        found.append(Shown(f"{name}, step {step:,}", steps[place], name, step))
+    return found
+
+
+@functools.cache
+def assets() -> dict[str, bytes]:
+    """The files of `browser/`, by their path in it."""
+    found: dict[str, bytes] = {}
+
+    def walk(folder: Any, before: str) -> None:
+        for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+            if entry.is_dir():
+                walk(entry, f"{before}{entry.name}/")
+            else:
+                found[f"{before}{entry.name}"] = entry.read_bytes()
+
+    walk(resources.files(__package__) / ASSETS, "")
+    return found
