@@ -23,6 +23,7 @@ import numpy as np
 
 from maskwright.errors import IncompatibleError
 from maskwright.findings import Note, ignore
+from maskwright.inference.stream import Piece
 from maskwright.predict.predictor import Predictor, answers_of
 from maskwright.serve import encoding, served
 from maskwright.serve.device import Device, Outcome, Reading
@@ -33,7 +34,7 @@ from maskwright.serve.metrics import Metrics
 from maskwright.serve.reading import Asked, read_masks, read_scores, read_states, read_written
 from maskwright.serve.scheduler import FullError, Item, NeverFitsError, Queue
 from maskwright.serve.served import Asking, Served
-from maskwright.serve.writing import Piece, Row, Writers, Writing, Written
+from maskwright.serve.writing import Row, Writers, Writing, Written
 from maskwright.tasks.parts.task_type import Encoded
 from maskwright.train.machine.choices import Precision
 
@@ -100,6 +101,9 @@ class Answered:
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt_tokens", sum(self.tokens))
 
+
+# A prompt that any tokenizer takes, and seconds that a first answer may take.
+WARM, WARM_SECONDS = "the", 600.0
 
 # Makes the payload of rows, with their lengths.
 Encode = Callable[[Sequence[Any], int], tuple[Any, Part]]
@@ -299,10 +303,23 @@ class Host:
 
     async def warm_up(self) -> None:
         """Ask every model once at each length that is common; `ready` from then on."""
-        from maskwright.serve.warm_up import warm_up
-
-        await warm_up(self)
+        for each in self._models.values():
+            await self.run_on_device(each.warm)
+            if "generate" in each.abilities:
+                writing = Writing(tokens=2, temperature=0.0)
+                await self.generate(each.name, [WARM], writing, Options(deadline=WARM_SECONDS))
         self.ready = True
+
+    async def run_on_device(self, function: Callable[[], Any]) -> Any:
+        """What a function gives that runs where networks are asked, after what is before it."""
+        assert self._loop is not None
+        reading = Reading(0, "function", lambda payloads: [each() for each in payloads])
+        item = Item(reading, [1], function, waiter=self._future())
+        self._device.submit([item])
+        outcome: Outcome = await item.waiter
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
 
     def swap(self, name: str, folder: Path | str) -> None:
         """Answer for `name` with the model in `folder` from now on. Requests that were admitted
@@ -311,11 +328,9 @@ class Host:
         Raises:
             As `maskwright.load`; the model before then stays.
         """
-        from maskwright.serve.warm_up import warm_one
-
         others = [each for each in self._models.values() if each.name != name]
         made = served.open_one(name, Path(folder), others, self._precision, self._note)
-        warm_one(made)
+        made.warm()
         self._models = {**self._models, name: made}
 
     def stop(self) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from maskwright.inference import texts as inference_texts
+from maskwright.inference import together
 from maskwright.inference.encoded import Collation, Examples
 from maskwright.inference.engine import hidden
-from maskwright.inference.scores import Scored, scores
+from maskwright.inference.scores import Scored
+from maskwright.inference.together import scores_of_all
 from maskwright.objectives.parts.sequences import first_places
 from maskwright.predict.opened import Opened
 from maskwright.tasks.parts.task_type import Encoded, TaskType
@@ -26,14 +28,15 @@ class Asked:
     collation: Collation
     task_type: TaskType
 
+    @property
+    def request(self) -> together.Asked:
+        assert isinstance(self.objective, Scored)
+        return together.Asked(self.objective, self.encoded.examples, self.collation)
+
 
 def read_scores(requests: Sequence[Asked]) -> list[Any]:
-    """Scores of all, several heads and adapters among them."""
-    found: list[Any] = []
-    for each in requests:
-        assert isinstance(each.objective, Scored)
-        found.append(scores(each.objective, each.encoded.examples, each.collation))
-    return found
+    """Scores of all, those of several heads and adapters among them."""
+    return list(scores_of_all([each.request for each in requests]))
 
 
 def read_written(requests: Sequence[Asked]) -> list[Any]:
@@ -70,6 +73,4 @@ def read_masks(opened: Opened, given: Sequence[tuple[list[str], int]]) -> list[l
 
 
 def _best(holes: Sequence[Any], top: int) -> list[Any]:
-    from dataclasses import replace
-
     return [replace(hole, candidates=hole.candidates[:top]) for hole in holes]

@@ -27,6 +27,9 @@ from maskwright.serve.errors import Refusal
 from maskwright.tasks.parts.task_type import TaskType
 from maskwright.train.machine.choices import Precision
 
+# Tokens of the texts, and how many at once, that a model is asked before anybody asks.
+LENGTHS, ROWS, WORD = (8, 32, 128, 512), (1, 8), "the "
+
 
 @dataclass(eq=False)
 class Asking:
@@ -144,21 +147,20 @@ class Served:
             return self._asking[None].predictor.frame.length
         return self.opened.model.config.longest
 
-    def warm(self, texts: Sequence[str]) -> None:
-        """Ask the networks of the model and of its adapters, on this thread."""
+    def warm(self) -> None:
+        """Ask the networks of the model and of its adapters once at lengths that are common, on
+        this thread."""
         for asking in self._asking.values():
             model = asking.opened.model
             if model.words is None:
                 continue
-            rows = [
-                model.tokenizer.frame(ids.tolist())[0]
-                for ids in model.tokenizer.encode_batch(texts)
-            ]
             most = model.config.longest
-            rows = [ids if most is None else ids[: most - model.positions] for ids in rows]
+            most = LENGTHS[-1] if most is None else most - model.positions
             network = asking.opened.network()
-            if model.config.encoder is not None:
-                hidden(network, rows)
+            for length in sorted({min(length, most) for length in LENGTHS}):
+                ids = model.tokenizer.frame(model.tokenizer.encode(WORD * length))[0][:length]
+                for rows in ROWS:
+                    hidden(network, [ids] * rows)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -10,11 +10,13 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from maskwright.inference import texts as inference_texts
+from maskwright.inference.generation import Generation, Prompt
+from maskwright.inference.stream import Piece
 from maskwright.serve.errors import Refusal, of_error
 from maskwright.serve.scheduler import FullError, NeverFitsError
 from maskwright.serve.served import Asking
@@ -43,25 +45,6 @@ class Writing:
     stop: tuple[str, ...] = ()
     num_beams: int = 1
     logprobs: int | None = None
-
-
-@dataclass(frozen=True)
-class Piece:
-    """What one step adds to a text.
-
-    Attributes:
-        text: what can be shown by now; never taken back.
-        id: the new token; None where it was the end token.
-        finished: "end", "stop" or "length" with the last piece.
-        logprob: of the token, where that was wanted.
-        top_logprobs: of the likeliest tokens, by id.
-    """
-
-    text: str
-    id: int | None = None
-    finished: str | None = None
-    logprob: float | None = None
-    top_logprobs: dict[int, float] | None = None
 
 
 @dataclass
@@ -96,23 +79,39 @@ class Row:
     """A text that is written for a request.
 
     Attributes:
+        asking: the model that writes it.
+        prompt: what it is written from; None where it is searched with beams.
+        search: gives the whole text at once, where it is searched.
         prompt_tokens: of its prompt.
         tokens: positions that it may need, its prompt included.
-        pieces: what it adds, step by step, on the device's thread.
         streams: whether somebody waits for each piece.
+        given: how many pieces it has given.
     """
 
+    asking: Asking
+    prompt: Prompt | None
+    search: Callable[[], str] | None
     prompt_tokens: int
     tokens: int
-    pieces: Iterator[Piece]
     streams: bool
     submitted: float = 0.0
     waited: float = 0.0
     cancelled: bool = False
     error: BaseException | None = None
     ended: bool = False
+    given: int = 0
+    skipped: int = 0
     _found: deque[Piece] = field(default_factory=deque)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def add(self, piece: Piece) -> None:
+        """A further piece, on the device's thread; a row that was begun again gives none twice."""
+        if self.skipped:
+            self.skipped -= 1
+        else:
+            self.given += 1
+            self._found.append(piece)
+        self.ended = self.ended or piece.finished is not None
 
     async def written(self) -> Written:
         """All of it.
@@ -123,10 +122,10 @@ class Row:
         while not self.ended:
             await self._changed.wait()
             self._changed.clear()
+        self._raise()
         found = Written(prompt_tokens=self.prompt_tokens)
         for piece in self._found:
             found.add(piece)
-        self._raise()
         return found
 
     async def next(self, until: float) -> list[Piece] | None:
@@ -158,6 +157,9 @@ class Row:
 class Writers:
     """The rows of all models that write, and those that wait to.
 
+    Rows of one model are written together. If a step fails, each row of it is begun again by
+    itself: what it writes is the same, so only the row that is at fault ends.
+
     Args:
         max_tokens: positions of the rows that are written at the same time.
         max_waiting: positions of the rows that wait.
@@ -169,7 +171,7 @@ class Writers:
     ) -> None:
         self.max_tokens, self.max_waiting, self._call = max_tokens, max_waiting, call
         self._waiting: deque[Row] = deque()
-        self._rows: list[Row] = []
+        self._groups: deque[_Group] = deque()  # whose turn is next comes first
         self._lock = threading.Lock()
 
     def prepare(
@@ -180,14 +182,22 @@ class Writers:
         Raises:
             Refusal: a prompt that cannot be gone on from, a setting out of range.
         """
-        rows = []
-        for number, prompt in enumerate(prompts):
-            try:
-                pieces, count = _pieces(asking, prompt, writing)
-            except Exception as error:
-                raise of_error(error, f"{name}[{number}]") from error
-            rows.append(Row(count, count + writing.tokens, pieces, streams))
-        return rows
+        if writing.tokens < 1:
+            raise Refusal("validation", "no token to write", field="tokens", limit="1 or more")
+        found: list[Prompt | None]
+        searches: list[Callable[[], str] | None] = [None] * len(prompts)
+        model = asking.opened.model
+        if writing.num_beams == 1:
+            found = list(_prompts(asking, prompts, writing, name))
+            counts = [len(each.source or each.ids) for each in found if each is not None]
+        else:
+            found = [None] * len(prompts)
+            searches = [_search(asking, prompt, writing) for prompt in prompts]
+            counts = [len(model.tokenizer.encode(prompt)) for prompt in prompts]
+        return [
+            Row(asking, prompt, search, count, count + writing.tokens * writing.num_beams, streams)
+            for prompt, search, count in zip(found, searches, counts, strict=True)
+        ]
 
     def submit(self, rows: Sequence[Row]) -> None:
         """All rows or none.
@@ -216,71 +226,183 @@ class Writers:
             row.cancelled = True
 
     @property
+    def rows(self) -> int:
+        """How many texts are being written."""
+        return sum(len(group.rows) for group in self._groups)
+
+    @property
     def tokens(self) -> int:
         """Positions that are held."""
-        return sum(row.tokens for row in self._rows)
+        return sum(row.tokens for group in self._groups for row in group.rows.values())
+
+    @property
+    def waiting_tokens(self) -> int:
+        with self._lock:
+            return sum(row.tokens for row in self._waiting)
 
     def ready(self) -> bool:
-        return bool(self._rows or self._waiting)
+        return bool(self._groups or self._waiting)
 
     def step(self) -> None:
-        self._join()
-        changed = []
-        for row in self._rows:
-            if row.cancelled:
-                row.ended = True
-                continue
+        """A token more in each row of the group whose turn it is."""
+        changed = self._join()
+        if self._groups:
+            group = self._groups.popleft()
             try:
-                piece = next(row.pieces, None)
+                changed += group.step()
             except BaseException as error:
-                row.error, row.ended = error, True
-            else:
-                if piece is None:
-                    row.ended = True
-                else:
-                    row._found.append(piece)
-            if row.ended or row.streams:
-                changed.append(row)
-        self._rows = [row for row in self._rows if not row.ended]
-        self._wake(changed)
+                changed += self._begin_again(group, error)
+            if group.rows:
+                self._groups.append(group)
+        self._wake(row for row in changed if row.ended or row.streams)
 
     def stop(self, error: BaseException) -> None:
         with self._lock:
-            rows = [*self._rows, *self._waiting]
-            self._rows.clear()
+            rows = [*(row for group in self._groups for row in group.rows.values())]
+            rows += self._waiting
+            self._groups.clear()
             self._waiting.clear()
         for row in rows:
             row.error, row.ended = error, True
         self._wake(rows)
 
-    def _join(self) -> None:
+    def _join(self) -> list[Row]:
+        """Let rows begin that there is room for; those that cannot begin."""
+        failed = []
+        for row in self._next():
+            row.waited = time.monotonic() - row.submitted
+            try:
+                self._group(row).add(row)
+            except BaseException as error:
+                row.error, row.ended = error, True
+                failed.append(row)
+        self._groups = deque(group for group in self._groups if group.rows)
+        return failed
+
+    def _next(self) -> list[Row]:
         with self._lock:
-            held = self.tokens
+            held, found = self.tokens, []
             while self._waiting:
                 row = self._waiting[0]
-                if row.cancelled:
-                    self._waiting.popleft()
-                    continue
-                if self._rows and held + row.tokens > self.max_tokens:
-                    break
-                self._rows.append(self._waiting.popleft())
-                row.waited = time.monotonic() - row.submitted
-                held += row.tokens
+                if not row.cancelled:
+                    if held and held + row.tokens > self.max_tokens:
+                        break
+                    found.append(row)
+                    held += row.tokens
+                self._waiting.popleft()
+            return found
 
-    def _wake(self, rows: Sequence[Row]) -> None:
-        def wake() -> None:
+    def _group(self, row: Row) -> _Group:
+        if row.prompt is None:
+            self._groups.append(_Group(row.asking, alone=True))
+            return self._groups[-1]
+        for group in self._groups:
+            if group.asking.backbone == row.asking.backbone and not group.alone:
+                return group
+        self._groups.append(_Group(row.asking))
+        return self._groups[-1]
+
+    def _begin_again(self, group: _Group, error: BaseException) -> list[Row]:
+        """Each row of a group whose step failed in a group of its own; the row that failed when
+        it was alone already."""
+        rows = list(group.rows.values())
+        group.rows.clear()
+        if group.alone or len(rows) == 1:
             for row in rows:
+                row.error, row.ended = error, True
+            return rows
+        failed = []
+        for row in rows:
+            alone, row.skipped = _Group(row.asking, alone=True), row.given
+            try:
+                alone.add(row)
+                self._groups.append(alone)
+            except BaseException as fault:
+                row.error, row.ended = fault, True
+                failed.append(row)
+        return failed
+
+    def _wake(self, rows: Iterable[Row]) -> None:
+        waiting = list(rows)
+
+        def wake() -> None:
+            for row in waiting:
                 row._changed.set()
 
-        if rows:
+        if waiting:
             self._call(wake)
 
 
-def _pieces(asking: Asking, prompt: str, writing: Writing) -> tuple[Iterator[Piece], int]:
-    """What is written after a prompt, piece by piece, and how many tokens the prompt has."""
-    model = asking.opened.model
-    count = len(model.tokenizer.encode(prompt))
-    settings: dict[str, Any] = {
+class _Group:
+    """Rows that are written together."""
+
+    def __init__(self, asking: Asking, alone: bool = False) -> None:
+        self.asking, self.alone = asking, alone
+        self.rows: dict[int, Row] = {}
+        self._generation: Generation | None = None
+
+    def add(self, row: Row) -> None:
+        if row.prompt is None:
+            self.rows[0] = row
+            return
+        root = row.asking.opened.root
+        if self._generation is None:
+            self._generation = inference_texts.writing(root.model, root.network())
+        own = None if row.asking.opened is root else row.asking.opened.network()
+        self.rows[self._generation.add(replace(row.prompt, network=own))] = row
+
+    def step(self) -> list[Row]:
+        """One step; the rows that got a piece."""
+        for number in [n for n, row in self.rows.items() if row.cancelled]:
+            self.rows.pop(number).ended = True
+            if self._generation is not None:
+                self._generation.cancel(number)
+        if not self.rows:
+            return []
+        if self._generation is None:
+            (row,) = self.rows.values()
+            assert row.search is not None
+            row.add(Piece(0, None, row.search(), "end"))
+            self.rows.clear()
+            return [row]
+        changed = []
+        for piece in self._generation.step():
+            row = self.rows[piece.row]
+            row.add(piece)
+            changed.append(row)
+            if row.ended:
+                del self.rows[piece.row]
+        return changed
+
+
+def _prompts(asking: Asking, texts: Sequence[str], writing: Writing, name: str) -> Iterator[Prompt]:
+    """What texts are written from, by the settings. Each is as if it were asked by itself."""
+    for number, text in enumerate(texts):
+        try:
+            yield from inference_texts.prompts_of(
+                asking.opened.model,
+                [text],
+                logprobs=writing.logprobs is not None,
+                top_logprobs=writing.logprobs or 0,
+                **_settings(writing),
+            )
+        except Exception as error:
+            raise of_error(error, f"{name}[{number}]") from error
+
+
+def _search(asking: Asking, prompt: str, writing: Writing) -> Callable[[], str]:
+    def search() -> str:
+        model, network = asking.opened.model, asking.opened.network()
+        (text,) = inference_texts.write(
+            model, [prompt], num_beams=writing.num_beams, writer=network, **_settings(writing)
+        )
+        return text
+
+    return search
+
+
+def _settings(writing: Writing) -> dict[str, Any]:
+    return {
         "tokens": writing.tokens,
         "temperature": writing.temperature,
         "top_k": writing.top_k,
@@ -288,18 +410,3 @@ def _pieces(asking: Asking, prompt: str, writing: Writing) -> tuple[Iterator[Pie
         "seed": writing.seed,
         "stop": writing.stop,
     }
-    if writing.num_beams != 1:
-
-        def searched() -> Iterator[Piece]:
-            (text,) = inference_texts.write(
-                model,
-                [prompt],
-                num_beams=writing.num_beams,
-                writer=asking.opened.network(),
-                **settings,
-            )
-            yield Piece(text, finished="end")
-
-        return searched(), count
-    made = inference_texts.write_stream(model, prompt, writer=asking.opened.network(), **settings)
-    return (Piece(each.text, each.id, each.finished) for each in made), count
