@@ -51,6 +51,7 @@ from maskwright.recipes.parts.override import override, with_text
 from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report.say import printer
 from maskwright.serve.command import serve
+from maskwright.tasks.parts.choices import LongText
 from maskwright.tokenizer.splits import encode_sampled
 from maskwright.train.machine.choices import Precision
 
@@ -200,10 +201,11 @@ def predict(
     *,
     top: int | None = None,
     on_bad: OnBad = "strict",
+    long: LongText = "as_trained",
 ) -> list[Answer]:
     """As `LanguageModel.predict`; a folder is opened for it. Of the rows of a file: `predict_file`
     and `write_predictions`."""
-    return _opened(model).predict(examples, top=top, on_bad=on_bad)
+    return _opened(model).predict(examples, top=top, on_bad=on_bad, long=long)
 
 
 def fill_mask(

@@ -111,7 +111,17 @@ FROZEN = {
         "--precision",
         "--device",
     },
-    "predict": {"model", "file", "--also", "--base", "--column", "--read", "--top", "--out"},
+    "predict": {
+        "model",
+        "file",
+        "--also",
+        "--base",
+        "--column",
+        "--read",
+        "--top",
+        "--out",
+        "--long",
+    },
     "serve": {
         "models",
         "--name",

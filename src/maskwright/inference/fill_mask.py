@@ -69,6 +69,7 @@ def fill(
     shift: int = 0,
     start: int | None = None,
     alone: bool = False,
+    windows: bool = False,
 ) -> list[list[Hole]]:
     """The holes of each text, in order.
 
@@ -79,6 +80,8 @@ def fill(
         shift: how many places before a hole it is read off (1 for a model of the hybrid objective).
         start: what the decoder of a model of two stacks begins with.
         alone: the encoder of such a model fills the holes, since it alone was trained (`masked`).
+        windows: of a text longer than the model's positions each hole is judged in the window
+            around it; else such a text is refused.
 
     Raises:
         IncompatibleError: the model is no encoder with a vocabulary head, or the tokenizer has no
@@ -107,19 +110,74 @@ def fill(
         start = None
     sign = words.tokens([words.mask])[0]
     pieces = [_pieces(words, sign, text) for text in texts]
-    framed = [words.frame(_joined(piece, words.mask)) for piece in pieces]
-    for text, (ids, _) in zip(texts, framed, strict=True):
-        _require_room(model, text, len(ids))
-    rows, segments = [ids for ids, _ in framed], [kinds for _, kinds in framed]
-    found: list[list[Hole]] = [[] for _ in texts]
+    read: list[_Window] = []
+    for number, (text, piece) in enumerate(zip(texts, pieces, strict=True)):
+        ids = _joined(piece, words.mask)
+        if not windows:
+            _require_room(model, text, len(words.frame(ids)[0]))
+        read += _windows(words, number, ids, model.config.longest)
+    rows, segments = [each.ids for each in read], [each.segments for each in read]
+    found: list[dict[int, Hole]] = [{} for _ in texts]
     with answering(model, live=True) as ready:
         for part in states(ready, rows, segments, start=start):
             places, scores = _scores(ready, words, part.tokens, part.states, shift, part.lengths)
-            owners = [n for n in part.numbers for _ in range(rows[n].count(words.mask))]
-            made = _holes(words, [pieces[n] for n in owners], places, scores, top)
-            for number, hole in zip(owners, made, strict=True):
-                found[number].append(hole)
-    return found
+            owners = [
+                (read[n], read[n].first + nth)
+                for n in part.numbers
+                for nth in range(rows[n].count(words.mask))
+            ]
+            chosen = [i for i, (window, hole) in enumerate(owners) if hole in window.holes]
+            made = _holes(
+                words,
+                [(pieces[owners[i][0].text], owners[i][1]) for i in chosen],
+                [places[i] + owners[i][0].begin for i in chosen],
+                scores[chosen],
+                top,
+            )
+            for i, hole in zip(chosen, made, strict=True):
+                found[owners[i][0].text][owners[i][1]] = hole
+    return [[holes[nth] for nth in sorted(holes)] for holes in found]
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A part of text number `text`, from id `begin` on, framed; the holes in it are numbered from
+    `first` on, and those of `holes` are filled by it."""
+
+    text: int
+    ids: list[int]
+    segments: list[int]
+    begin: int
+    first: int
+    holes: range
+
+
+def _windows(words: Words, text: int, ids: Sequence[int], longest: int | None) -> Iterator[_Window]:
+    """The whole text; or of one that is too long a window around each hole, in its middle where
+    the text goes on that far."""
+    whole, segments = words.frame(list(ids))
+    places = [place for place, number in enumerate(ids) if number == words.mask]
+    if longest is None or len(whole) <= longest:
+        yield _Window(text, whole, segments, 0, 0, range(len(places)))
+        return
+    room = max(1, longest - (len(whole) - len(ids)))
+    for number, place in enumerate(places):
+        begin = min(max(0, place - room // 2), len(ids) - room)
+        first = sum(other < begin for other in places)
+        framed = words.frame(list(ids[begin : begin + room]))
+        yield _Window(text, *framed, begin, first, range(number, number + 1))
+
+
+def num_windows(words: Words, text: str, longest: int | None) -> tuple[int, int]:
+    """In how many windows the holes of `text` are filled, and how many ids are read for it.
+
+    Raises:
+        UsageError: a text without a hole.
+    """
+    assert words.mask is not None
+    pieces = _pieces(words, words.tokens([words.mask])[0], text)
+    found = list(_windows(words, 0, _joined(pieces, words.mask), longest))
+    return len(found), sum(len(each.ids) for each in found)
 
 
 def _pieces(words: Words, sign: str, text: str) -> list[list[int]]:
@@ -184,19 +242,16 @@ def _scores(
 
 def _holes(
     words: Words,
-    pieces: Sequence[Sequence[list[int]]],
+    holes: Sequence[tuple[Sequence[list[int]], int]],
     places: Sequence[int],
     scores: Float[Tensor, "H V"],
     top: int,
 ) -> Iterator[Hole]:
-    """Each hole with its `top` candidates; `pieces` are those of its text, for each hole."""
+    """Each hole with its `top` candidates; `holes` are the pieces of its text and its number."""
     best = scores.softmax(-1).topk(min(top, scores.shape[1]))
-    number, before = 0, None
-    for own, place, chances, ids in zip(
-        pieces, places, best.values.tolist(), best.indices.tolist(), strict=True
+    for (own, number), place, chances, ids in zip(
+        holes, places, best.values.tolist(), best.indices.tolist(), strict=True
     ):
-        number = number + 1 if own is before else 0
-        before = own
         texts = [_filled(words, own, number, token) for token in ids]
         candidates = zip(ids, words.tokens(ids), chances, texts, strict=True)
         yield Hole(place, tuple(Candidate(*each) for each in candidates))

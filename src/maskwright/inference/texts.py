@@ -43,6 +43,7 @@ def fill_masks(
     top: int = 5,
     note: Note = ignore,
     prepared: Prepared | None = None,
+    windows: bool = False,
 ) -> list[list[Hole]]:
     """The likeliest `top` tokens for every mask of each text, in its order; of a model that was
     trained to fill gaps (T5) the likeliest spans for every sentinel, such as <extra_id_0>, each
@@ -51,6 +52,8 @@ def fill_masks(
     Args:
         note: gets the finding that much of a text is unknown to the tokenizer.
         prepared: the network, if it was prepared before.
+        windows: of a text longer than the model reads each mask is judged in the window around it;
+            the gaps of a text are always filled at once.
 
     Raises:
         UsageError: a text without a mask, or longer than the model reads.
@@ -74,7 +77,10 @@ def fill_masks(
     start = model.decoder_start if tokenizer.mask is not None else None
     shift = model.conventions.prediction_offset
     reader = model.network if prepared is None else prepared
-    found = fill(reader, tokenizer, texts, top=top, shift=shift, start=start, alone=start is None)
+    alone = start is None
+    found = fill(
+        reader, tokenizer, texts, top=top, shift=shift, start=start, alone=alone, windows=windows
+    )
     return [
         _with_unknown(model, text, holes, note) for text, holes in zip(texts, found, strict=True)
     ]

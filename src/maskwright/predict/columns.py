@@ -2,6 +2,8 @@
 
     prediction                         in JSON Lines, the answer as it is
     predicted_label, predicted_score   in a table, a column for each part of it
+    prediction_windows                 in how many windows the row was read (`--long windows`); in
+                                       a table predicted_windows
 
 Those of several models stand one after the other.
 """
@@ -17,12 +19,16 @@ from maskwright.predict.predictor import Predictor
 from maskwright.predict.shared_encoder import SharedEncoder
 
 PREDICTION, PREDICTED = "prediction", "predicted_"
+# In how many windows a row was read, where that was asked for.
+WINDOWS, PREDICTED_WINDOWS = "prediction_windows", "predicted_windows"
 
 
 def flat_row(row: dict[str, Any]) -> dict[str, Any]:
     """A row of a csv: the answer in columns of its own, lists as JSON."""
     answer = row.pop(PREDICTION)
+    windows = {PREDICTED_WINDOWS: row.pop(WINDOWS)} if WINDOWS in row else {}
     cells = {} if answer is None else dict(_cells(PREDICTED, answer))
+    cells |= windows
     if taken := sorted(cells.keys() & row.keys()):
         raise name_taken(", ".join(taken))
     row |= cells
@@ -32,9 +38,12 @@ def flat_row(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def names_of(example: Any, model: Predictor | SharedEncoder, top: int | None) -> list[str]:
-    """The columns of an answer, which are the same for all rows."""
-    return [name for name, _ in _cells(PREDICTED, model.answers([example], top)[0])]
+def names_of(
+    example: Any, model: Predictor | SharedEncoder, top: int | None, windows: bool
+) -> list[str]:
+    """The columns of an answer, which are the same for all rows; with that of its `windows`."""
+    names = [name for name, _ in _cells(PREDICTED, model.answers([example], top)[0])]
+    return [*names, *([PREDICTED_WINDOWS] if windows else [])]
 
 
 def _cells(name: str, answer: Any) -> Iterator[tuple[str, Any]]:

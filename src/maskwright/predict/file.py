@@ -26,11 +26,12 @@ from maskwright.findings import Finding
 from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.labelled.shapes import may_be_joined
-from maskwright.predict.columns import PREDICTION
+from maskwright.predict.columns import PREDICTION, WINDOWS, name_taken
 from maskwright.predict.predictor import PORTION, Predictor, load
 from maskwright.predict.rows import rows_to_answer
 from maskwright.predict.shared_encoder import SharedEncoder, load_shared
 from maskwright.report.say import Say, quiet
+from maskwright.tasks.parts.choices import LongText
 from maskwright.tasks.parts.task_type import SECOND, UNTOLD
 from maskwright.terminal import harmless_json
 
@@ -49,6 +50,7 @@ def predict_file(
     top: int | None = None,
     skip: int = 0,
     base: Path | str | None = None,
+    long: LongText = "as_trained",
     say: Say = quiet,
 ) -> int:
     """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines;
@@ -62,6 +64,8 @@ def predict_file(
             prediction of null.
         top: the best so many answers for each row, as a list.
         base: the folder of the base, where `folder` is an adapter and does not name it.
+        long: what becomes of a text that is longer than the model reads: as it was trained;
+            "windows", and a row then says how many; or it is refused.
         say: is told how many rows could not be answered.
 
     Raises:
@@ -69,8 +73,9 @@ def predict_file(
             is.
         DataError: a row without the columns that are read.
     """
-    model, counts = loaded(folder, also, columns, base), Counts()
-    count, bad = answer_rows(model, Path(source), stream, read, top, skip, say, counts)
+    model, counts = loaded(folder, also, columns, base).reading(long), Counts()
+    windows = long == "windows"
+    count, bad = answer_rows(model, Path(source), stream, read, top, skip, say, counts, windows)
     for found in unanswered(bad, counts):
         say(found.line())
     return count
@@ -134,9 +139,10 @@ def answer_rows(
     skip: int,
     say: Say,
     counts: Counts,
+    windows: bool = False,
 ) -> tuple[int, int]:
     """How many rows were written, and how many of these without an answer. Rows of a pipe are
-    answered as soon as it brings no more."""
+    answered as soon as it brings no more. With `windows` a row says how many it took."""
     count = bad = 0
     cuts: Counter[str] = Counter()
     rows: list[tuple[dict[str, Any], Any]] = []
@@ -154,12 +160,18 @@ def answer_rows(
         nonlocal count, bad, shown
         examples = [example for _, example in rows if example is not None]
         bad += len(rows) - len(examples)
-        answers = iter(model.answers(examples, top, cut) if examples else [])
+        answers: Iterator[tuple[Any, int]] = iter(())
+        if examples:
+            each, extent = model.answered(examples, top, cut)
+            answers = zip(each, extent.windows.tolist(), strict=True)
         for values, example in rows:
-            found = None if example is None else next(answers)
+            if windows and WINDOWS in values:
+                raise name_taken(WINDOWS)
+            found, number = (None, None) if example is None else next(answers)
             row = {
                 **{name: _finite(value) for name, value in values.items()},
-                PREDICTION: _finite(found),
+                **({WINDOWS: number} if windows else {}),
+                PREDICTION: _finite(found),  # the last, by which a row without an answer is known
             }
             line = json.dumps(row, ensure_ascii=False, allow_nan=False, default=str)
             stream.write(harmless_json(line) + "\n")

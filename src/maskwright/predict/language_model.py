@@ -35,6 +35,7 @@ from maskwright.predict.opened import Opened
 from maskwright.predict.predictor import Answer, OnBad, Predictor
 from maskwright.predict.shared_encoder import SharedEncoder, groups_of_one_body
 from maskwright.report import document
+from maskwright.tasks.parts.choices import LongText, require_long_text
 from maskwright.train.machine.choices import Precision
 
 DEFAULT = "default"
@@ -170,6 +171,7 @@ class LanguageModel:
         top: int | None = None,
         on_bad: OnBad = "strict",
         adapters: Sequence[str] | None = None,
+        long: LongText = "as_trained",
     ) -> list[Answer]:
         """An answer of the task for each example: a text, a tuple or a mapping of texts, or tables
         and columns of them (`Answering.predict` says which).
@@ -179,6 +181,10 @@ class LanguageModel:
             on_bad: with "skip" the answer to an example that cannot be read is None.
             adapters: several that were loaded: each example then has an answer of each, by name;
                 texts are read once by all that have the same body.
+            long: what becomes of a text that is longer than the model reads. "as_trained": what it
+                was trained with, and most models cut the end. "windows": the text is read in
+                windows (`windows` says in how many) and their answers are put together, unless the
+                model was trained with a way of its own. "refuse": it is refused.
 
         Raises:
             IncompatibleError: the model was not fine-tuned for a task.
@@ -188,22 +194,38 @@ class LanguageModel:
         if isinstance(given, Sequence) and len(given) == 0:
             raise _nothing("predict")
         if adapters is not None:
-            return self._several(list(adapters), given, top, on_bad)
+            return self._several(list(adapters), given, top, on_bad, long)
         with self._refusals_with_abilities("predict"):
-            answering = self.predictor
+            answering = self.predictor.reading(long)
         return answering.predict(given, top=top, on_bad=on_bad, note=_warn)
+
+    def windows(self, given: Iterable[Any]) -> list[int]:
+        """In how many windows `predict` with long="windows" reads each example; 1: at once.
+
+        Raises:
+            As `predict`.
+        """
+        with self._refusals_with_abilities("predict"):
+            answering = self.predictor.reading("windows")
+        return answering.windows(given)
 
     @overload
     def fill_mask(  # type: ignore[overload-overlap]  # a str is one text
-        self, texts: str, *, top: int = 5
+        self, texts: str, *, top: int = 5, long: LongText = "as_trained"
     ) -> list[Hole]: ...
     @overload
-    def fill_mask(self, texts: Iterable[str], *, top: int = 5) -> list[list[Hole]]: ...
     def fill_mask(
-        self, texts: str | Iterable[str], *, top: int = 5
+        self, texts: Iterable[str], *, top: int = 5, long: LongText = "as_trained"
+    ) -> list[list[Hole]]: ...
+    def fill_mask(
+        self, texts: str | Iterable[str], *, top: int = 5, long: LongText = "as_trained"
     ) -> list[Hole] | list[list[Hole]]:
         """The likeliest `top` tokens for every mask of each text, or of a T5 the likeliest spans
         for every sentinel such as <extra_id_0>.
+
+        Args:
+            long: with "windows" each mask of a text that is longer than the model reads is judged
+                in the window around it; else such a text is refused.
 
         Raises:
             IncompatibleError: the model fills no masks.
@@ -211,18 +233,25 @@ class LanguageModel:
             DataError: an example that is no text.
         """
         many = self._texts(texts, "fill_mask")
-        found = self.filled(many, top, _warn)
+        require_long_text(long)
+        found = self.filled(many, top, _warn, windows=long == "windows")
         return found[0] if isinstance(texts, str) else found
 
     def filled(
-        self, texts: Sequence[str], top: int, note: Note, *, live: bool = False
+        self,
+        texts: Sequence[str],
+        top: int,
+        note: Note,
+        *,
+        live: bool = False,
+        windows: bool = False,
     ) -> list[list[Hole]]:
         """As `fill_mask` of a list; `note` gets what the tokenizer does not know. `live`: nothing
         more will be asked, so no weights are laid out."""
         with self._refusals_with_abilities("fill_mask"):
             network = None if live else self._now.network()
             return inference_texts.fill_masks(
-                self._now.model, texts, top=top, note=note, prepared=network
+                self._now.model, texts, top=top, note=note, prepared=network, windows=windows
             )
 
     def generate(
@@ -304,7 +333,12 @@ class LanguageModel:
         return (piece.text for piece in pieces if piece.text)
 
     def _several(
-        self, names: list[str], given: Iterable[Any], top: int | None, on_bad: OnBad
+        self,
+        names: list[str],
+        given: Iterable[Any],
+        top: int | None,
+        on_bad: OnBad,
+        long: LongText,
     ) -> list[Answer]:
         """The answers of several adapters to each example, by name."""
         if isinstance(given, Iterator):
@@ -313,7 +347,7 @@ class LanguageModel:
         for name in names:
             if name not in self._models:
                 raise _no_adapter(name, self.adapters)
-            members[name] = self._models[name].predictor
+            members[name] = self._models[name].predictor.reading(long)
         found: dict[str, list[Answer]] = {}
         for group in groups_of_one_body(members):
             if len(group) == 1:
@@ -337,13 +371,23 @@ class LanguageModel:
         return self._now.network(precision)
 
     def embed(
-        self, texts: str | Iterable[str], *, pooling: str | None = None
+        self,
+        texts: str | Iterable[str],
+        *,
+        pooling: str | None = None,
+        long: LongText = "as_trained",
     ) -> NDArray[np.float32]:
         """A vector for each text: (N, D) float32, or (D,) for one text by itself.
 
         A model that was trained to make vectors, here or by sentence-transformers, gives those.
         Of any other they are pooled over the states of its last layer and have length 1: their
         mean, unless `pooling` says "cls" (the first token's) or "max".
+
+        Args:
+            long: what becomes of a text that is longer than the model reads. "windows": its vector
+                is the mean of those of windows without overlap, weighted by how many tokens each
+                has, at length 1. "as_trained": a model that was trained to make vectors cuts the
+                end, any other refuses the text. "refuse": it is refused.
 
         Raises:
             UsageError: an empty list, another `pooling`, or one for a model that has its own; a
@@ -354,7 +398,8 @@ class LanguageModel:
         made = self.predictor if "predict" in self.abilities else None
         if made is None or not made.task_type.alone:
             made = self._now.pooled(pooling or "mean")
-            self._require_room(many)
+            if long == "as_trained":
+                self._require_room(many)
         elif pooling is not None:
             raise UsageError(
                 "this model has its own pooling",
@@ -363,7 +408,7 @@ class LanguageModel:
                 do="leave it out",
             )
         with self._refusals_with_abilities("embed"):
-            found = made.vectors(many, note=_warn)
+            found = made.reading(long).vectors(many, note=_warn)
         return found[0] if isinstance(texts, str) else found
 
     def _require_room(self, texts: Sequence[str]) -> None:

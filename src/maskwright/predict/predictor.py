@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,14 +48,15 @@ from maskwright.objectives.supervised import PROBLEM_TYPES, Problem
 from maskwright.predict.calibrated import require_known_options
 from maskwright.predict.given import examples
 from maskwright.tasks.parts import sentence_folder
-from maskwright.tasks.parts.choices import HIERARCHICAL, LONG
+from maskwright.tasks.parts.choices import HIERARCHICAL, LONG, LongText, require_long_text
 from maskwright.tasks.parts.find import task_for, task_for_head, task_for_vectors
-from maskwright.tasks.parts.reading import Frame, collation_of, frame_of, room
+from maskwright.tasks.parts.reading import Frame, asking, collation_of, frame_of, room
 from maskwright.tasks.parts.task_type import (
     LOGIT,
     TWO_TEXTS,
     UNTOLD,
     Encoded,
+    Extent,
     Outputs,
     TaskType,
 )
@@ -78,11 +79,34 @@ class Answering(ABC):
         return []
 
     @abstractmethod
+    def reading(self, long: LongText) -> Self:
+        """The same, asked so that texts longer than the model reads are cut as it was trained, read
+        in windows, or refused.
+
+        Raises:
+            UsageError: another word for `long`.
+        """
+
+    @abstractmethod
+    def answered(
+        self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
+    ) -> tuple[list[Answer], Extent]:
+        """An answer for each example as the kind makes them, and how much of it was read; with
+        `top` the best so many. `note` gets what did not fit into the model.
+
+        Raises:
+            DataError: a text is longer than the model reads, and may not be cut.
+        """
+
+    @abstractmethod
+    def extent(self, rows: Sequence[Any]) -> Extent:
+        """How much of each example would be read."""
+
     def answers(
         self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
     ) -> list[Answer]:
-        """An answer for each example as the kind makes them; with `top` the best so many. `note`
-        gets what did not fit into the model."""
+        """The answers of `answered`."""
+        return self.answered(rows, top, note)[0]
 
     def predict(
         self,
@@ -119,6 +143,12 @@ class Answering(ABC):
         each = examples(given, self.columns, self._other_names)
         rows = (self._tried(v, f"example {n}", on_bad) for n, v in enumerate(each, start=1))
         return [answer for part in portions(rows) for answer in self._answered(part, top, note)]
+
+    def windows(self, given: Iterable[Any]) -> list[int]:
+        """In how many windows each example is read; args and errors as `predict`."""
+        each = examples(given, self.columns, self._other_names)
+        rows = (self._tried(v, f"example {n}", "strict") for n, v in enumerate(each, start=1))
+        return [count for part in portions(rows) for count in self.extent(part).windows.tolist()]
 
     @property
     def _other_names(self) -> set[str]:
@@ -233,11 +263,23 @@ class Predictor(Answering):
             )
         ]
 
-    def answers(
+    def reading(self, long: LongText) -> Self:
+        require_long_text(long)
+        return (
+            self if long == self.frame.too_long else replace(self, frame=asking(self.frame, long))
+        )
+
+    def extent(self, rows: Sequence[Any]) -> Extent:
+        found = self.task_type.encode(rows, self.frame).extent
+        assert found is not None
+        return found
+
+    def answered(
         self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
-    ) -> list[Answer]:
+    ) -> tuple[list[Answer], Extent]:
         encoded, outputs = self._outputs(rows, note)
-        return list(answers_of(self.task_type, encoded, outputs, top))
+        assert encoded.extent is not None
+        return list(answers_of(self.task_type, encoded, outputs, top)), encoded.extent
 
     def vectors(self, texts: Sequence[str], note: Note = ignore) -> NDArray[np.float32]:
         """(N, D) float32: the vector of each text by itself, of a task that makes vectors."""
@@ -247,7 +289,7 @@ class Predictor(Answering):
             for n, t in enumerate(texts, start=1)
         )
         for part in portions(rows):
-            found.append(np.asarray(self._outputs(part, note)[1], np.float32))
+            found.append(np.asarray(self.task_type.merged(*self._outputs(part, note)), np.float32))
         return np.concatenate(found)
 
     def _outputs(self, rows: Sequence[Any], note: Note) -> tuple[Encoded, Outputs]:

@@ -10,7 +10,7 @@ them, so a further task costs a head and not a model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ from maskwright.models import special_tokens
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.modules.supervised import Supervised
 from maskwright.predict.predictor import Answer, Answering, Predictor, answers_of, load
-from maskwright.tasks.parts.task_type import TaskType
+from maskwright.tasks.parts.choices import LongText
+from maskwright.tasks.parts.task_type import Extent, TaskType
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,16 @@ class SharedEncoder(Answering):
             found.append(objective.eval())
         return found
 
-    def answers(
+    def reading(self, long: LongText) -> SharedEncoder:
+        members = {name: each.reading(long) for name, each in self.members.items()}
+        return replace(self, members=members)
+
+    def extent(self, rows: Sequence[object]) -> Extent:
+        return self.first.extent(rows)
+
+    def answered(
         self, rows: Sequence[object], top: int | None = None, note: Note = ignore
-    ) -> list[Answer]:
+    ) -> tuple[list[Answer], Extent]:
         encoded = self.task_type.encode(rows, self.first.frame)
         for found in encoded.findings:
             note(found)
@@ -76,7 +84,9 @@ class SharedEncoder(Answering):
             answers_of(each.task_type, encoded, one, top)
             for each, one in zip(self.members.values(), scores, strict=True)
         ]
-        return [dict(zip(self.members, row, strict=True)) for row in zip(*answers, strict=True)]
+        assert encoded.extent is not None
+        each: list[tuple[Answer, ...]] = list(zip(*answers, strict=True))
+        return [dict(zip(self.members, row, strict=True)) for row in each], encoded.extent
 
 
 def load_shared(folders: Sequence[Path | str]) -> SharedEncoder:

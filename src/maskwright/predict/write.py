@@ -28,7 +28,7 @@ from maskwright.labelled.formats import unnamed_files
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.models import folders
 from maskwright.models.open import home_of
-from maskwright.predict.columns import PREDICTION, flat_row, name_taken, names_of
+from maskwright.predict.columns import PREDICTION, WINDOWS, flat_row, name_taken, names_of
 from maskwright.predict.file import answer_rows, loaded, unanswered
 from maskwright.predict.given import LISTS
 from maskwright.predict.predictor import Predictor
@@ -39,6 +39,7 @@ from maskwright.storage import files as storage
 from maskwright.storage.files import lock_beside
 from maskwright.storage.lock import Lock
 from maskwright.storage.one_file import new_text
+from maskwright.tasks.parts.choices import LongText
 
 # What is written by the name of the file: what stands between columns, None for JSON Lines.
 WRITES = 2
@@ -55,6 +56,7 @@ def write_predictions(
     read: HowRead = AS_IT_COMES,
     top: int | None = None,
     base: Path | str | None = None,
+    long: LongText = "as_trained",
     say: Say = quiet,
 ) -> int:
     """`predict_file` into the new file `out`, a csv, a tsv or JSON Lines by its name; returns how
@@ -85,7 +87,17 @@ def write_predictions(
         )
     with Lock(lock_beside(out), passing=True):
         return _written(
-            folder, source, out, delimiter, listed(also), as_names(columns), read, top, base, say
+            folder,
+            source,
+            out,
+            delimiter,
+            listed(also),
+            as_names(columns),
+            read,
+            top,
+            base,
+            long,
+            say,
         )
 
 
@@ -99,6 +111,7 @@ def _written(
     read: HowRead,
     top: int | None,
     base: Path | str | None,
+    long: LongText,
     say: Say,
 ) -> int:
     staged = out.with_name(f".tmp-{out.name}.jsonl")
@@ -106,7 +119,7 @@ def _written(
         raise UsageError("the file is there already", where=out, do="choose another --out")
     started = False
     try:
-        model, counts = loaded(folder, also, columns, base), Counts()
+        model, counts = loaded(folder, also, columns, base).reading(long), Counts()
         first = model.first if isinstance(model, SharedEncoder) else model
         about: dict[str, Any] = {"model": _model(folder, first), "source": hashes(source)}
         about |= {} if base is None else {"base": hashes(Path(base))}
@@ -114,7 +127,9 @@ def _written(
         about |= {"columns": columns} if columns else {}
         about |= {} if read == AS_IT_COMES else {"read": repr(read)}
         about |= {} if top is None else {"top": top}
-        names = _look_at(source, model, read, top, delimiter is not None)
+        about |= {} if long == "as_trained" else {"long": long}
+        windows = long == "windows"
+        names = _look_at(source, model, read, top, delimiter is not None, windows)
         started = True
         # The rows stand in both files for a while.
         storage.require_space(
@@ -122,7 +137,7 @@ def _written(
         )
         kept, kept_bad = _kept(staged, json.dumps(about), say)
         with staged.open("a", encoding="utf-8") as stream:
-            count, bad = answer_rows(model, source, stream, read, top, kept, say, counts)
+            count, bad = answer_rows(model, source, stream, read, top, kept, say, counts, windows)
         _require_unchanged(source, about["source"])
     except MaskwrightError:  # the same would be met again
         if started:  # else another command's, which may go on
@@ -191,19 +206,25 @@ def _model(folder: Path, opened: Predictor | None = None) -> dict[str, str]:
 
 
 def _look_at(
-    source: Path, model: Predictor | SharedEncoder, read: HowRead, top: int | None, flat: bool
+    source: Path,
+    model: Predictor | SharedEncoder,
+    read: HowRead,
+    top: int | None,
+    flat: bool,
+    windows: bool,
 ) -> list[str]:
     """Refuse now what would be refused after hours: bad rows, and in a table columns that are
     called as those of an answer; their names are given, none for lines."""
     names: list[str] = []
     for values, example in rows_to_answer(source, model, read, Counts()):
         if flat and not names and example is not None:
-            names = names_of(example, model, top)
-        if taken := sorted(set(names) & values.keys()):
+            names = names_of(example, model, top, windows)
+        ours = {*names, *([WINDOWS] if windows else [])}
+        if taken := sorted(ours & values.keys()):
             raise name_taken(", ".join(taken), str(source))
     if flat and not names:  # no row can be answered
         values = {role: ["a", "b"] if role in LISTS else "a" for role in model.task_type.roles}
-        names = names_of(model.task_type.of_value(values, ""), model, top)
+        names = names_of(model.task_type.of_value(values, ""), model, top, windows)
     return names
 
 
@@ -239,8 +260,9 @@ def _as_lines(staged: Path, target: Path) -> None:
 def _as_table(staged: Path, target: Path, delimiter: str, answer: Sequence[str]) -> None:
     """The columns of the rows, then those of an `answer`."""
     names: dict[str, None] = {}
+    ours = (PREDICTION, WINDOWS)
     for line in _answered(staged):
-        names |= dict.fromkeys(name for name in json.loads(line) if name != PREDICTION)
+        names |= dict.fromkeys(name for name in json.loads(line) if name not in ours)
     with new_text(target, newline="") as file:
         writer = csv.DictWriter(file, [*names, *answer], delimiter=delimiter)
         writer.writeheader()

@@ -32,7 +32,7 @@ from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 from maskwright.tasks.parts.choices import Long
 from maskwright.tasks.parts.classes_table import classes_table
-from maskwright.tasks.parts.encode import divide, encode, examples_of
+from maskwright.tasks.parts.encode import encode, examples_of, in_windows
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import (
     LOGIT,
@@ -41,6 +41,7 @@ from maskwright.tasks.parts.task_type import (
     UNTOLD,
     Answers,
     Encoded,
+    Extent,
     Mistake,
     Outputs,
     Scores,
@@ -140,9 +141,11 @@ class Classification(TaskType):
             )
         if frame.long not in KEEPS:
             return self._pieces(rows, frame)
-        keep = cast(Keep, frame.long)
         texts = [(r.first, r.second) if isinstance(r, Pair) else (r.text,) for r in rows]
-        examples, cuts = encode(
+        if frame.in_windows:
+            return self._in_windows(rows, texts, frame)
+        keep = cast(Keep, frame.long)
+        examples, cuts, cut = encode(
             texts,
             self._targets(rows),
             frame.tokenizer,
@@ -150,12 +153,26 @@ class Classification(TaskType):
             segments=frame.segments,
             keep=keep,
         )
-        return Encoded(rows, examples, cuts.findings(frame.length))
+        extent = Extent.of(examples.texts.lengths, np.arange(len(rows)), cut=cut)
+        return Encoded(rows, examples, cuts.findings(frame.length), extent=extent)
+
+    def _in_windows(
+        self, rows: Sequence[Any], texts: Sequence[tuple[str, ...]], frame: Frame
+    ) -> Encoded:
+        """Windows of which the scores are averaged, though the model was not trained so."""
+        windows, owners = in_windows(texts, frame.tokenizer, frame.length)
+        cut = np.bincount(owners, [row.cut for row in windows], len(rows)).astype(np.int64)
+        labels = self._targets(rows)[owners]
+        examples = examples_of(windows, labels, frame.tokenizer, frame.segments)
+        extent = Extent.of(examples.texts.lengths, owners, cut=cut)
+        return Encoded(rows, examples, (), (owners, "mean"), extent)
 
     def _pieces(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         """Every piece of a text has its label, or all together have it."""
-        pieces, owners = divide([row.text for row in rows], frame.tokenizer, frame.length)
+        texts = [(row.text,) for row in rows]
+        pieces, owners = in_windows(texts, frame.tokenizer, frame.length)
         counts = np.bincount(owners, minlength=len(rows))
+        extent = Extent.of(np.array([max(1, len(piece)) for piece in pieces], np.int64), owners)
         divided = int((counts > 1).sum())
         found: tuple[Finding, ...] = ()
         if divided:
@@ -164,8 +181,9 @@ class Classification(TaskType):
         labels, framed = self._targets(rows), (frame.tokenizer, frame.segments)
         how = frame.long.removeprefix("pieces-")
         if how == frame.long:
-            return Encoded(rows, examples_of(pieces, labels, *framed, counts), found)
-        return Encoded(rows, examples_of(pieces, labels[owners], *framed), found, (owners, how))
+            return Encoded(rows, examples_of(pieces, labels, *framed, counts), found, None, extent)
+        examples = examples_of(pieces, labels[owners], *framed)
+        return Encoded(rows, examples, found, (owners, how), extent)
 
     def of_value(self, value: Any, where: str) -> Any:
         if self.options.get(UNTOLD):
@@ -195,6 +213,9 @@ class Classification(TaskType):
         """What stands for the label of a text without one."""
         return () if self.problem == "multi" else 0
 
+    def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
+        return _of_texts(encoded, outputs)
+
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
         outputs = _of_texts(encoded, outputs)
         if self.problem == "single":
@@ -216,7 +237,7 @@ class Classification(TaskType):
             outputs = _of_texts(encoded, outputs)
             yield from ({"score": round(float(n), 6)} for n in self._number(outputs))
             return
-        for row in self._shares(encoded, outputs):
+        for row in self.shares(encoded, outputs):
             if self.problem == "multi":
                 chosen = [i for i, p in enumerate(row) if p > 0.5]
                 yield {
@@ -229,7 +250,7 @@ class Classification(TaskType):
     def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
         if self.problem == "number":
             yield from super().ranked(encoded, outputs, top)
-        for row in self._shares(encoded, outputs):
+        for row in self.shares(encoded, outputs):
             order = np.argsort(-row, kind="stable")[:top]
             yield [self._one(row, int(place)) for place in order]
 
@@ -273,7 +294,7 @@ class Classification(TaskType):
             weights = (mine != truth).sum(1)
             named = [(self._names(a), self._names(b)) for a, b in zip(truth, mine, strict=True)]
         else:
-            weights = np.where(mine != truth, self._shares(encoded, outputs).max(1), 0.0)
+            weights = np.where(mine != truth, self.shares(encoded, outputs).max(1), 0.0)
             named = [(self.labels[a], self.labels[b]) for a, b in zip(truth, mine, strict=True)]
         worst = [n for n in np.argsort(-weights, kind="stable") if weights[n] > 0]
         return [
@@ -292,9 +313,12 @@ class Classification(TaskType):
     def _one(self, shares: NDArray[np.float64], place: int) -> dict[str, Any]:
         return {"label": self.labels[place], "score": round(float(shares[place]), 6)}
 
-    def _shares(self, encoded: Encoded, outputs: Scores) -> NDArray[np.float64]:
-        """(N, L) the probability of each label, of several labels each by itself."""
+    def shares(self, encoded: Encoded, outputs: Scores) -> NDArray[np.float64]:
+        """(N, L) the probability of each label, of several labels each by itself; of a number it
+        is that number."""
         outputs = _of_texts(encoded, outputs)
+        if self.problem == "number":
+            return self._number(outputs).astype(np.float64)[:, None]
         if self.problem == "multi":
             return _logistic(outputs)
         shifted = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)

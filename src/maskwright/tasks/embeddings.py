@@ -35,9 +35,17 @@ from maskwright.labelled.shapes import Shape
 from maskwright.metrics import baseline, metrics
 from maskwright.metrics.intervals import Estimate, estimate, estimates_of_means
 from maskwright.tasks.parts.choices import LOWER, NAME, PROMPTS, SKIPPED, VECTOR_POOLINGS, Long
-from maskwright.tasks.parts.encode import encode
+from maskwright.tasks.parts.encode import encode, examples_of, in_windows
 from maskwright.tasks.parts.reading import Frame
-from maskwright.tasks.parts.task_type import Answers, Encoded, Scores, TaskType, text
+from maskwright.tasks.parts.task_type import (
+    Answers,
+    Encoded,
+    Extent,
+    Outputs,
+    Scores,
+    TaskType,
+    text,
+)
 
 if TYPE_CHECKING:
     from maskwright.nn.transformer import Transformer
@@ -137,8 +145,13 @@ class Embeddings(TaskType):
                 wanted="one or the other",
             )
         texts = [(self._as_read(each),) for row in rows for each in _texts(row)]
+        choices = len(_texts(rows[0])) if rows else 2
+        if frame.in_windows and SKIPPED not in self.options:  # a prompt begins the first alone
+            return self._in_windows(rows, texts, choices, frame)
         none = np.zeros(len(texts), np.int64)
-        given, cuts = encode(texts, none, frame.tokenizer, frame.length, segments=frame.segments)
+        given, cuts, cut = encode(
+            texts, none, frame.tokenizer, frame.length, segments=frame.segments
+        )
         labels: NDArray[np.float32] = np.zeros(len(rows), np.float32)
         if rows and isinstance(rows[0], Single):
             pass  # nothing is known of a text by itself
@@ -149,9 +162,24 @@ class Embeddings(TaskType):
         else:
             codes = _codes(rows)[1].reshape(-1, len(rows))  # equal ones are no rivals
             labels = np.stack([_anchors(rows), *codes], axis=1).astype(np.float32)
-        choices = len(_texts(rows[0])) if rows else 2
         examples = Examples(given.texts, labels, given.segments, choices)
-        return Encoded(rows, examples, cuts.findings(frame.length, "texts"))
+        extent = Extent.of(
+            given.texts.lengths, np.arange(len(texts)), np.arange(len(texts)) // choices, cut
+        )
+        return Encoded(rows, examples, cuts.findings(frame.length, "texts"), extent=extent)
+
+    def _in_windows(
+        self, rows: Sequence[Any], texts: Sequence[tuple[str, ...]], choices: int, frame: Frame
+    ) -> Encoded:
+        """Windows that do not overlap, each of which gets a vector; only to be answered, nothing
+        is learned from them."""
+        windows, owners = in_windows(texts, frame.tokenizer, frame.length, overlap=False)
+        none = np.zeros(len(windows), np.float32)
+        examples = examples_of(windows, none, frame.tokenizer, frame.segments)
+        lengths = examples.texts.lengths
+        extent = Extent.of(lengths, owners, np.arange(len(texts)) // choices)
+        weights = np.array([max(1, int((row.places >= 0).sum())) for row in windows], np.float64)
+        return Encoded(rows, examples, (), (owners, weights, choices), extent)
 
     def example(self, values: Sequence[Any], where: str) -> Pair | Match:
         first, second = (text(v, role, where) for v, role in zip(values, self.roles, strict=True))
@@ -172,9 +200,24 @@ class Embeddings(TaskType):
         return super().of_value(value, where)
 
     # ------------------------------------------------------------------------ the way back
+    def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
+        """(R, choices D): of a text in windows the mean of their vectors, weighted by how many
+        tokens each has, at length 1; the vector of a text in one window is as it is."""
+        if encoded.way_back is None:
+            return outputs
+        owners, weights, choices = encoded.way_back
+        counts = np.bincount(owners)
+        found = np.zeros((len(counts), outputs.shape[1]), np.float64)
+        np.add.at(found, owners, outputs * weights[:, None])
+        norms = np.linalg.norm(found, axis=1, keepdims=True)
+        found /= np.where(norms > 0, norms, 1.0)
+        alone = counts[owners] == 1
+        found[owners[alone]] = outputs[alone]
+        return found.astype(np.float32).reshape(-1, choices * outputs.shape[1])
+
     def parted(self, encoded: Encoded, outputs: Scores) -> list[Scores]:
         """(R, D) the vectors of each text of the rows, the anchors first."""
-        rows = encoded.rows
+        rows, outputs = encoded.rows, self.merged(encoded, outputs)
         return np.split(outputs, len(_texts(rows[0])) if len(rows) else 2, axis=1)
 
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:

@@ -22,12 +22,14 @@ from maskwright.labelled.layouts.choices import CHOICES, options_of, question_of
 from maskwright.labelled.shapes import Shape
 from maskwright.metrics import baseline, metrics
 from maskwright.metrics.intervals import Estimate, estimates
-from maskwright.tasks.parts.encode import encode
+from maskwright.tasks.parts.encode import encode, examples_of, in_windows
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import (
     Answers,
     Encoded,
+    Extent,
     Mistake,
+    Outputs,
     Scores,
     TaskType,
     alike,
@@ -58,14 +60,28 @@ class MultipleChoice(TaskType):
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         sizes = np.array([len(row.choices) for row in rows], np.int64)
         pairs = [(row.question, choice) for row in rows for choice in row.choices]
-        none = np.zeros(len(pairs), np.int64)
-        given, cuts = encode(pairs, none, frame.tokenizer, frame.length, segments=frame.segments)
         right = np.array([row.label for row in rows], np.int64)
+        owners = np.repeat(np.arange(len(rows)), sizes)
+        if frame.in_windows:
+            windows, choices = in_windows(pairs, frame.tokenizer, frame.length)
+            if len(windows) > len(pairs):
+                counts = np.bincount(owners[choices], minlength=len(rows))
+                made = examples_of(windows, right, frame.tokenizer, frame.segments, counts)
+                lost = np.bincount(choices, [row.cut for row in windows], len(pairs))
+                extent = Extent.of(made.texts.lengths, choices, owners, lost.astype(np.int64))
+                return Encoded(rows, made, (), (choices, owners), extent)
+        none = np.zeros(len(pairs), np.int64)
+        given, cuts, lost = encode(
+            pairs, none, frame.tokenizer, frame.length, segments=frame.segments
+        )
         cut = cuts.findings(frame.length, "choices")
+        extent = Extent.of(given.texts.lengths, np.arange(len(pairs)), owners, lost)
         if (sizes == sizes[:1]).all():
             size = int(sizes[0]) if len(sizes) else 2
-            return Encoded(rows, Examples(given.texts, right, given.segments, size), cut)
-        return Encoded(rows, Examples(given.texts, right, given.segments, pieces=sizes), cut)
+            made = Examples(given.texts, right, given.segments, size)
+            return Encoded(rows, made, cut, None, extent)
+        examples = Examples(given.texts, right, given.segments, pieces=sizes)
+        return Encoded(rows, examples, cut, None, extent)
 
     def example(self, values: Sequence[Any], where: str) -> Choice:
         question, choices = values
@@ -90,8 +106,22 @@ class MultipleChoice(TaskType):
         return self.example((question_of(row, columns), options), row.where)
 
     # ------------------------------------------------------------------------ the way back
+    def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
+        """(N, choices): of a choice in windows the mean of their scores; -inf where a row has fewer
+        choices."""
+        if encoded.way_back is None:
+            return outputs
+        choices, owners = encoded.way_back  # the choice of each window, the row of each choice
+        rows = owners[choices]
+        place = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        means = np.bincount(choices, outputs[rows, place]) / np.bincount(choices)
+        sizes = np.bincount(owners, minlength=len(encoded.rows))
+        found = np.full((len(sizes), sizes.max(initial=0)), -np.inf, np.float32)
+        found[owners, np.arange(len(owners)) - np.searchsorted(owners, owners)] = means
+        return found
+
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[np.int64]:
-        return outputs.argmax(1)
+        return np.asarray(self.merged(encoded, outputs).argmax(1))
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         truth = _truth(rows)
@@ -131,6 +161,7 @@ class MultipleChoice(TaskType):
         return sorted(found, key=lambda mistake: -mistake.weight)
 
     def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
+        outputs = self.merged(encoded, outputs)
         shares = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
         for row, each in zip(encoded.rows, shares / shares.sum(1, keepdims=True), strict=True):
             order = np.argsort(-each, kind="stable")[: min(top, len(row.choices))]

@@ -45,6 +45,7 @@ from maskwright.tasks.parts.task_type import (
     ONE_SIDED,
     Answers,
     Encoded,
+    Extent,
     Mistake,
     Scores,
     TaskType,
@@ -128,7 +129,7 @@ class QuestionAnswering(TaskType):
             questions,
             length=length,
             stride=min(STRIDE, length // 3),
-            longest_question=min(LONGEST_QUESTION, length // 3),
+            longest_question=length // 2 if frame.refuses else min(LONGEST_QUESTION, length // 3),
             absent="null",
         )
         texts: list[list[int]] = []
@@ -166,7 +167,8 @@ class QuestionAnswering(TaskType):
         if self.within_words and (within := sum(map(_cuts_a_word, rows))):
             what = f"{counted(within, 'row')} with an answer that begins or ends within a word"
             found.append(Finding("answers-within-words", what, "as predicted answers may"))
-        return Encoded(rows, examples, tuple(found), windows)
+        extent = Extent.of(examples.texts.lengths, windows.question_of, cut=windows.question_cut)
+        return Encoded(rows, examples, tuple(found), windows, extent)
 
     def example(self, values: Sequence[Any], where: str) -> Answered:
         question, context = (text(v, r, where) for v, r in zip(values, self.roles, strict=True))

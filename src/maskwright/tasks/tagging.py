@@ -39,7 +39,15 @@ from maskwright.objectives.parts.sequences import Sequences
 from maskwright.report.tables import Table
 from maskwright.tasks.parts.classes_table import classes_table
 from maskwright.tasks.parts.reading import Frame
-from maskwright.tasks.parts.task_type import Answers, Encoded, Mistake, Scores, TaskType, alike
+from maskwright.tasks.parts.task_type import (
+    Answers,
+    Encoded,
+    Extent,
+    Mistake,
+    Scores,
+    TaskType,
+    alike,
+)
 
 SHAPES = (Shape(name="tagging", layout=WORDS, label="classes", metrics=("entity_f1", "accuracy")),)
 PORTION = 512  # windows that are framed together
@@ -111,7 +119,9 @@ class Tagging(TaskType):
         counted = windows.counts
         cut = (Finding("windows-of-words", counted.render()),)
         found = cut if counted.dropped or counted.divided else ()
-        return Encoded(rows, examples, found, (windows, np.concatenate([empty, *words])))
+        extent = Extent.of(examples.texts.lengths, windows.sentence_of)
+        way_back = (windows, np.concatenate([empty, *words]))
+        return Encoded(rows, examples, found, way_back, extent)
 
     def example(self, values: Sequence[Any], where: str) -> Sentence:
         (value,) = values

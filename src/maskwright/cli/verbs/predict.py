@@ -54,6 +54,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a .jsonl, .csv or .tsv file to write (default: the terminal)",
     )
     parser.add_argument(
+        "--long",
+        choices=("as_trained", "windows", "refuse"),
+        default="as_trained",
+        help="a text longer than the model reads is read as the model was trained (default; most "
+        "lose its end), in windows whose answers are put together, or refused",
+    )
+    parser.add_argument(
         "--top", type=int, default=None, help="list this many best answers for each row"
     )
 
@@ -85,6 +92,7 @@ def do(a: argparse.Namespace) -> None:
         "read": read,
         "top": a.top,
         "base": a.base,
+        "long": a.long,
         "say": printer(sys.stderr),
     }
     with (

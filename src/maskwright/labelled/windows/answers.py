@@ -99,6 +99,7 @@ class AnswerWindows:
         questions: as given.
         counts: what became of them.
         question_of: (W,) the number of each window's question.
+        question_cut: (Q,) how many tokens each question lost.
         start, stop: (W,) the targets, as in `AnswerRows`.
 
     Raises:
@@ -132,6 +133,7 @@ class AnswerWindows:
         full_lengths = [len(ids) for ids in self._ask]
         self._ask = [ids[:longest_question] for ids in self._ask]
         cut = [before - len(ids) for before, ids in zip(full_lengths, self._ask, strict=True)]
+        self.question_cut = np.array(cut, np.int64)
         self._read_contexts()
         question_lengths = np.array([len(ids) for ids in self._ask], np.int64)
         self._before = sum(self._margins[:2]) + question_lengths

@@ -73,6 +73,7 @@ class TagWindows:
 
     Attributes:
         sentences, labels: as given; a label's number is its place.
+        sentence_of: (W,) the number of each window's sentence.
         counts: what became of the words.
 
     Raises:
@@ -107,24 +108,24 @@ class TagWindows:
             divided = windows(len(ids), room, min(stride, max(1, room)))
             parts.append(np.insert(divided, 0, number, axis=1))
             self._words += self._owned(number, first, divided)
-        self._number, self._first, self._stop = np.concatenate(parts).T
+        self.sentence_of, self._first, self._stop = np.concatenate(parts).T
         self.counts = TagCounts(
             sentences=len(self.sentences),
             words=int(self._origin[-1]),
             dropped=dropped,
             windows=len(self),
-            divided=int((np.bincount(self._number, minlength=1) > 1).sum()),
+            divided=int((np.bincount(self.sentence_of, minlength=1) > 1).sum()),
         )
 
     def __len__(self) -> int:
-        return len(self._number)
+        return len(self.sentence_of)
 
     def rows(self, indices: NDArray[np.integer] | Sequence[int]) -> TagRows:
         """The windows numbered in `indices`, in that order."""
         numbers = np.asarray(indices, np.int64)
         framed, words = [], []
         for number in numbers.tolist():
-            ids = self._ids[self._number[number]][self._first[number] : self._stop[number]]
+            ids = self._ids[self.sentence_of[number]][self._first[number] : self._stop[number]]
             framed.append(self._tokenizer.frame(ids.tolist()))
             row = np.full(len(framed[-1][0]), -1, np.int64)
             row[self._margin : self._margin + len(ids)] = self._words[number]

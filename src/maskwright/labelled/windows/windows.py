@@ -199,6 +199,35 @@ def fit_pair(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int], 
     return _framed(tokenizer, first, np.arange(a), second[:b], len(first) + len(second) - a - b)
 
 
+def fit_pair_windows(
+    tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int], length: int
+) -> list[Row]:
+    """Two texts as framed rows, each with all of the shorter text and a window of the longer one;
+    windows overlap by half. One row is that of `fit_pair`, where both fit.
+
+    A shorter text that leaves less than a quarter of the room to the longer one loses its end:
+    `cut` of the first row says how much.
+
+    `places` numbers the tokens of the first text only.
+    """
+    room = room_of(tokenizer, length, pair=True)
+    _require_room(room)
+    if len(first) + len(second) <= room:
+        return [fit_pair(tokenizer, first, second, length)]
+    shorter = min(len(first), len(second), room - max(1, room // 4))
+    left = room - shorter
+    found: list[Row] = []
+    cut = min(len(first), len(second)) - shorter
+    spans = windows(max(len(first), len(second)), left, max(1, left // 2))
+    for begin, stop in spans.tolist():
+        if len(first) > len(second):
+            chosen, beside = np.arange(begin, stop), second[:shorter]
+        else:
+            chosen, beside = np.arange(shorter), second[begin:stop]
+        found.append(_framed(tokenizer, first, chosen, beside, 0 if found else cut))
+    return found
+
+
 def _framed(
     tokenizer: Tokenizer,
     ids: Sequence[int],

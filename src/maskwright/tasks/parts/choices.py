@@ -22,6 +22,11 @@ Long = Literal[
     "hierarchical",
 ]
 LONG: tuple[Long, ...] = get_args(Long)
+# What becomes of a text that is longer than the model reads, when the model is asked: what it was
+# trained with (`Long`, of which the usual one cuts the end); windows, unless it was trained with a
+# way of its own; or the text is refused.
+LongText = Literal["as_trained", "windows", "refuse"]
+LONG_TEXTS: tuple[LongText, ...] = get_args(LongText)
 HIERARCHICAL = "hierarchical"
 # What is read of a text, as users call it: the state of [CLS] (of the last token, of a decoder), or
 # something of all states.
@@ -46,6 +51,21 @@ def require_long(long: str) -> None:
             where="--long",
             found=long,
             wanted=near(long, LONG),
+        )
+
+
+def require_long_text(long: str, where: str = "long") -> None:
+    """Refuse a way with long texts that there is not when a model is asked.
+
+    Raises:
+        UsageError: with the near names.
+    """
+    if long not in LONG_TEXTS:
+        raise UsageError(
+            "the handling of long texts is unknown",
+            where=where,
+            found=repr(long),
+            wanted=near(str(long), LONG_TEXTS),
         )
 
 

@@ -13,7 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.inference.encoded import Examples, framed
-from maskwright.labelled.windows.windows import HEAD, Cuts, Keep, Row, fit, fit_pair, fit_windows
+from maskwright.labelled.windows.windows import (
+    HEAD,
+    Cuts,
+    Keep,
+    Row,
+    fit,
+    fit_pair,
+    fit_pair_windows,
+    fit_windows,
+    room_of,
+)
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Texts = Sequence[tuple[str, ...]]
@@ -27,8 +37,9 @@ def encode(
     *,
     segments: bool = False,
     keep: Keep = "head",
-) -> tuple[Examples, Cuts]:
-    """Texts, one or two to an example, as `Examples`, and what was cut of them.
+) -> tuple[Examples, Cuts, NDArray[np.int64]]:
+    """Texts, one or two to an example, as `Examples`, what was cut of them, and (N,) how many
+    tokens of each.
 
     Args:
         labels: one row for each of `texts`.
@@ -48,18 +59,28 @@ def encode(
         whole = len(first) + sum(map(len, second))
         cuts += Cuts.of(whole, whole - row.cut)
         rows.append(row)
-    return examples_of(rows, labels, tokenizer, segments), cuts
+    cut = np.array([row.cut for row in rows], np.int64)
+    return examples_of(rows, labels, tokenizer, segments), cuts, cut
 
 
-def divide(
-    texts: Sequence[str], tokenizer: Tokenizer, length: int
+def in_windows(
+    texts: Texts, tokenizer: Tokenizer, length: int, *, overlap: bool = True
 ) -> tuple[list[Row], NDArray[np.int64]]:
-    """Texts as pieces of at most `length` ids that overlap by half, and the number of the text that
-    each is a piece of."""
-    found = [
-        fit_windows(tokenizer, ids.tolist(), length, max(1, length // 2 - 2))[0]
-        for ids in tokenizer.encode_batch(texts)
-    ]
+    """Texts, one or two to an example, as rows of at most `length` ids, several where they are too
+    long, and the number of the example that each is of. Of two texts the longer one is in windows.
+
+    Args:
+        overlap: windows of one text overlap by half; else each token is in one window.
+    """
+    parts = iter(tokenizer.encode_batch([part for row in texts for part in row]))
+    found = []
+    for text in texts:
+        first, *second = [next(parts).tolist() for _ in text]
+        if second:
+            found.append(fit_pair_windows(tokenizer, first, second[0], length))
+            continue
+        stride = max(1, length // 2 - 2) if overlap else room_of(tokenizer, length)
+        found.append(fit_windows(tokenizer, first, length, stride)[0])
     counts = [len(rows) for rows in found]
     return [row for rows in found for row in rows], np.repeat(np.arange(len(found)), counts)
 

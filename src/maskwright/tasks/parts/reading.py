@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from maskwright.inference.encoded import Collation
 from maskwright.nn.config import TransformerConfig
-from maskwright.tasks.parts.choices import Long
+from maskwright.tasks.parts.choices import Long, LongText
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class Frame:
     """How texts become ids: at most `length` of them, `segments` where the model tells a first text
-    from a second, what becomes of a whole text that is too `long`, and whether a model of one stack
-    `continues` what it has read when it writes."""
+    from a second, what becomes of a whole text that is too `long`, whether a model of one stack
+    `continues` what it has read when it writes, and what becomes of long texts where the model was
+    trained with no way of its own (`too_long`)."""
 
     tokenizer: Tokenizer
     length: int
     segments: bool
     long: Long = "head"
     continues: bool = False
+    too_long: LongText = "as_trained"
+
+    @property
+    def in_windows(self) -> bool:
+        """Whether what is too long is read in windows, though the model was not trained so."""
+        return self.too_long == "windows" and self.long == "head"
+
+    @property
+    def refuses(self) -> bool:
+        """Whether no token of a text may be left out."""
+        return self.too_long == "refuse" or self.in_windows
+
+
+def asking(frame: Frame, long: LongText) -> Frame:
+    """The same frame, asked so of texts that are too long."""
+    return replace(frame, too_long=long)
 
 
 def frame_of(config: TransformerConfig, tokenizer: Tokenizer, length: int, long: Long) -> Frame:

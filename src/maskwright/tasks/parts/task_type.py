@@ -51,6 +51,45 @@ Answers = Sequence[Any] | NDArray[Any]  # one for each row
 
 
 @dataclass(frozen=True)
+class Extent:
+    """How much of each row a model reads, (N,) int64 each.
+
+    Attributes:
+        tokens: all ids that are read of the row, special tokens and every window among them.
+        windows: in how many windows its longest text is read; 1: at once.
+        cut: how many tokens of its texts are not read.
+    """
+
+    tokens: NDArray[np.int64]
+    windows: NDArray[np.int64]
+    cut: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        lengths: NDArray[np.int64],
+        texts: NDArray[np.int64],
+        rows: NDArray[np.int64] | None = None,
+        cut: NDArray[np.int64] | None = None,
+    ) -> Extent:
+        """Of windows by how many ids they have (W,), the number of the text of each (W,), rising,
+        the number of the row of each text (S,), rising, and what is cut of each text (S,).
+
+        Args:
+            rows: None: each text is a row.  cut: None: nothing is.
+        """
+        count = int(texts[-1]) + 1 if len(texts) else 0
+        rows = np.arange(count) if rows is None else rows
+        total = int(rows[-1]) + 1 if len(rows) else 0
+        tokens, lost, windows = (np.zeros(total, np.int64) for _ in range(3))
+        np.add.at(tokens, rows[texts], lengths)
+        np.maximum.at(windows, rows, np.bincount(texts, minlength=count))
+        if cut is not None:
+            np.add.at(lost, rows, cut)
+        return cls(tokens, windows, lost)
+
+
+@dataclass(frozen=True)
 class Encoded:
     """Rows of a task as a model reads them.
 
@@ -59,12 +98,14 @@ class Encoded:
         findings: what did not fit, or the tokenizer does not know; empty where all
             was well.
         way_back: whatever the task type needs to turn scores into answers.
+        extent: how much of each row is read.
     """
 
     rows: Sequence[Any]
     examples: Examples
     findings: tuple[Finding, ...] = ()
     way_back: Any = None
+    extent: Extent | None = None
 
 
 @dataclass(frozen=True)
@@ -204,12 +245,33 @@ class TaskType(ABC):
         """Rows as ids in frames.
 
         Raises:
-            DataError: a row that cannot be encoded.
+            DataError: a row that cannot be encoded, or one that would be cut where `frame` says
+                that nothing may be left out.
         """
         counting, unknown = frame.tokenizer.counting()
         encoded = self._encoded(rows, replace(frame, tokenizer=counting))
+        if frame.refuses and encoded.extent is not None:
+            self._require_whole(encoded, encoded.extent, frame)
         strange = unknown.finding(OTHER_MODEL)
         return replace(encoded, findings=(*encoded.findings, *([strange] if strange else [])))
+
+    def _require_whole(self, encoded: Encoded, extent: Extent, frame: Frame) -> None:
+        """Refuse rows of which something is cut.
+
+        Raises:
+            DataError: naming the first.
+        """
+        for number in np.flatnonzero(extent.cut)[:1].tolist():
+            do = 'shorten it, or let its end be cut: long="as_trained"'
+            if not frame.in_windows and not self.writes:
+                do = f'{do}, or read it in windows: long="windows"'
+            raise DataError(
+                "the text is longer than the model reads",
+                where=encoded.rows[number].where,
+                found=f"{int(extent.cut[number]):,} tokens too many",
+                wanted=f"at most {frame.length:,} tokens, special tokens among them",
+                do=do,
+            )
 
     @abstractmethod
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
@@ -260,6 +322,15 @@ class TaskType(ABC):
         return self.example(values, where)
 
     # ------------------------------------------------------------------------ the way back
+    def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
+        """`outputs` with one row for each of the rows, those of its windows put together; of task
+        types that answer at places, or in writing, as they are."""
+        return outputs
+
+    def shares(self, encoded: Encoded, outputs: Outputs) -> NDArray[np.float64] | None:
+        """(N, L) the probability of each of `labels`; None where a row has no such."""
+        return None
+
     @abstractmethod
     def answers(self, encoded: Encoded, outputs: Outputs) -> Answers:
         """An answer for each row."""

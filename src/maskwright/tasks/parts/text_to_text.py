@@ -28,7 +28,7 @@ from maskwright.models import special_tokens
 from maskwright.objectives.parts.spec import usual_for
 from maskwright.tasks.parts.choices import Long
 from maskwright.tasks.parts.reading import Frame
-from maskwright.tasks.parts.task_type import Encoded, Outputs, TaskType
+from maskwright.tasks.parts.task_type import Encoded, Extent, Outputs, TaskType
 from maskwright.tokenizer.lost import lost_finding
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ class Writing(TaskType):
         spare = frame.length // SHARE if frame.continues else 0
         most = frame.length - spare
         fields = [(self.fields(row), row.where) for row in rows]
-        sources, read = _read(frame, fields, self.template, most, end if frame.continues else None)
+        behind = end if frame.continues else None
+        sources, read, cut = _read(frame, fields, self.template, most, behind)
         room = (spare or frame.length) - int(frame.continues)
         answers = [self.wanted(row) for row in rows]
         targets, written = _framed(frame, answers, room, end)
@@ -109,7 +110,9 @@ class Writing(TaskType):
             none = np.zeros(len(rows), np.int64)
             examples = Examples(framed(sources), none, targets=framed(targets))
             plan = WritingPlan(sources, None, end, longest, room, frame)
-        return Encoded(rows, examples, tuple(found), plan)
+        lengths = np.array([len(source) for source in sources], np.int64)
+        extent = Extent.of(lengths, np.arange(len(rows)), cut=cut)
+        return Encoded(rows, examples, tuple(found), plan, extent)
 
     def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
         from maskwright.inference.batches import by_length
@@ -163,9 +166,10 @@ def _read(
     template: Template,
     length: int,
     end: int | None,
-) -> tuple[list[list[int]], Cuts]:
+) -> tuple[list[list[int]], Cuts, NDArray[np.int64]]:
     """The fields of `rows`, which stand where the second says, in the template, framed. Of what is
-    too long the longest field loses its end, never what the template puts around it.
+    too long the longest field loses its end, never what the template puts around it; (N,) how many
+    tokens each lost.
 
     Raises:
         ConfigError: the template alone leaves no room.
@@ -198,7 +202,7 @@ def _read(
     cuts = Cuts()
     for before, after in zip(whole, sizes, strict=True):
         cuts += Cuts.of(before, after)
-    return sources, cuts
+    return sources, cuts, np.array(whole, np.int64) - np.array(sizes, np.int64)
 
 
 def _continued(sources: list[list[int]], targets: list[list[int]]) -> Examples:

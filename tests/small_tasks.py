@@ -1,0 +1,92 @@
+"""Models of each task type in a second: the body of a run of two steps, and a head that is drawn.
+
+Nothing is learned; answers are as good as drawn, but they are answers of every shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from maskwright.checkpoint import pretrained
+from maskwright.checkpoint.fine_tuned import MODEL, TASK, TaskRecord, finish
+from maskwright.checkpoint.layout import About
+from maskwright.checkpoint.transfer import transfer
+from maskwright.models.open import open_weights
+from maskwright.objectives.supervised import PROBLEM_TYPES
+from maskwright.storage.one_file import write_file
+from maskwright.tasks.parts.add_head import add_head, reading_texts
+from maskwright.tasks.parts.find import task_for
+from maskwright.tasks.parts.reading import frame_of
+
+LABELS: dict[str, tuple[str, ...]] = {
+    "classification": ("meow", "woof", "other"),
+    "pair-classification": ("contradiction", "neutral", "entailment"),
+    "multi-label": ("meow", "woof", "moo"),
+    "tagging": ("O", "B-LOC", "I-LOC"),
+}
+STRONG = 10.0  # how many times as large as drawn matrices are, so that answers differ
+
+
+def made(
+    base: Path,
+    out: Path,
+    task: str,
+    long: Any = "head",
+    options: dict[str, Any] | None = None,
+    length: int | None = None,
+) -> Path:
+    """A finished result of `task` on the model in `base`, of which no head was trained."""
+    task_type = task_for(task, LABELS.get(task, ()), options or {})
+    loaded = open_weights(base)
+    config, family = add_head(loaded, task_type)
+    torch.manual_seed(0)
+    model = transfer(loaded.network, reading_texts(config, task_type, long)).model
+    with torch.no_grad():
+        for weight in [] if task_type.writes else model.parameters():
+            weight *= STRONG if weight.ndim == 2 else 1.0
+    length = length or model.config.longest or 64
+    problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None
+    record = TaskRecord(
+        kind=task,
+        labels=task_type.labels,
+        long=long,
+        length=length,
+        settled=dict(task_type.options),
+        columns={role: (role,) for role in task_type.roles},
+    )
+    about = About(family=family, labels=task_type.labels, problem_type=problem)
+    files = task_type.files(frame_of(config, loaded.tokenizer, length, long), config.width)
+    pretrained.save(
+        model,
+        loaded.tokenizer,
+        out / MODEL,
+        about,
+        more={TASK: record.render().encode()}
+        | {name: text.encode() for name, text in files.items()},
+    )
+    write_file(out / TASK, record.render().encode())
+    finish(out, [])
+    return out
+
+
+@pytest.fixture(scope="session")
+def small_task(
+    model: Path, models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """Gives the folder of a task, which is made when it is first asked for."""
+    folder, known = tmp_path_factory.mktemp("tasks"), {}
+
+    def give(task: str, long: str = "head", **options: Any) -> Path:
+        name = "-".join([task, long, *map(str, options.values())]).replace(" ", "_")[:60]
+        if name not in known:
+            writes = "prompt" in options or task == "sequence-to-sequence"
+            base = models["t5"] if writes else model
+            known[name] = made(base, folder / name, task, long, options)
+        return known[name]
+
+    return give
