@@ -20,7 +20,7 @@ from maskwright.findings import Note, ignore
 from maskwright.inference import pseudo_likelihood
 from maskwright.inference.beam import beam_search
 from maskwright.inference.decode import Sampling, require_writer
-from maskwright.inference.fill_mask import Candidate, Hole, fill
+from maskwright.inference.fill_mask import Candidate, Hole, fill, num_windows
 from maskwright.inference.gaps import Gapped, gapped, spelled
 from maskwright.inference.generation import Generation, Prompt
 from maskwright.inference.incremental import trained_length
@@ -60,17 +60,8 @@ def fill_masks(
         IncompatibleError: the model fills none.
     """
     tokenizer = model.tokenizer
-    if model.num_stacks == 2 and tokenizer.sentinels and model.conventions.decoder_trained:
-        gaps = [gapped(tokenizer, text) for text in texts]
-        for text, given in zip(texts, gaps, strict=True):
-            if given is None and tokenizer.mask is None:
-                first = tokenizer.vocabulary[tokenizer.sentinels[0]]
-                raise UsageError(
-                    "the text has no gap",
-                    where=text[:60],
-                    wanted=f"{first} where something is to be found",
-                    do=f"write {first} for the first gap, and so on",
-                )
+    if _fills_gaps(model):
+        gaps = [_gapped(model, text) for text in texts]
         if all(given is not None for given in gaps):
             with answering(model.network if prepared is None else prepared) as network:
                 return [_fill_gaps(model, network, given, top) for given in gaps if given]
@@ -84,6 +75,44 @@ def fill_masks(
     return [
         _with_unknown(model, text, holes, note) for text, holes in zip(texts, found, strict=True)
     ]
+
+
+def windows_of_masks(model: Model, text: str) -> tuple[int, int]:
+    """In how many windows `fill_masks` with `windows` reads a text, and how many tokens it reads.
+
+    Raises:
+        UsageError: a text without a mask, or with gaps and longer than the model reads.
+    """
+    if _fills_gaps(model) and (given := _gapped(model, text)) is not None:
+        source = model.tokenizer.frame(given.ids)[0]
+        _require_room(model, source, given.text, "shorten the text around the gaps")
+        return 1, len(source)
+    return num_windows(model.tokenizer, text, model.config.longest)
+
+
+def _fills_gaps(model: Model) -> bool:
+    """Whether it was trained to write what sentinels stand for."""
+    sentinels = model.tokenizer.sentinels
+    return model.num_stacks == 2 and bool(sentinels) and model.conventions.decoder_trained
+
+
+def _gapped(model: Model, text: str) -> Gapped | None:
+    """The text with its gaps; None where it has masks instead.
+
+    Raises:
+        UsageError: it has neither.
+    """
+    tokenizer = model.tokenizer
+    given = gapped(tokenizer, text)
+    if given is None and tokenizer.mask is None:
+        first = tokenizer.vocabulary[tokenizer.sentinels[0]]
+        raise UsageError(
+            "the text has no gap",
+            where=text[:60],
+            wanted=f"{first} where something is to be found",
+            do=f"write {first} for the first gap, and so on",
+        )
+    return given
 
 
 def _with_unknown(model: Model, text: str, holes: list[Hole], note: Note) -> list[Hole]:

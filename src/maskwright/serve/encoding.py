@@ -9,9 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from maskwright.errors import DataError
+from maskwright.inference import texts as inference_texts
+from maskwright.models.model import Model
 from maskwright.predict.predictor import Predictor
 from maskwright.serve.errors import Refusal, of_error
 from maskwright.serve.limits import Limits
+from maskwright.tasks.parts.reading import asking
 from maskwright.tasks.parts.task_type import Encoded
 
 # Rows, and characters, that are encoded and computed as one item.
@@ -97,39 +101,34 @@ def encode(
             found.append(predictor.row(row, where))
         except Exception as error:
             raise of_error(error, where) from error
-    encoded = predictor.task_type.encode(found, predictor.frame)
-    lengths = encoded.examples.lengths.tolist()
-    if len(lengths) != len(rows):  # read in windows, each an example
-        lengths = _evenly(lengths, len(rows))
-    cut = [False] * len(rows)
-    if any(note.name in CUTS for note in encoded.findings):
-        cut = _cut(predictor, rows)
-        if any(cut) and not truncate:
-            number = cut.index(True)
-            raise Refusal(
-                "validation",
-                "the text is longer than the model reads; shorten it, or say truncate",
-                field=f"{field}[{first + number}]",
-                limit=f"{predictor.frame.length} tokens",
-            )
-    return Part(encoded, lengths, [1] * len(rows), cut)
+    # What may not be cut is read in windows; the task refuses what cannot be.
+    frame = asking(predictor.frame, "as_trained" if truncate else "windows")
+    try:
+        encoded = predictor.task_type.encode(found, frame)
+    except DataError as error:
+        what = f"{error.what}, by {error.found}; shorten it, or say truncate"
+        limit = f"{frame.length} tokens"
+        raise Refusal("validation", what, field=error.where or field, limit=limit) from error
+    assert encoded.extent is not None
+    tokens, windows, cut = (
+        each.tolist()
+        for each in (encoded.extent.tokens, encoded.extent.windows, encoded.extent.cut > 0)
+    )
+    return Part(encoded, tokens, windows, cut)
 
 
-CUTS = ("truncated",)
+def encode_masked(model: Model, texts: Sequence[str], first: int, field: str) -> Part:
+    """Texts with masks, each judged in the window around it.
 
-
-def _cut(predictor: Predictor, rows: Sequence[Any]) -> list[bool]:
-    tokenizer = predictor.frame.tokenizer
-    found = []
-    for row in rows:
-        texts = list(texts_of(row))
-        counts = [len(ids) for ids in tokenizer.encode_batch(texts)]
-        margins = sum(tokenizer.frame_margins(len(texts) > 1))
-        found.append(sum(counts) + margins > predictor.frame.length)
-    return found
-
-
-def _evenly(lengths: Sequence[int], rows: int) -> list[int]:
-    """Tokens of rows that are read in windows, which are not told apart here."""
-    each = -(-sum(lengths) // rows)
-    return [each] * rows
+    Raises:
+        Refusal: a text without a mask.
+    """
+    windows, tokens = [], []
+    for number, text in enumerate(texts, start=first):
+        try:
+            each = inference_texts.windows_of_masks(model, text)
+        except Exception as error:
+            raise of_error(error, f"{field}[{number}]") from error
+        windows.append(each[0])
+        tokens.append(each[1])
+    return Part(None, tokens, windows, [False] * len(texts))

@@ -201,7 +201,9 @@ class Host:
         """(D,) float32 for each text, as `LanguageModel.embed`."""
 
         def finish(predictor: Predictor) -> Finish:
-            return lambda part, outputs: list(np.asarray(outputs, np.float32))
+            return lambda part, outputs: list(
+                np.asarray(predictor.task_type.merged(_encoded(part), outputs), np.float32)
+            )
 
         asking = self.model(name).asking(options.adapter)
         return await self._of_task(
@@ -229,13 +231,10 @@ class Host:
         asking = self.model(name).asking(options.adapter)
         _require(asking, "fill_mask", "the model fills no masks")
         top = options.top or 5
-        tokenizer = asking.opened.model.tokenizer
+        model = asking.opened.model
 
         def work(rows: Sequence[Any], first: int) -> tuple[Any, Part]:
-            margins = sum(tokenizer.frame_margins())
-            lengths = [len(ids) + margins for ids in tokenizer.encode_batch(list(rows))]
-            part = Part(None, lengths, [1] * len(rows), [False] * len(rows))
-            return (list(rows), top), part
+            return (list(rows), top), encoding.encode_masked(model, rows, first, options.field)
 
         reading = self._reading(asking, "masks", read_masks)
         return await self._ask(texts, options, reading, work, lambda part, found: list(found))

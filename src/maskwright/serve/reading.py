@@ -67,7 +67,9 @@ def read_masks(opened: Opened, given: Sequence[tuple[list[str], int]]) -> list[l
     texts = [text for own, _ in given for text in own]
     most = max(top for _, top in given)
     found = iter(
-        inference_texts.fill_masks(opened.model, texts, top=most, prepared=opened.network())
+        inference_texts.fill_masks(
+            opened.model, texts, top=most, prepared=opened.network(), windows=True
+        )
     )
     return [[_best(next(found), top) for _ in own] for own, top in given]
 

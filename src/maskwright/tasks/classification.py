@@ -237,7 +237,7 @@ class Classification(TaskType):
             outputs = _of_texts(encoded, outputs)
             yield from ({"score": round(float(n), 6)} for n in self._number(outputs))
             return
-        for row in self.shares(encoded, outputs):
+        for row in self._shares(encoded, outputs):
             if self.problem == "multi":
                 chosen = [i for i, p in enumerate(row) if p > 0.5]
                 yield {
@@ -250,7 +250,7 @@ class Classification(TaskType):
     def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
         if self.problem == "number":
             yield from super().ranked(encoded, outputs, top)
-        for row in self.shares(encoded, outputs):
+        for row in self._shares(encoded, outputs):
             order = np.argsort(-row, kind="stable")[:top]
             yield [self._one(row, int(place)) for place in order]
 
@@ -294,7 +294,7 @@ class Classification(TaskType):
             weights = (mine != truth).sum(1)
             named = [(self._names(a), self._names(b)) for a, b in zip(truth, mine, strict=True)]
         else:
-            weights = np.where(mine != truth, self.shares(encoded, outputs).max(1), 0.0)
+            weights = np.where(mine != truth, self._shares(encoded, outputs).max(1), 0.0)
             named = [(self.labels[a], self.labels[b]) for a, b in zip(truth, mine, strict=True)]
         worst = [n for n in np.argsort(-weights, kind="stable") if weights[n] > 0]
         return [
@@ -313,12 +313,9 @@ class Classification(TaskType):
     def _one(self, shares: NDArray[np.float64], place: int) -> dict[str, Any]:
         return {"label": self.labels[place], "score": round(float(shares[place]), 6)}
 
-    def shares(self, encoded: Encoded, outputs: Scores) -> NDArray[np.float64]:
-        """(N, L) the probability of each label, of several labels each by itself; of a number it
-        is that number."""
+    def _shares(self, encoded: Encoded, outputs: Scores) -> NDArray[np.float64]:
+        """(N, L) the probability of each label, of several labels each by itself."""
         outputs = _of_texts(encoded, outputs)
-        if self.problem == "number":
-            return self._number(outputs).astype(np.float64)[:, None]
         if self.problem == "multi":
             return _logistic(outputs)
         shifted = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)

@@ -327,10 +327,6 @@ class TaskType(ABC):
         types that answer at places, or in writing, as they are."""
         return outputs
 
-    def shares(self, encoded: Encoded, outputs: Outputs) -> NDArray[np.float64] | None:
-        """(N, L) the probability of each of `labels`; None where a row has no such."""
-        return None
-
     @abstractmethod
     def answers(self, encoded: Encoded, outputs: Outputs) -> Answers:
         """An answer for each row."""
