@@ -32,7 +32,7 @@ export class Files {
 // What a model can be asked; `worker.js` answers.
 const ASKED = [
   "read", "tokenize", "decode", "fill", "attention", "headScores", "vector", "writing",
-  "scores", "next", "take", "back", "release",
+  "scores", "next", "take", "back", "release", "pieces", "steps",
 ];
 
 export class Engine {

@@ -48,15 +48,20 @@ export class Tokenizer {
     if (text === "") return [];
     const ids = [];
     for (const word of this.words(text)) {
-      let found = this.cache.get(word);
-      if (found === undefined) {
-        found = this.model.encode(word);
-        if (this.cache.size > 20000) this.cache.clear();
-        this.cache.set(word, found);
-      }
-      for (const id of found) ids.push(id);
+      for (const id of this.encode1(word)) ids.push(id);
     }
     return ids;
+  }
+
+  /** The ids of one of `words`. */
+  encode1(word) {
+    let found = this.cache.get(word);
+    if (found === undefined) {
+      found = this.model.encode(word);
+      if (this.cache.size > 20000) this.cache.clear();
+      this.cache.set(word, found);
+    }
+    return found;
   }
 
   /** One text, or two, in their special tokens: {ids, segments}. */
@@ -272,6 +277,7 @@ const BYTE_WORDS = expression({
 // Every byte as a character that can be seen: GPT-2's table.
 const SHOWN = [];
 const HIDDEN = new Map();
+export const BYTE_OF = HIDDEN;
 {
   let next = 256;
   for (let byte = 0; byte < 256; byte++) {
@@ -342,7 +348,7 @@ function wordPiece({ model, added_tokens: added }, special) {
   const unknown = model.vocab[model.unk_token];
   const prefix = model.continuing_subword_prefix;
   return {
-    tokens,
+    kind: "WordPiece", tokens, known,
     encode(word) {
       const letters = Array.from(word);
       if (letters.length > model.max_input_chars_per_word) return [unknown];
@@ -368,13 +374,14 @@ function bpe({ model, added_tokens: added }, special) {
   const names = new Set(Array.from(special, (id) => tokens[id]));
   const prefix = model.continuing_subword_prefix ?? "", suffix = model.end_of_word_suffix ?? "";
   const unknown = model.unk_token ? model.vocab[model.unk_token] : undefined;
-  const ranks = new Map();
+  const ranks = new Map(), byRank = [];
   model.merges.forEach((merge, rank) => {
     const [left, right] = typeof merge === "string" ? merge.split(" ") : merge;
     const made = left + right.slice(prefix && right.startsWith(prefix) ? prefix.length : 0);
     if (names.has(left) || names.has(right) || names.has(left + right)) return;
-    const key = `${known.get(left)} ${known.get(right)}`;
-    ranks.set(key, { rank, id: known.get(made) });
+    const own = { rank, left: known.get(left), right: known.get(right), id: known.get(made) };
+    ranks.set(`${own.left} ${own.right}`, own);
+    byRank[rank] = own;
   });
 
   const letters = (word) => {
@@ -405,23 +412,27 @@ function bpe({ model, added_tokens: added }, special) {
     return ids;
   };
 
+  /** The pair of ids that is merged first, {rank, id, at}; null where none is. */
+  const next = (ids) => {
+    let best = null, at = -1;
+    for (let i = 0; i + 1 < ids.length; i++) {
+      const merge = ranks.get(`${ids[i]} ${ids[i + 1]}`);
+      if (merge !== undefined && (best === null || merge.rank < best.rank)) {
+        best = merge;
+        at = i;
+      }
+    }
+    return best === null ? null : { rank: best.rank, id: best.id, at };
+  };
+
   return {
-    tokens,
+    kind: "BPE", tokens, letters, next, merges: model.merges.length,
+    merge: (rank) => byRank[rank],
     encode(word) {
       if (model.ignore_merges && known.has(word)) return [known.get(word)];
       const ids = letters(word);
-      for (;;) {
-        let best = null, at = -1;
-        for (let i = 0; i + 1 < ids.length; i++) {
-          const merge = ranks.get(`${ids[i]} ${ids[i + 1]}`);
-          if (merge !== undefined && (best === null || merge.rank < best.rank)) {
-            best = merge;
-            at = i;
-          }
-        }
-        if (best === null) return ids;
-        ids.splice(at, 2, best.id);
-      }
+      for (let found = next(ids); found !== null; found = next(ids)) ids.splice(found.at, 2, found.id);
+      return ids;
     },
   };
 }
@@ -441,7 +452,7 @@ function unigram({ model, added_tokens: added }, special) {
   });
   const unknown = model.unk_id;
   return {
-    tokens,
+    kind: "Unigram", tokens, scores, least, longest, unknownPenalty: UNKNOWN_PENALTY,
     encode(word) {
       const letters = Array.from(word);
       const best = [{ score: 0, from: 0, id: -1 }];

@@ -58,6 +58,17 @@ export function choice({ label, options, value, change }) {
   return { element: el("label", {}, label, el("br"), select), get value() { return select.value; } };
 }
 
+/** A box to tick. */
+export function check({ label, value, change }) {
+  const box = el("input", { type: "checkbox", change: () => change(box.checked) });
+  box.checked = value;
+  return { element: el("label", { class: "check" }, box, label), get value() { return box.checked; } };
+}
+
+/** Figures with what they count, [[figure, name], …]. */
+export const figures = (items) => el("ul", { class: "figures" },
+  items.map(([figure, name]) => el("li", {}, el("b", {}, figure), name)));
+
 /** A text of one's own; `input` is called when typing has paused. */
 export function field({ label, value, input, rows = 2 }) {
   let waiting = 0;

@@ -1,6 +1,7 @@
 // The worker: it holds the models, and the texts that are being written.
 
 import { Model } from "./model.js";
+import { pieces, steps } from "./pieces.js";
 
 const models = new Map();
 const texts = new Map();
@@ -14,6 +15,8 @@ const CALLS = {
   },
   read: (at, ...given) => models.get(at).read(...given),
   tokenize: (at, text) => models.get(at).words.encode(text),
+  pieces: (at, text) => pieces(models.get(at).words, text),
+  steps: (at, text) => steps(models.get(at).words, text),
   decode: (at, ids) => models.get(at).words.decode(ids),
   fill: (at, ...given) => models.get(at).fill(...given),
   attention: (at, ...given) => models.get(at).attention(...given),

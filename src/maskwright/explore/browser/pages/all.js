@@ -3,5 +3,6 @@
 
 import { fill } from "./fill.js";
 import { generate } from "./generate.js";
+import { tokenizer } from "./tokenizer.js";
 
-export const PAGES = [fill, generate];
+export const PAGES = [fill, generate, tokenizer];
