@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from maskwright.api import curate_files as curate  # noqa: F401
     from maskwright.api import evaluate as evaluate
     from maskwright.api import explore as explore
+    from maskwright.api import export_model as export  # noqa: F401
     from maskwright.api import fill_mask as fill_mask
     from maskwright.api import finetune_file as finetune  # noqa: F401
     from maskwright.api import generate_text as generate  # noqa: F401
@@ -50,6 +51,7 @@ VERBS = {
     "curate": "curate_files",
     "evaluate": "evaluate",
     "explore": "explore",
+    "export": "export_model",
     "fill_mask": "fill_mask",
     "finetune": "finetune_file",
     "generate": "generate_text",
@@ -66,6 +68,7 @@ ROOMS = (
     "curate",
     "evaluate",
     "explore",
+    "export",
     "finetune",
     "predict",
     "pretrain",

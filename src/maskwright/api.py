@@ -31,6 +31,7 @@ from maskwright.evaluate.labelled_rows import evaluate_file
 from maskwright.evaluate.minimal_pairs import evaluate_pairs
 from maskwright.evaluate.text import TextEvaluation, evaluate_text
 from maskwright.explore.command import explore
+from maskwright.export.run import export_model
 from maskwright.findings import Note, ignore
 from maskwright.finetune.command import finetune_file, finetune_recipe
 from maskwright.finetune.recipe import read as read_finetuning
@@ -67,6 +68,7 @@ __all__ = [
     "evaluate_pairs",
     "evaluate_text",
     "explore",
+    "export_model",
     "fill_mask",
     "find",
     "finetune_file",

@@ -162,6 +162,17 @@ FROZEN = {
         "--precision",
     },
     "bench": {"model", "--data", "--seconds", "--peers", "--base", "--out"},
+    "export": {
+        "model",
+        "--to",
+        "--out",
+        "--base",
+        "--int8",
+        "--max-loss",
+        "--data",
+        "--int32",
+        "--opset",
+    },
     "show": {"thing", "--set"},
     "list": {"room"},
 }

@@ -49,6 +49,7 @@ VERBS = (
     "fill-mask",
     "generate",
     "bench",
+    "export",
     "show",
     "list",
 )

@@ -2,5 +2,5 @@
 
 Read `open` (a path to a `Model`), `model` (the value), `folders` (which folder a path means),
 `of_recipe` (how the model of a recipe is asked), `adapter_folder` and `head_alone` (what is opened
-on another model).
+on another model), `merged` (a model as weights alone).
 """

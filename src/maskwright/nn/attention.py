@@ -3,8 +3,9 @@
 `attend` chooses between two kernels that agree to rounding: an explicit one (matrix product, bias,
 softmax, dropout, matrix product), and PyTorch's scaled-dot-product attention. The table `KERNELS`
 holds the choice, made by measurement; the explicit kernel is also taken where weights are asked
-for, or a learned bias wants a gradient. What a layer may see arrives as a `AttentionContext`, made
-once per distinct pattern and forward and shared by its layers.
+for, or a learned bias wants a gradient. While a program is exported it is the explicit one without
+reshaping, which is read as four operations. What a layer may see arrives as a `AttentionContext`,
+made once per distinct pattern and forward and shared by its layers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from maskwright.nn.kernels.softmax import softmax
 from maskwright.nn.mask import SizedMask
 from maskwright.nn.positions import rotate
 
-Kernel = Literal["explicit", "sdpa"]
+Kernel = Literal["explicit", "sdpa", "traced"]
 
 
 class Case(NamedTuple):
@@ -129,7 +130,10 @@ def attend(
         dropout: the rate at which weights are dropped when `training`.
     """
     dropout = dropout if training else 0.0
-    if context.weights is not None or _kernel(query, context, dropout) == "explicit":
+    kernel = _kernel(query, context, dropout)
+    if kernel == "traced":
+        out = _traced(query, key, value, context, scale)
+    elif kernel == "explicit":
         out = _explicit(query, key, value, context, scale, dropout)
     else:
         out = _sdpa(query, key, value, context, scale, dropout)
@@ -138,6 +142,10 @@ def attend(
 
 
 def _kernel(query: Tensor, context: AttentionContext, dropout: float) -> Kernel:
+    if context.weights is not None:
+        return "explicit"
+    if torch.compiler.is_exporting() and dropout == 0.0:
+        return "traced"
     gradient = torch.is_grad_enabled() and query.requires_grad
     if gradient and context.distance is not None and query.device.type == "cpu":
         return "explicit"  # the library's fast kernels give a learned bias no gradient
@@ -172,6 +180,15 @@ def _explicit(
     weights = weights.view(rows * heads, queries, keys)
     out = dropped_product(weights, value.reshape(flat), dropout)
     return out.view(rows, heads, queries, width).transpose(1, 2)
+
+
+def _traced(
+    query: Tensor, key: Tensor, value: Tensor, context: AttentionContext, scale: float
+) -> Tensor:
+    scores = (query * scale) @ key.transpose(-1, -2)
+    bias = context.bias(query.dtype)
+    weights = torch.softmax(scores if bias is None else scores + bias, -1)  # B, H, Q, K
+    return (weights @ value).transpose(1, 2)
 
 
 def _sdpa(

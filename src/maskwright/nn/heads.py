@@ -60,14 +60,14 @@ class VocabularyHead(nn.Module):
         self.register_parameter("bias", bias)
 
     def forward(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any E"]:
-        count = len(hidden)
+        count, spare = hidden.shape[0], 0
         if self.transform is not None and self.config.transform is not None:
             if hidden.dim() == 2 and (spare := spare_rows(hidden)):
                 hidden = F.pad(hidden, (0, 0, 0, spare))
             hidden = ACTIVATIONS[self.config.transform](self.transform(hidden))
         if self.norm is not None:
             hidden = self.norm(hidden)
-        hidden = hidden if len(hidden) == count else hidden[:count]
+        hidden = hidden[:count] if spare else hidden
         return hidden if self.scale == 1.0 else hidden * self.scale
 
 

@@ -43,6 +43,7 @@ class AttentionMask:
         name: how the mask calls itself in messages and drawings.
         rows: the number of rows the mask holds facts about; None where it is the same for all.
         form: what can be proved of the predicate without evaluating it.
+        itself: whether every query sees the key that stands where it does.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class AttentionMask:
         name: str,
         rows: int | None = None,
         form: Literal["all", "causal"] | None = None,
+        itself: bool = False,
     ) -> None:
         self.rule, self.name, self.rows, self.form = rule, name, rows, form
+        self.itself = itself or form is not None
 
     def __repr__(self) -> str:
         return self.name
@@ -66,6 +69,7 @@ class AttentionMask:
             lambda row, query, key: self.rule(row, query, key) & other.rule(row, query, key),
             f"({self.name} & {other.name})",
             _common_rows(self, other),
+            itself=self.itself and other.itself,
         )
 
     def __or__(self, other: AttentionMask) -> AttentionMask:
@@ -77,6 +81,7 @@ class AttentionMask:
             lambda row, query, key: self.rule(row, query, key) | other.rule(row, query, key),
             f"({self.name} | {other.name})",
             _common_rows(self, other),
+            itself=self.itself or other.itself,
         )
 
     def with_prefix_keys(self, count: int) -> AttentionMask:
@@ -205,10 +210,15 @@ class SizedMask:
             return self.start + 1 >= self.keys
         return self._shown and bool(self.dense.all())
 
+    @property
+    def _has_own_keys(self) -> bool:
+        """Whether there is a key where each query stands."""
+        return self.start + self.queries <= self.keys
+
     @cached_property
     def blind(self) -> Bool[Tensor, "B 1 Q 1"] | None:
         """True for a query that sees nothing; None where there is no such query."""
-        if self.open or self.mask.form == "causal":
+        if self.open or (self.mask.itself and self._has_own_keys):
             return None
         blind = ~self.dense.any(-1)[:, None, :, None]
         if self._shown and not bool(blind.any()):
@@ -249,6 +259,7 @@ def window(left: int, right: int) -> AttentionMask:
     return AttentionMask(
         lambda row, query, key: (query - key <= left) & (key - query <= right),
         f"window({left}, {right})",
+        itself=left >= 0 and right >= 0,
     )
 
 
@@ -277,6 +288,11 @@ def _same(document: Tensor, other: Tensor) -> Tensor:
 def real(keep: Bool[Tensor, "B K"]) -> AttentionMask:
     """The key is a real position (`keep`), not padding."""
     return AttentionMask(lambda row, query, key: keep[row, key], "real", keep.shape[0])
+
+
+itself = AttentionMask(lambda row, query, key: query == key, "itself", itself=True)
+"""The key where the query stands. `real(keep) | itself` leaves no query, padding included, without
+a key, which spares a program that is exported the question whether one is."""
 
 
 def prefix(lengths: Int[Tensor, " B"]) -> AttentionMask:

@@ -6,16 +6,16 @@ import argparse
 
 from maskwright.errors import UsageError, near
 
-ROOMS = ("families", "objectives", "adapters", "tasks", "recipes", "steps")
-SUMMARY = "list families, objectives, adapters, tasks, recipes and steps of a curation"
+ROOMS = ("families", "objectives", "adapters", "tasks", "recipes", "steps", "targets")
+SUMMARY = "list families, objectives, adapters, tasks, recipes, steps of a curation, targets"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "room",
         nargs="?",
-        help="only one of these: families, objectives, adapters, tasks, recipes or steps (of a "
-        "curation, with their settings)",
+        help="only one of these: families, objectives, adapters, tasks, recipes, steps (of a "
+        "curation, with their settings) or targets (of an export)",
     )
 
 
@@ -43,4 +43,5 @@ def _names(room: str) -> list[str]:
 
     if room == "tasks":
         return list(shapes())
-    return catalogue.names("curate.steps" if room == "steps" else room)
+    rooms = {"steps": "curate.steps", "targets": "export.targets"}
+    return catalogue.names(rooms.get(room, room))

@@ -1,0 +1,54 @@
+"""A model in files that other programs load."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from maskwright.cli.from_dataclass import add_fields
+from maskwright.cli.verbs.arguments import add_base, existing
+from maskwright.errors import UsageError, near
+
+SUMMARY = "write a model in a form that other programs load, and prove it by reading it again"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    from maskwright.export.parts.target import target, targets
+
+    parser.add_argument("model", type=Path, help="the folder of a model, a run or a fine-tuning")
+    parser.add_argument(
+        "--to", required=True, metavar="TARGET", help=f"one of {', '.join(targets())}"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to make")
+    add_base(parser)
+    known: set[str] = set()
+    for name in targets():
+        options = target(name).Options
+        add_fields(parser, options, without=known)
+        known |= {field.name for field in dataclasses.fields(options)}
+
+
+def do(a: argparse.Namespace) -> None:
+    from maskwright.export.parts.target import target, targets
+
+    if a.to not in targets():
+        raise UsageError(
+            "there is no such target", where="--to", found=repr(a.to), wanted=near(a.to, targets())
+        )
+    existing(a.model, "model")
+    every = {field.name for name in targets() for field in dataclasses.fields(target(name).Options)}
+    own = {field.name for field in dataclasses.fields(target(a.to).Options)}
+    given: dict[str, Any] = {n: getattr(a, n) for n in every if getattr(a, n) is not None}
+    if strange := sorted(given.keys() - own):
+        names = [f"--{name.replace('_', '-')}" for name in sorted(own)]
+        raise UsageError(
+            f"the target {a.to} has no such option",
+            where=f"--{strange[0].replace('_', '-')}",
+            wanted=", ".join(names) or "no options",
+            do="leave it out",
+        )
+    from maskwright.export.run import export_model
+
+    export_model(a.model, a.out, to=a.to, options=given, base=a.base)

@@ -1,0 +1,9 @@
+"""A model in files that others load: each target is a file of `targets/`, found by its name.
+
+    model --target--> files --read again and compared--> committed folder, with `export.json`
+
+Read `parts/target.py` (what a target is, and what it reports), `run.py` (a model's folder to an
+exported one), `parts/proof.py` (every export is read again before success is said),
+`parts/asked.py` (which graphs a model has), `parts/folder.py` (what lies beside them) and
+`parts/onnx_folder.py`. Adapters are folded in first (`models/merged.py`).
+"""

@@ -1,0 +1,69 @@
+"""A model's folder to an exported one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from maskwright.config import from_plain
+from maskwright.errors import OutputError
+from maskwright.export.parts.target import Report, target
+from maskwright.findings import Finding
+from maskwright.models.merged import open_merged
+from maskwright.report.say import printer
+from maskwright.report.tables import for_terminal
+from maskwright.storage import commit
+from maskwright.terminal import shell_word
+
+
+def export_model(
+    model: Path | str,
+    out: Path | str,
+    *,
+    to: str = "onnx",
+    options: Mapping[str, Any] | None = None,
+    base: Path | str | None = None,
+    stream: TextIO | None = None,
+) -> Report:
+    """Write the model in a folder in a form that other programs load, into the new folder `out`.
+    What was written is read again and compared with the model before success is said.
+
+    Args:
+        model: a run, a result of fine-tuning, an adapter on its base, or a model folder.
+        to: the target: `maskwright list targets` names them.
+        options: of the target, by name, as {"int8": True}.
+        base: the folder of an adapter's base; None: the one that the adapter names.
+        stream: takes what is said; None: standard output.
+
+    Raises:
+        UsageError: no such target, or a package that it needs is missing.
+        ConfigError: no such option, or a value that it does not take.
+        IncompatibleError: the model has no such form, and why.
+        CheckpointError: what was written gives other answers than the model; it is taken away.
+        OutputError: `out` is there already.
+    """
+    say = printer(stream)
+
+    def note(found: Finding) -> None:
+        say(found.line())
+
+    module, out = target(to), Path(out)
+    chosen = from_plain(module.Options, dict(options or {}), to)
+    if out.exists():
+        raise OutputError(
+            "the path already exists", where=out, do="choose another name, or remove it first"
+        )
+    commit.probe_writable(out.absolute().parent)
+    loaded = open_merged(model, base=base)
+    for found in loaded.findings:
+        note(found)
+    report: Report = module.export(loaded, out, chosen, note)
+    for found in report.findings:
+        note(found)
+    for table in report.tables:
+        say("\n" + for_terminal(table))
+    say(f"\nexported to {shell_word(str(out))}")
+    for line in report.load:
+        say(f"  {line}")
+    return report

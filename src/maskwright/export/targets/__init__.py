@@ -1,0 +1,1 @@
+"""The targets of an export, a file each; the file's name is the target's name."""

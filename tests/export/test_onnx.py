@@ -1,0 +1,145 @@
+"""Graphs of ONNX: read again by ONNX Runtime they equal the model; a wrong one is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint.small import SMALL, model_of, small
+from maskwright.cli.main import main
+from maskwright.errors import CheckpointError, MaskwrightError
+from maskwright.export.parts import proof
+from maskwright.export.run import export_model
+from maskwright.families.parts.family import family
+from maskwright.graph import onnx as written
+from maskwright.graph.graphs import graphs_of
+from maskwright.graph.session import Session
+from maskwright.storage import commit
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+STEP = "decoder_step"
+
+# What is hard to follow, in few layers: shared ones, windows, rotations, a past, distances beside
+# a memory. All else is a proof (`test_every_family_and_head`), since a graph takes seconds.
+QUICK: list[tuple[str, str, dict[str, Any], str]] = [
+    ("albert", "AlbertForQuestionAnswering", {"num_hidden_layers": 2}, "model"),
+    (
+        "modernbert",
+        "ModernBertForSequenceClassification",
+        {"num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"]},
+        "model",
+    ),
+    ("gpt2", "GPT2LMHeadModel", {"n_layer": 1}, "model"),
+    ("t5", "T5ForConditionalGeneration", {"num_layers": 1, "num_decoder_layers": 1}, STEP),
+]
+
+
+def _exported(
+    name: str, architecture: str, keys: dict[str, Any], folder: Path, only: str | None = None
+) -> None:
+    """Each graph of the model, compared with the network at the sizes that a proof looks at."""
+    network = model_of(small(family(name), architecture, **keys))
+    for graph in graphs_of(network, decoder_start=0):
+        if only in (None, graph.name):
+            (file,) = written.write(graph, folder)
+            found = proof.compare(graph, Session(file).run, file.stat().st_size, timed=False)
+            assert found.difference <= 1e-5 and found.agreement == 1.0, found
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "keys", "graph"), QUICK, ids=[a for _, a, *_ in QUICK]
+)
+def test_a_graph_that_is_read_again_is_the_model(
+    name: str, architecture: str, keys: dict[str, Any], graph: str, tmp_path: Path
+) -> None:
+    _exported(name, architecture, keys, tmp_path, graph)
+
+
+@pytest.fixture(scope="module")
+def exported(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a vocabulary head, as the command exports it."""
+    out = tmp_path_factory.mktemp("export") / "graphs"
+    assert main(["export", str(model), "--to", "onnx", "--out", str(out)]) == 0
+    return out
+
+
+def test_the_folder_says_what_it_is(exported: Path) -> None:
+    commit.verify(exported)
+    about = json.loads((exported / "export.json").read_text())
+    (graph,) = about["graphs"]
+    assert [port["name"] for port in graph["inputs"]] == [
+        "input_ids",
+        "attention_mask",
+        "token_type_ids",
+    ]
+    assert graph["outputs"][0]["name"] == "logits" and about["opset"] == 18
+    assert graph["measured"]["relative"] <= 1e-5 and len(about["source"]["fingerprint"]) == 64
+    assert {"model.onnx", "tokenizer.json", "config.json"} <= {p.name for p in exported.iterdir()}
+    content = (exported / "model.onnx").read_bytes()
+    assert b"site-packages" not in content and str(Path.home()).encode() not in content
+    session = Session(exported / "model.onnx")
+    with pytest.raises(MaskwrightError, match="already exists"):
+        export_model(exported, exported)
+    assert session.outputs == ("logits",)
+
+
+@pytest.mark.parametrize("how", ["weights", "output"])
+def test_a_corrupted_graph_is_refused_and_leaves_nothing(
+    how: str, model: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: what is written is not what the model computes."""
+    import onnx
+    from onnx import numpy_helper
+
+    def wrong(graph: Any, folder: Path, *, opset: int = 18) -> list[Path]:
+        found = onnx.load(exported / "model.onnx")
+        if how == "weights":
+            dense = [each for each in found.graph.initializer if list(each.dims) == [16, 32]]
+            damaged = dense[0]
+            values = numpy_helper.to_array(damaged).copy()
+            values.flat[values.size // 2] += 0.5
+            damaged.CopyFrom(numpy_helper.from_array(values, damaged.name))
+        else:
+            name = found.graph.output[0].name
+            last = next(node for node in found.graph.node if name in node.output)
+            last.output[0] = "before"
+            found.graph.node.append(onnx.helper.make_node("Neg", ["before"], [name]))
+        (folder / "model.onnx").write_bytes(found.SerializeToString())
+        return [folder / "model.onnx"]
+
+    monkeypatch.setattr(written, "write", wrong)
+    with pytest.raises(CheckpointError, match="gives other numbers than the model"):
+        export_model(model, tmp_path / "out", stream=io.StringIO())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (["--to", "onxx"], "did you mean 'onnx'"),
+        (["--to", "onnx", "--opset", "3"], "opset"),
+        (["--to", "onnx", "--max-loss", "-1"], "max_loss"),
+    ],
+)
+def test_a_wrong_choice_is_said_before_anything_is_read(
+    given: list[str], wanted: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model").mkdir()
+    code = main(["export", str(tmp_path / "model"), "--out", str(tmp_path / "out"), *given])
+    assert code == 64 and wanted in capsys.readouterr().err
+
+
+EVERY = [(name, each) for name in SMALL for each in family(name).architectures]
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("name", "architecture"), EVERY, ids=[a for _, a in EVERY])
+def test_every_family_and_head(name: str, architecture: str, tmp_path: Path) -> None:
+    _exported(name, architecture, {}, tmp_path)

@@ -1,0 +1,185 @@
+"""The modules that graphs are made of compute what the network computes, for every family and head.
+
+No graph is written here: that takes seconds each (tests/export).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from checkpoint.small import SMALL, model_of, small
+from maskwright.data.batch import Batch
+from maskwright.errors import IncompatibleError
+from maskwright.families.parts.family import family
+from maskwright.graph.graphs import Vectors, graphs_of
+from maskwright.graph.ports import Graph
+from maskwright.nn import mask as masks
+from maskwright.nn.chunk_pooling import layers_over
+from maskwright.nn.transformer import Transformer
+from maskwright.objectives.parts.contrastive import Unit, pool
+
+EVERY = [(name, architecture) for name in SMALL for architecture in family(name).architectures]
+SIZES = {"batch": 3, "length": 9, "past": 4, "memory": 6, "choices": 2}
+START = 2
+
+
+@pytest.mark.parametrize(("name", "architecture"), EVERY, ids=[a for _, a in EVERY])
+def test_a_graph_computes_what_the_network_does(name: str, architecture: str) -> None:
+    network = model_of(small(family(name), architecture))
+    for graph in graphs_of(network, decoder_start=START):
+        inputs = graph.example(SIZES, seed=1)
+        found = graph.run(inputs)
+        assert {n: tuple(t.shape) for n, t in found.items()} == {
+            port.name: port.shape(SIZES) for port in graph.outputs
+        }
+        if graph.name == "model" and "past_key" not in inputs:
+            with torch.no_grad():
+                _compare_texts(network, inputs, found)
+
+
+def _compare_texts(
+    network: Transformer, inputs: dict[str, Tensor], found: dict[str, Tensor]
+) -> None:
+    """Each row by itself, without padding, by the network's own methods."""
+    ids, mask = inputs["input_ids"], inputs["attention_mask"].bool()
+    segments = inputs.get("token_type_ids")
+    flat = ids.flatten(0, -2)
+    rows = []
+    for row, kept in enumerate(mask.flatten(0, -2)):
+        alone = flat[row][kept][None]
+        own = None if segments is None else segments.flatten(0, -2)[row][kept][None]
+        states = _states(network, alone, own)
+        rows.append(states[0])
+    for head in network.config.heads:
+        if head.pools:
+            place = -1 if network.config.decoder is not None else 0
+            read = torch.stack([r.mean(0) if head.pooling == "mean" else r[place] for r in rows])
+            wanted = network.head(head.name, read)
+            name = next(n for n in found if n.endswith("logits") and "prediction" not in n)
+            torch.testing.assert_close(found[name].reshape(wanted.shape), wanted)
+        else:
+            scores = [network.head(head.name, r) for r in rows]
+            if head.kind == "span":
+                both = torch.stack([found["start_logits"], found["end_logits"]], -1)
+            else:
+                both = found["logits"]
+            for row, kept in enumerate(mask):
+                torch.testing.assert_close(both[row][kept], scores[row])
+    if network.config.vocabulary_head is not None:
+        name = "prediction_logits" if network.config.heads else "logits"
+        for row, kept in enumerate(mask):
+            torch.testing.assert_close(found[name][row][kept], network.logits(rows[row]))
+    if "last_hidden_state" in found:
+        for row, kept in enumerate(mask):
+            torch.testing.assert_close(found["last_hidden_state"][row][kept], rows[row])
+
+
+def _states(network: Transformer, ids: Tensor, segments: Tensor | None) -> Tensor:
+    config = network.config
+    if config.encoder is not None and config.decoder is not None and config.heads:
+        shifted = torch.cat((torch.full_like(ids[:, :1], START), ids[:, :-1]), 1)
+        return network.decode(shifted, memory=network.encode(ids))
+    run = network.decode if config.encoder is None else network.encode
+    return run(ids, segments=segments)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "openai-gpt"])
+def test_a_decoder_goes_on_where_its_past_ends(name: str) -> None:
+    """And padding in front of a prompt changes nothing."""
+    network = model_of(small(family(name), _writer(name)))
+    (graph,) = graphs_of(network)
+    ids = torch.randint(5, 60, (2, 7), generator=torch.Generator().manual_seed(0))
+    ids[1, :3] = 0
+    mask = torch.ones_like(ids)
+    mask[1, :3] = 0
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    whole = _asked(graph, ids, mask, positions)["logits"]
+    first = _asked(graph, ids[:, :4], mask[:, :4], positions[:, :4])
+    rest = _asked(graph, ids[:, 4:], mask, positions[:, 4:], first)
+    torch.testing.assert_close(rest["logits"], whole[:, 4:])
+    with torch.no_grad():
+        alone = network.logits(network.decode(ids[1:, 3:]))
+    torch.testing.assert_close(whole[1:, 3:], alone)
+    wrong = _asked(graph, ids[:, 4:], mask, positions[:, 4:] + 1, first)["logits"]
+    assert not torch.allclose(wrong, rest["logits"], atol=1e-3), "the control"
+
+
+def _writer(name: str) -> str:
+    return next(a for a, kit in family(name).architectures.items() if kit.generates)
+
+
+def _asked(
+    graph: Graph,
+    ids: Tensor,
+    mask: Tensor,
+    positions: Tensor,
+    past: dict[str, Tensor] | None = None,
+) -> dict[str, Tensor]:
+    empty = graph.example({"batch": len(ids), "length": 1, "past": 0})
+    inputs = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
+    for each in ("key", "value"):
+        inputs[f"past_{each}"] = empty[f"past_{each}"] if past is None else past[f"present_{each}"]
+    return graph.run(inputs)
+
+
+@pytest.mark.parametrize("name", ["t5", "bart"])
+def test_the_parts_of_two_stacks_make_the_whole(name: str) -> None:
+    network = model_of(small(family(name), _writer(name)))
+    encoder, first, step = graphs_of(network)
+    read = encoder.example({"batch": 2, "length": 6}, seed=3)
+    memory = encoder.run(read)["last_hidden_state"]
+    memory_mask = read["attention_mask"]
+    ids = torch.randint(5, 60, (2, 5), generator=torch.Generator().manual_seed(0))
+    given = {"encoder_hidden_states": memory, "encoder_attention_mask": memory_mask}
+    begun = first.run({"input_ids": ids[:, :2], **given})
+    cross = {key: begun[key] for key in ("cross_key", "cross_value")}
+    past = {"past_key": begun["present_key"], "past_value": begun["present_value"]}
+    rest = step.run(
+        {"input_ids": ids[:, 2:], "encoder_attention_mask": memory_mask, **past, **cross}
+    )
+    with torch.no_grad():
+        real = masks.real(memory_mask != 0)
+        whole = network.logits(
+            network.decode(
+                ids, memory=network.encode(read["input_ids"], visible=real), memory_visible=real
+            )
+        )
+    torch.testing.assert_close(torch.cat((begun["logits"], rest["logits"]), 1), whole)
+
+
+@pytest.mark.parametrize("skip", [0, 2])
+@pytest.mark.parametrize(
+    "how", ["cls", "lasttoken", "max", "mean", "mean_sqrt_len_tokens", "weightedmean"]
+)
+def test_vectors_are_pooled_as_they_were_trained(how: str, skip: int) -> None:
+    network = model_of(small(family("bert"), "BertModel"))
+    (graph,) = graphs_of(network, vectors=Vectors((how, "mean"), skip, Unit()))
+    inputs = graph.example({"batch": 3, "length": 9}, seed=2)
+    inputs["attention_mask"][1:, 4:] = 0
+    inputs["attention_mask"][:, :4] = 1
+    found = graph.run(inputs)
+    batch = Batch(
+        tokens=inputs["input_ids"],
+        documents=inputs["attention_mask"].int(),
+        pooled=torch.arange(3) * 9,
+    )
+    wanted = Unit()(pool(found["last_hidden_state"], batch, (how, "mean"), skip))
+    torch.testing.assert_close(found["sentence_embedding"], wanted)
+
+
+def test_what_has_no_graph_is_refused_with_the_reason() -> None:
+    config = small(family("bert"), "BertForSequenceClassification")
+    pieces = replace(config, heads=(replace(config.heads[0], over=layers_over(config)),))
+    with pytest.raises(IncompatibleError, match="in pieces is not one graph"):
+        graphs_of(model_of(pieces))
+    hooked = model_of(config)
+    hooked.encoder.register_forward_hook(lambda *given: None)  # type: ignore[union-attr]
+    with pytest.raises(IncompatibleError, match="cannot be written as weights"):
+        graphs_of(hooked)
+    both = model_of(small(family("bart"), "BartForSequenceClassification"))
+    with pytest.raises(IncompatibleError, match="what the decoder begins with"):
+        graphs_of(both)
