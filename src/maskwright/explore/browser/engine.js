@@ -31,7 +31,7 @@ export class Files {
 
 // What a model can be asked; `worker.js` answers.
 const ASKED = [
-  "read", "tokenize", "decode", "fill", "attention", "headScores", "vector", "writing",
+  "read", "tokenize", "decode", "fill", "look", "headWeights", "headScores", "vector", "writing",
   "scores", "next", "take", "back", "release", "pieces", "steps",
 ];
 

@@ -95,14 +95,6 @@ export class Model {
     return out;
   }
 
-  /** Attention weights of every layer, [{heads, queries, keys, weights}], of framed ids. */
-  attention(ids, segments = null) {
-    const trace = { hidden: [], weights: [], crossWeights: [] };
-    if (this.network.config.encoder === null) this.network.decode(ids, { trace });
-    else this.network.encode(ids, { segments, trace });
-    return trace;
-  }
-
   /** A text that is being continued. */
   writing(prompt) {
     return new Writing(this, prompt);

@@ -1,10 +1,12 @@
 // The worker: it holds the models, and the texts that are being written.
 
+import { Look } from "./heads.js";
 import { Model } from "./model.js";
 import { pieces, steps } from "./pieces.js";
 
 const models = new Map();
 const texts = new Map();
+const looks = new Map(); // the last text that each model looked at
 let number = 0;
 
 const CALLS = {
@@ -19,7 +21,11 @@ const CALLS = {
   steps: (at, text) => steps(models.get(at).words, text),
   decode: (at, ids) => models.get(at).words.decode(ids),
   fill: (at, ...given) => models.get(at).fill(...given),
-  attention: (at, ...given) => models.get(at).attention(...given),
+  look(at, ...given) {
+    looks.set(at, new Look(models.get(at), ...given));
+    return looks.get(at).summary;
+  },
+  headWeights: (at, ...given) => looks.get(at).head(...given),
   headScores: (at, ...given) => models.get(at).headScores(...given),
   vector: (at, ...given) => models.get(at).vector(...given),
   writing(at, prompt) {

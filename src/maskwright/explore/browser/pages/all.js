@@ -1,8 +1,9 @@
 // The pages, in their order. A page is {id, title, lead, cannot(model, site), mount(root, context)}:
 // `cannot` is null or a sentence that says what this model lacks; `mount` may give {close}.
 
+import { attention } from "./attention.js";
 import { fill } from "./fill.js";
 import { generate } from "./generate.js";
 import { tokenizer } from "./tokenizer.js";
 
-export const PAGES = [fill, generate, tokenizer];
+export const PAGES = [fill, generate, tokenizer, attention];
