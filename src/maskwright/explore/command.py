@@ -31,11 +31,12 @@ def explore(
 
     Raises:
         UsageError: no such folder, or a port that is in use.
-        CheckpointError: a run without a checkpoint, or a folder that is damaged.
+        CheckpointError: a folder that is damaged.
     """
     paths = [models] if isinstance(models, str | Path) else models
     site = Site.of(paths, sample=text, live=True)
-    site.read("data/models/0/model.json")  # what cannot be shown is said before a page opens
+    if site.models:
+        site.read("data/models/0/model.json")  # what cannot be shown is said before a page opens
     with serving(site, port) as address:
         say(f"{address}   (Ctrl+C ends it)")
         if browser:

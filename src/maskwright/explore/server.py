@@ -8,17 +8,21 @@ files of the site and nothing else (`answer`). Nothing is kept of what is asked.
 
 from __future__ import annotations
 
+import os
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from maskwright.errors import MaskwrightError, UsageError
 from maskwright.explore.site import Site
 
 HOST = "127.0.0.1"
+PART = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?", re.ASCII)
 TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -43,14 +47,31 @@ HEADERS = {
 
 def answer(site: Site, path: str) -> tuple[int, str, bytes]:
     """Status, type and body for the path of a request."""
-    name = unquote(urlsplit(path).path).removeprefix("/") or "index.html"
     try:
-        body = site.read(name)
+        body = site.read(_name(path))
     except KeyError:
         return HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"there is no such file"
     except MaskwrightError as error:
         return HTTPStatus.CONFLICT, "text/plain; charset=utf-8", str(error).encode()[:4000]
-    return HTTPStatus.OK, TYPES.get(name.rpartition(".")[2], "application/octet-stream"), body
+    kind = TYPES.get(_name(path).rpartition(".")[2], "application/octet-stream")
+    return HTTPStatus.OK, kind, body
+
+
+def part(path: Path, first: int, last: int | None) -> tuple[int, str, bytes]:
+    """Status, `Content-Range` and the bytes `first` to `last` of a file, or to its end."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        stop = size if last is None else min(size, last + 1)
+        if not first < stop:
+            return HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, f"bytes */{size}", b""
+        file.seek(first)
+        body = file.read(stop - first)
+    return HTTPStatus.PARTIAL_CONTENT, f"bytes {first}-{first + len(body) - 1}/{size}", body
+
+
+def _name(path: str) -> str:
+    """The file of the site that a request names."""
+    return unquote(urlsplit(path).path).removeprefix("/") or "index.html"
 
 
 @contextmanager
@@ -71,15 +92,34 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
         def do_GET(self) -> None:
             if self.headers.get("Host") not in hosts:
                 self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"another host")
-            else:
+            elif not self._send_part():
                 self._send(*answer(site, self.path))
+
+        def _send_part(self) -> bool:
+            """Answer a request for a part of a file that lies on the disk, such as the end of a
+            journal that grows; False: it is none."""
+            asked = PART.fullmatch(self.headers.get("Range", ""))
+            path = site.file(_name(self.path)) if asked else None
+            if asked is None or path is None:
+                return False
+            first, last = (int(n) if n else None for n in asked.groups())
+            try:
+                status, span, body = part(path, first or 0, last)
+            except OSError:
+                return False
+            if not (body or first):  # an empty file is read as a whole, which is no error
+                return False
+            self._send(status, TYPES["jsonl"], body, {"Content-Range": span})
+            return True
 
         def do_HEAD(self) -> None:
             self.do_GET()
 
-        def _send(self, status: int, kind: str, body: bytes) -> None:
+        def _send(
+            self, status: int, kind: str, body: bytes, more: Mapping[str, str] | None = None
+        ) -> None:
             self.send_response(status)
-            for name, value in {**HEADERS, "Content-Type": kind}.items():
+            for name, value in {**HEADERS, "Content-Type": kind, **(more or {})}.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -19,6 +19,7 @@ from typing import Any
 
 from maskwright.errors import UsageError
 from maskwright.explore import bundle
+from maskwright.explore.runs import ShownRun, runs_in
 from maskwright.models import folders
 from maskwright.models.model import Model
 from maskwright.models.open import open_model
@@ -54,6 +55,7 @@ class Site:
     Attributes:
         title: of the pages.
         models: in the order of the page's list.
+        runs: whose training is shown; a run that trains may have no model yet.
         sample, prompt: texts that the pages begin with; None: their own.
         more: further files by name, such as `data/masks.json`.
     """
@@ -64,6 +66,7 @@ class Site:
     prompt: str | None = None
     live: bool = False
     more: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+    runs: Sequence[ShownRun] = ()
 
     @classmethod
     def of(cls, paths: Sequence[Path | str], **given: Any) -> Site:
@@ -71,13 +74,14 @@ class Site:
 
         Raises:
             UsageError: no path, or no such folder.
-            CheckpointError: a run without a checkpoint.
+            CheckpointError: a run whose last checkpoint is damaged.
         """
         if not paths:
             raise UsageError("no model to explore", wanted="one folder or more")
         models = [each for path in paths for each in shown(Path(path))]
         title = " and ".join(dict.fromkeys(folders.called(Path(path)) for path in paths))
-        return cls(title, models, **given)
+        runs = [each for path in paths for each in runs_in(Path(path))]
+        return cls(title, models, runs=runs, **given)
 
     def names(self) -> list[str]:
         """All files."""
@@ -86,7 +90,8 @@ class Site:
             for number in range(len(self.models))
             for name in ("model.json", "tokenizer.json", "model.safetensors")
         ]
-        return [*assets(), "data/site.json", *models, *self.more]
+        runs = [f"data/runs/{n}/{name}" for n, run in enumerate(self.runs) for name in run.files]
+        return [*assets(), "data/site.json", *models, *runs, *self.more]
 
     def read(self, name: str) -> bytes:
         """The bytes of a file.
@@ -104,7 +109,20 @@ class Site:
             if not number.isdecimal() or int(number) >= len(self.models):
                 raise KeyError(name)
             return self._files(int(number))[file]
+        if (found := self._of_run(name)) is not None:
+            run, file = found
+            return run.read(file)
         return assets()[name]
+
+    def file(self, name: str) -> Path | None:
+        """Where a file lies that may be read in parts; None: it is not given out as it lies."""
+        found = self._of_run(name)
+        return None if found is None else found[0].file(found[1])
+
+    def _of_run(self, name: str) -> tuple[ShownRun, str] | None:
+        number, _, file = name.removeprefix("data/runs/").partition("/")
+        own = name.startswith("data/runs/") and number.isdecimal() and int(number) < len(self.runs)
+        return (self.runs[int(number)], file) if own else None
 
     def facts(self) -> dict[str, Any]:
         """What data/site.json says."""
@@ -123,6 +141,15 @@ class Site:
                 }
                 for number, each in enumerate(self.models)
             ],
+            "runs": [
+                {
+                    "name": each.name,
+                    "folder": f"data/runs/{number}",
+                    "files": list(each.files),
+                    "pretraining": each.pretraining,
+                }
+                for number, each in enumerate(self.runs)
+            ],
         }
 
     @functools.cached_property
@@ -136,18 +163,21 @@ class Site:
 
 
 def shown(path: Path) -> list[Shown]:
-    """The model in `path`, or the checkpoints of a run, the last one last.
+    """The model in `path`, or the checkpoints of a run, the last one last; none of a run that has
+    not come to one yet.
 
     Raises:
         UsageError: no such folder.
-        CheckpointError: a run without a checkpoint.
+        CheckpointError: a run whose last checkpoint is damaged.
     """
     if not path.is_dir():
         raise UsageError("no such folder", where=path, wanted="a model, or the folder of a run")
     name = folders.called(path)
     if not is_run(path):
         return [Shown(name, path)]
-    _ = folders.model_folder(path)  # refuses a run without a checkpoint, or a damaged last one
+    if not folders.has_checkpoint(path):
+        return []
+    _ = folders.model_folder(path)  # refuses a damaged last one
     steps = commit.numbered(path / "checkpoints")
     places = sorted(
         {

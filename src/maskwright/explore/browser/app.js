@@ -47,7 +47,12 @@ class Shell {
     this.drawn?.close?.();
     this.drawn = null;
     try {
-      const model = this.site.models.length ? await this.engine.open(this.number) : null;
+      let model = null, unopened = null;
+      try {
+        if (this.site.models.length) model = await this.engine.open(this.number);
+      } catch (error) {
+        unopened = error; // some pages need no model
+      }
       if (turn !== this.turn) return;
       const can = PAGES.map((page) => page.cannot(model, this.site));
       const page = this.page ?? PAGES[Math.max(0, can.indexOf(null))];
@@ -55,7 +60,7 @@ class Shell {
       const refused = can[PAGES.indexOf(page)];
       main.replaceChildren(el("h2", {}, page.title), el("p", { class: "soft" }, page.lead));
       if (refused !== null) {
-        main.append(el("p", { class: "notice" }, refused));
+        main.append(el("p", { class: "notice" }, unopened === null ? refused : unopened.message));
         return;
       }
       const root = el("div");

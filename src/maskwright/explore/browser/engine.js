@@ -8,6 +8,7 @@
 export class Files {
   async #get(path) {
     const answer = await fetch(path);
+    if (answer.status === 409) throw new Error(await answer.text()); // what is wrong with it
     if (!answer.ok) throw new Error(`${path} is not there (${answer.status})`);
     return answer;
   }
@@ -22,6 +23,15 @@ export class Files {
 
   async bytes(path) {
     return (await this.#get(path)).arrayBuffer();
+  }
+
+  /** At most `most` bytes of a file after its first `from`: of one that grows, only what is new. */
+  async after(path, from, most) {
+    const answer = await fetch(path, { headers: { Range: `bytes=${from}-${from + most - 1}` } });
+    if (answer.status === 416) return new ArrayBuffer(0);
+    if (!answer.ok) throw new Error(`${path} is not there (${answer.status})`);
+    const bytes = await answer.arrayBuffer();
+    return answer.status === 206 ? bytes : bytes.slice(from, from + most);
   }
 
   worker() {

@@ -5,5 +5,6 @@ import { attention } from "./attention.js";
 import { fill } from "./fill.js";
 import { generate } from "./generate.js";
 import { tokenizer } from "./tokenizer.js";
+import { training } from "./training.js";
 
-export const PAGES = [fill, generate, tokenizer, attention];
+export const PAGES = [fill, generate, tokenizer, attention, training];

@@ -1,0 +1,159 @@
+"""A run's training in the browser: its files as they grow, and curves that lose no extreme."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from explore.node import javascript, needs_node
+from maskwright.errors import DataError
+from maskwright.explore.runs import about, epochs
+from maskwright.explore.server import part, serving
+from maskwright.explore.site import Site
+
+LINES = [
+    {"kind": "train", "step": 1, "loss": 4.0, "tokens": 32},
+    {"kind": "evaluation", "step": 1, "loss": 3.9},
+    {"kind": "sample", "step": 1, "prompt": "<b>a", "text": "<script>b"},
+]
+ABOUT = {
+    "recipe": "<i>mine",
+    "steps": 10,
+    "token_parts": ["masked"],
+    "references": {"uniform_loss": 4.1, "unigram_loss": 3.3, "note": "<b>"},
+    "corpus": {"files": ["/home/someone/secret.txt"]},
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run that trains and has come to no checkpoint yet."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "recipe.toml").write_text("name = 'mine'\n")
+    (folder / "run.json").write_text(json.dumps(ABOUT))
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    return folder
+
+
+def test_a_run_without_a_checkpoint_is_shown(run: Path) -> None:
+    site = Site.of([run])
+    assert not site.models
+    (shown,) = site.facts()["runs"]
+    assert shown["pretraining"] and shown["name"] == "run"
+    for name in shown["files"]:
+        assert f"{shown['folder']}/{name}" in site.names()
+    assert site.read("data/runs/0/metrics.jsonl") == (run / "metrics.jsonl").read_bytes()
+    assert site.read("data/runs/0/timings.jsonl") == b""  # not there yet
+    for wrong in ("run.json", "recipe.toml", "../run/run.json", ""):
+        with pytest.raises(KeyError):
+            site.read(f"data/runs/0/{wrong}")
+    with pytest.raises(KeyError):
+        site.read("data/runs/1/metrics.jsonl")
+
+
+def test_what_a_run_says_of_itself(run: Path) -> None:
+    found = json.loads(Site.of([run]).read("data/runs/0/about.json"))
+    assert found["budget"] == {"steps": 10, "tokens": None, "minutes": None}
+    assert found["references"] == {"uniform_loss": 4.1, "unigram_loss": 3.3}
+    assert "secret" not in json.dumps(found)
+    (run / "run.json").unlink()
+    assert about(run)["references"] == {}
+    (run / "run.json").write_text("{")
+    with pytest.raises(DataError):
+        about(run)
+
+
+def test_epochs_of_a_fine_tuning(tmp_path: Path) -> None:
+    seeds = [{"seed": 0, "epoch": 2, "loss": [1.0, 0.5], "validation": [0.5, None]}, "odd"]
+    facts = {"measure": "accuracy", "method": "full", "chosen": 0, "seeds": seeds}
+    (tmp_path / "results.json").write_text(json.dumps(facts))
+    assert epochs(tmp_path)["seeds"] == seeds[:1]
+
+
+def test_parts_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"0123456789")
+    assert part(path, 4, None) == (206, "bytes 4-9/10", b"456789")
+    assert part(path, 4, 5) == (206, "bytes 4-5/10", b"45")
+    assert part(path, 9, 99) == (206, "bytes 9-9/10", b"9")
+    assert part(path, 10, None) == (416, "bytes */10", b"")
+    assert part(path, 5, 4) == (416, "bytes */10", b"")
+
+
+@pytest.mark.loopback
+def test_the_server_reads_a_journal_on(run: Path) -> None:
+    whole = (run / "metrics.jsonl").read_bytes()
+    with serving(Site.of([run], live=True)) as address:
+
+        def get(name: str, asked: str) -> tuple[int, bytes]:
+            request = urllib.request.Request(address + name, headers={"Range": asked})
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read()
+
+        journal = "data/runs/0/metrics.jsonl"
+        assert get(journal, "bytes=5-") == (206, whole[5:])
+        with (run / "metrics.jsonl").open("ab") as file:
+            file.write(b'{"kind":"train","step":2}\n')
+        assert get(journal, f"bytes={len(whole)}-") == (206, b'{"kind":"train","step":2}\n')
+        assert get("data/runs/0/timings.jsonl", "bytes=0-99") == (200, b"")
+        for odd in ("bytes=-5", "bytes=1-2,4-5", "lines=1-"):
+            assert get(journal, odd)[0] == 200  # as a whole
+        assert get("data/site.json", "bytes=1-")[0] == 200
+        with pytest.raises(urllib.error.HTTPError, match="416"):
+            get(journal, "bytes=9999999-")
+
+
+@needs_node
+def test_a_journal_is_read_as_it_grows() -> None:
+    line = json.dumps(LINES[0]) + "\n"
+    states = [line + '{"kind":"tr', line + '{"kind":"train","step":2}\n', line * 3, line, ""]
+    states[2] = states[1] + "[1]\nnonsense\n" + line
+    found = javascript(
+        """
+        const { Journal } = await load("journal.js");
+        let now = new Uint8Array(0);
+        const asked = [];
+        const after = async (path, from, most) => {
+          asked.push(from);
+          return now.slice(from, from + most).buffer;
+        };
+        const journal = new Journal({ after }, "metrics.jsonl");
+        const answers = [];
+        for (const state of given) {
+          now = new TextEncoder().encode(state);
+          const lines = await journal.more();
+          answers.push(lines === null ? await journal.more() : lines.map((line) => line.step));
+          answers.push(journal.size);
+        }
+        return { answers, asked };
+        """,
+        states,
+    )
+    steps = [found["answers"][n] for n in (0, 2, 4)]
+    assert steps == [[1], [2], [1]]
+    assert found["answers"][6] == [LINES[0]]  # the file was cut, and is read from its beginning
+    assert found["answers"][8] == []
+    assert found["asked"][0] == 0 and 0 < found["asked"][1] < len(states[0])
+
+
+@needs_node
+def test_columns_lose_no_extreme() -> None:
+    y = [0.5] * 10_000
+    y[1234], y[8000], y[5] = 9.0, -3.0, float("nan")
+    found = javascript(
+        """
+        const { columns } = await load("curves.js");
+        const y = given.map((value) => (value === null ? NaN : value));
+        return columns({ x: y.map((_, n) => n), y }, 300, 0, y.length - 1);
+        """,
+        [None if value != value else value for value in y],
+    )
+    assert len(found) == 300
+    assert max(each["high"] for each in found) == 9.0
+    assert min(each["low"] for each in found) == -3.0
+    assert [each["x"] for each in found] == sorted(each["x"] for each in found)
