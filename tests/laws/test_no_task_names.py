@@ -31,6 +31,10 @@ OTHERS = {
     "objectives/parts/contrastive.py": {"similarity"},
     "objectives/supervised.py": {"regression"},
     "checkpoint/layout.py": {"regression"},
+    # What other programs' protocols call a thing on the wire.
+    "serve/dialects/hugging_face.py": {"question-answering"},
+    "serve/dialects/openai.py": {"embedding"},
+    "serve/dialects/tei.py": {"embedding"},
     "inference/likelihood_prompts.py": {"sequence-to-sequence"},
     "inference/pseudo_likelihood.py": {"sequence-to-sequence"},
 }

@@ -1,0 +1,299 @@
+"""The routes of OpenAI's API that models here can answer, for its clients.
+
+    GET  /v1/models /v1/models/NAME
+    POST /v1/embeddings (also /embeddings) /v1/completions
+
+Errors have the shape of OpenAI, {"error": {…}}, and beside it at the top what clients of
+text-embeddings-inference read. What is not done is refused by its name, never passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
+from pydantic import Field
+
+from maskwright.serve.dialects.parts.bodies import Body, Text, Texts, refuse_set, texts_in
+from maskwright.serve.dialects.parts.chosen import Chosen, choose, each_name
+from maskwright.serve.dialects.parts.headers import headers_of
+from maskwright.serve.dialects.parts.streams import streaming
+from maskwright.serve.dialects.parts.vectors import vectors
+from maskwright.serve.errors import Kind, Refusal
+from maskwright.serve.host import Answered, Host, Piece, Writing, Written
+
+STATUS: dict[Kind, int] = {"validation": 400, "model": 400}
+# Seeds are 31 bits, as clients send them.
+SEEDS = 2**31
+LOGPROBS, CHOICES, STOPS = 5, 8, 4
+
+
+def render(refusal: Refusal) -> Response:
+    """{"error": {"message", "type", "param", "code"}}, and the same at the top."""
+    status = STATUS.get(refusal.kind, refusal.status)
+    kind = {429: "rate_limit_error", 401: "authentication_error", 404: "not_found_error"}.get(
+        status, "invalid_request_error" if status < 500 else "server_error"
+    )
+    code = "model_not_found" if refusal.kind == "not_found" else refusal.kind
+    error = {"message": refusal.message, "type": kind, "param": refusal.field, "code": code}
+    again = status in (429, 503)
+    headers = {**refusal.headers, "x-should-retry": "true" if again else "false"}
+    plain = {"message": refusal.message, "type": kind, "code": status}
+    return JSONResponse({"error": error, **plain}, status, headers=headers)
+
+
+class Embeddings(Body):
+    """Texts of which the vectors are wanted."""
+
+    input: Texts
+    model: Text | None = None
+    user: Text | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(default=None, ge=1)
+    truncate: bool | None = Field(default=None, description="Ours: cut a text that is too long.")
+
+
+class _StreamOptions(Body):
+    include_usage: bool = False
+    include_obfuscation: bool | None = None
+
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Completions(Body):
+    """Prompts, and how they are gone on with."""
+
+    prompt: Texts
+    model: Text | None = None
+    best_of: int | None = None
+    echo: bool | None = None
+    frequency_penalty: Number | None = None
+    logit_bias: dict[str, Number] | None = None
+    logprobs: int | None = Field(default=None, ge=0, le=LOGPROBS)
+    max_tokens: int | None = Field(default=None, ge=1)
+    n: int | None = Field(default=None, ge=1, le=CHOICES)
+    presence_penalty: Number | None = None
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
+    stop: Text | list[Text] | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    suffix: Text | None = None
+    temperature: Number | None = Field(default=None, ge=0, le=2)
+    top_p: Number | None = Field(default=None, gt=0, le=1)
+    user: Text | None = None
+
+
+def routes(host: Host) -> APIRouter:
+    router = APIRouter(tags=["OpenAI"])
+    created = int(time.time())
+
+    def described(model: Chosen) -> dict[str, Any]:
+        return {
+            "id": model.called,
+            "object": "model",
+            "created": created,
+            "owned_by": "maskwright",
+        }
+
+    @router.get("/v1/models", response_model=None)
+    async def models() -> dict[str, Any]:
+        """All models and adapters."""
+        return {"object": "list", "data": [described(each) for each in each_name(host)]}
+
+    @router.get("/v1/models/{model}", response_model=None)
+    async def model(model: str) -> dict[str, Any]:
+        return described(choose(host, model))
+
+    @router.post("/v1/embeddings", response_model=None)
+    @router.post("/embeddings", response_model=None)
+    async def embeddings(body: Embeddings) -> Response:
+        return await _embeddings(choose(host, body.model), body)
+
+    @router.post("/v1/completions", response_model=None)
+    async def completions(body: Completions) -> Response:
+        return await _completions(choose(host, body.model), body)
+
+    return router
+
+
+async def _embeddings(model: Chosen, body: Embeddings) -> Response:
+    found, answered = await vectors(
+        model,
+        texts_in(body.input, model, "input"),
+        field="input",
+        truncate=bool(body.truncate),
+        dimensions=body.dimensions,
+    )
+    coded = body.encoding_format == "base64"
+    data = [
+        {
+            "object": "embedding",
+            "embedding": base64.b64encode(each.astype("<f4").tobytes()).decode()
+            if coded
+            else each.tolist(),
+            "index": number,
+        }
+        for number, each in enumerate(found)
+    ]
+    tokens = sum(answered.tokens)
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    value = {"object": "list", "data": data, "model": model.called, "usage": usage}
+    return JSONResponse(value, headers=headers_of(model, [answered]))
+
+
+async def _completions(model: Chosen, body: Completions) -> Response:
+    if "generate" not in model.opened.abilities:
+        raise model.unable("a model that writes")
+    refuse_set(body, {"best_of": body.n or 1}, "only as many texts are written as are returned")
+    refuse_set(body, {"logit_bias": {}, "suffix": ""}, "this is not done here")
+    refuse_set(
+        body, {"frequency_penalty": 0, "presence_penalty": 0}, "repetitions are not penalised here"
+    )
+    if body.stream_options is not None and not body.stream:
+        raise Refusal("validation", "only with stream", field="stream_options")
+    if body.echo and body.logprobs is not None:
+        what = "log-probabilities of a prompt are not told; ask without echo"
+        raise Refusal("validation", what, field="logprobs")
+    stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
+    if len(stop) > STOPS or not all(stop):
+        what = "strings that end a text, none of them empty"
+        raise Refusal("validation", what, field="stop", limit=STOPS)
+    prompts = texts_in(body.prompt, model, "prompt")
+    copies, seed = body.n or 1, body.seed
+    first = secrets.randbelow(SEEDS) if seed is None else seed % SEEDS
+    most = len(prompts) * copies
+    if most > model.host.limits.max_items:
+        limit = model.host.limits.max_items
+        raise Refusal("validation", f"{most} texts in one request", field="prompt", limit=limit)
+    writings = [
+        Writing(
+            tokens=body.max_tokens or 16,
+            temperature=1.0 if body.temperature is None else body.temperature,
+            top_p=1.0 if body.top_p is None else body.top_p,
+            seed=(first + copy) % SEEDS,
+            stop=tuple(stop),
+            logprobs=body.logprobs,
+        )
+        for copy in range(copies)
+    ]
+    shape = _Shape(model, body, prompts, copies)
+    options = model.options("prompt")
+    if not body.stream:
+        written = await asyncio.gather(
+            *(model.host.generate(model.name, prompts, each, options) for each in writings)
+        )
+        return JSONResponse(shape.whole(written), headers=headers_of(model, written[:1]))
+    if most != 1:
+        raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
+    pieces = model.host.stream(model.name, prompts[0], writings[0], options)
+    return await streaming(pieces, shape.events, failure, {"x-windows": "1"})
+
+
+def failure(refusal: Refusal) -> dict[str, Any]:
+    """What is sent in the middle of a stream."""
+    error = {"message": refusal.message, "type": "server_error", "param": None}
+    return {"error": {**error, "code": refusal.kind}}
+
+
+class _Shape:
+    """The answers of one request in OpenAI's shape."""
+
+    def __init__(self, model: Chosen, body: Completions, prompts: list[str], copies: int) -> None:
+        self.model, self.body, self.prompts, self.copies = model, body, prompts, copies
+        self.head = {
+            "id": f"cmpl-{secrets.token_hex(12)}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": model.called,
+            "system_fingerprint": model.opened.model.fingerprint[:16],
+        }
+
+    def whole(self, written: list[Answered]) -> dict[str, Any]:
+        """All texts at once; of each prompt its copies one after the other."""
+        choices = []
+        for number, prompt in enumerate(self.prompts):
+            for copy, answered in enumerate(written):
+                found: Written = answered.values[number]
+                choices.append(
+                    {
+                        "index": number * self.copies + copy,
+                        "text": (prompt if self.body.echo else "") + found.text,
+                        "logprobs": self._logprobs(found.pieces),
+                        "finish_reason": _reason(found.finished),
+                    }
+                )
+        counts = [len(each.ids) for answered in written for each in answered.values]
+        return {
+            **self.head,
+            "choices": choices,
+            "usage": _usage(sum(written[0].tokens), sum(counts)),
+        }
+
+    async def events(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Any]:
+        """A chunk for each piece that shows something, and what ends them."""
+        options = self.body.stream_options
+        wants_usage = options is not None and options.include_usage
+        more = {"usage": None} if wants_usage else {}
+        count, offset = 0, 0
+        if self.body.echo:
+            yield self._chunk(self.prompts[0], None, None) | more
+            offset = len(self.prompts[0])
+        held: list[Piece] = []
+        async for piece in pieces:
+            count += piece.id is not None
+            held.append(piece)
+            if piece.text or piece.finished:
+                text = "".join(each.text for each in held)
+                logprobs = self._logprobs(held, offset)
+                yield self._chunk(text, logprobs, _reason(piece.finished)) | more
+                offset += len(text)
+                held = []
+        if wants_usage:
+            prompt = len(self.model.tokenizer.encode(self.prompts[0]))
+            yield {**self.head, "choices": [], "usage": _usage(prompt, count)}
+        yield "[DONE]"
+
+    def _chunk(self, text: str, logprobs: Any, reason: str | None) -> dict[str, Any]:
+        choice = {"index": 0, "text": text, "logprobs": logprobs, "finish_reason": reason}
+        return {**self.head, "choices": [choice]}
+
+    def _logprobs(self, pieces: list[Piece], offset: int = 0) -> dict[str, Any] | None:
+        """Those of the tokens of these pieces, the first of which begins at `offset` of the
+        text."""
+        if self.body.logprobs is None:
+            return None
+        tokenizer = self.model.tokenizer
+        tokens, own, best, places = [], [], [], []
+        for piece in pieces:
+            if piece.id is not None:
+                tokens.append(tokenizer.decode([piece.id]))
+                own.append(piece.logprob)
+                best.append({tokenizer.decode([n], False): p for n, p in piece.top_logprobs})
+                places.append(offset)
+            offset += len(piece.text)
+        return {
+            "tokens": tokens,
+            "token_logprobs": own,
+            "top_logprobs": best if self.body.logprobs else None,
+            "text_offset": places,
+        }
+
+
+def _reason(finished: str | None) -> str | None:
+    """Why a text ended."""
+    return None if finished is None else "length" if finished == "length" else "stop"
+
+
+def _usage(prompt: int, completion: int) -> dict[str, int]:
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    }
