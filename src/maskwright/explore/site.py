@@ -38,13 +38,13 @@ class Shown:
     Attributes:
         name: what the page calls it.
         path: the folder that is opened.
-        run: the name of the run it is a checkpoint of; None: of none.
+        run: the run it is a checkpoint of; None: of none.
         step: of the run.
     """
 
     name: str
     path: Path
-    run: str | None = None
+    run: Path | None = None
     step: int | None = None
 
 
@@ -126,6 +126,7 @@ class Site:
 
     def facts(self) -> dict[str, Any]:
         """What data/site.json says."""
+        runs = list(dict.fromkeys(each.run for each in self.models if each.run is not None))
         return {
             "title": self.title,
             "sample": self.sample,
@@ -136,7 +137,7 @@ class Site:
                 {
                     "name": each.name,
                     "folder": f"data/models/{number}",
-                    "run": each.run,
+                    "run": None if each.run is None else runs.index(each.run),
                     "step": each.step,
                 }
                 for number, each in enumerate(self.models)
@@ -190,7 +191,7 @@ def shown(path: Path) -> list[Shown]:
     found = []
     for place in places:
         step = int(steps[place].name.rpartition("-")[2])
-        found.append(Shown(f"{name}, step {step:,}", steps[place], name, step))
+        found.append(Shown(f"{name}, step {step:,}", steps[place], path, step))
     return found
 
 

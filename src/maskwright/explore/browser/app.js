@@ -63,13 +63,18 @@ class Shell {
         main.append(el("p", { class: "notice" }, unopened === null ? refused : unopened.message));
         return;
       }
+      const alert = el("p", { class: "notice", role: "alert", hidden: true });
       const root = el("div");
-      main.append(root);
+      main.append(alert, root);
       this.drawn = await page.mount(root, {
         model, site: this.site, engine: this.engine, source: this.source, state: this.state,
         remember: (values) => this.remember(values),
         announce: (text) => (place("status").textContent = text),
-        failed: (error) => failed(root, error),
+        // What went wrong, in the one place for it; null: nothing did.
+        failed: (error) => {
+          alert.hidden = error === null;
+          alert.textContent = error === null ? "" : error.message;
+        },
       }) ?? null;
     } catch (error) {
       if (turn === this.turn) failed(main, error);

@@ -33,7 +33,7 @@ export const pressable = (label, press) => ({
 
 /** A range with its label and value: {element, value}. */
 export function slider({ label, min, max, step = 1, value, show = String, input }) {
-  const output = el("output", {}, show(value));
+  const output = el("span", { class: "value" }, show(value));
   const range = el("input", {
     type: "range", min, max, step, value,
     input: () => {

@@ -3,7 +3,8 @@
 import { bars, choice, el, field, figure, percent, slider, svg } from "../ui.js";
 
 const TOP = 8;
-const SAMPLE = "The king shall not speak to thee of love and death tonight.";
+// Cut to the words that the model has room for.
+const SAMPLE = "The king shall not speak of love and death tonight.";
 
 export const fill = {
   id: "fill",
@@ -21,7 +22,7 @@ export const fill = {
   },
 
   async mount(root, { model, site, engine, state, remember, announce, failed }) {
-    const first = state.text ?? site.sample ?? SAMPLE;
+    const first = state.text ?? site.sample ?? (await fitting(model, SAMPLE));
     let hidden = new Set((state.hide ?? "").split(",").filter(Boolean).map(Number));
     let text = first, turn = 0;
     const others = site.models.map((each, n) => [String(n), each.name]);
@@ -31,7 +32,7 @@ export const fill = {
       text = value;
       hidden = new Set();
       remember({ text, hide: null });
-      draw();
+      draw().then(() => failed(null), failed);
     } });
     const beside = choice({
       label: "Beside it",
@@ -39,7 +40,7 @@ export const fill = {
       value: state.beside ?? "",
       change: (value) => {
         remember({ beside: value });
-        draw();
+        draw().then(() => failed(null), failed);
       },
     });
     root.append(typed.element, tokens, others.length > 1 ? el("div", { class: "controls" }, beside.element) : "",
@@ -69,7 +70,7 @@ export const fill = {
             event.currentTarget.setAttribute("aria-pressed", hidden.has(place) ? "true" : "false");
             event.currentTarget.textContent = hidden.has(place) ? "▢" : pieces[place] || model.tokens[id];
             remember({ hide: [...hidden].sort((a, b) => a - b).join(",") });
-            answer(ids, segments).catch(failed);
+            answer(ids, segments).then(() => failed(null), failed);
           },
         }, hidden.has(place) ? "▢" : pieces[place] || model.tokens[id]))));
       await answer(ids, segments);
@@ -96,7 +97,8 @@ export const fill = {
     }
 
     async function column(each, name, ids, segments, places, again) {
-      const box = el("section", {}, columnsTitle(name));
+      const box = el("section", { class: places.length > 1 && beside.value === "" ? "whole" : null }, el("h3", {}, name));
+      const figures = el("div", { class: "columns" });
       if (again !== null) {
         // Another tokenizer cuts the text otherwise: places mean something else there.
         const own = await each.read(again);
@@ -117,8 +119,9 @@ export const fill = {
         const picture = bars(rows.map((one, k) => ({
           name: names[k] || one.token, value: one.probability, kind: one.id === truth ? "truth" : "",
         })), { label: `Token ${place}: ${rows.map((one, k) => `${names[k] || one.token} ${percent(one.probability)}`).join(", ")}; the truth is ${truthName}` });
-        box.append(figure(picture, `Token ${place}: the truth, “${truthName}”, is number ${rank + 1} of ${all[n].length.toLocaleString("en")}`, `fill-${place}`));
+        figures.append(figure(picture, `Token ${place}: the truth, “${truthName}”, is number ${rank + 1} of ${all[n].length.toLocaleString("en")}`, `fill-${place}`));
       }
+      box.append(figures);
       return box;
     }
 
@@ -135,7 +138,7 @@ export const fill = {
         const all = await each.fill(masked, segments, each.tokens.length);
         chances.push(places.map((place, k) => all[k].find((one) => one.id === ids[place]).probability));
       }
-      const width = 460, height = 150, left = 44, bottom = 22;
+      const width = 460, height = 150, left = 54, bottom = 22;
       const most = steps[steps.length - 1].step;
       const x = (step) => left + (step / most) * (width - left - 12);
       const y = (p) => (1 - p) * (height - bottom - 8) + 8;
@@ -167,4 +170,10 @@ export const fill = {
   },
 };
 
-const columnsTitle = (name) => el("h3", {}, name);
+async function fitting(model, text) {
+  const words = text.split(" ");
+  while (words.length > 1 && (await model.read(words.join(" "))).ids.length > (model.facts.longest ?? Infinity)) {
+    words.pop();
+  }
+  return words.join(" ");
+}

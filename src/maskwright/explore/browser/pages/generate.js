@@ -31,7 +31,10 @@ export const generate = {
     const chances = el("div");
     const size = model.tokens.length;
     const forbidden = model.facts.never.filter((id) => id < size);
-    const guarded = (work) => (busy = busy.then(work).catch(failed));
+    const guarded = (work) => (busy = busy.then(async () => {
+      await work();
+      failed(null);
+    }).catch(failed));
     const set = (name, key) => (value) => {
       settings[name] = value;
       remember({ [key]: value });
@@ -46,9 +49,9 @@ export const generate = {
     const button = (name, work, main = false) => el("button", { type: "button", class: main ? "main" : null, click: () => guarded(work) }, name);
     const actions = el("div", { class: "controls" },
       button("Next token", () => step(1), true), button("20 tokens", () => step(20)),
-      button("Back", () => go(text.ids.length - 1)), button("From the start", () => go(0)));
+      button("Back", () => go((text?.ids.length ?? 0) - 1)), button("From the start", () => go(0)));
     const prompt = field({ label: model.facts.config.encoder !== null && model.facts.config.decoder !== null ? "Source" : "Prompt",
-      value: state.prompt ?? site.prompt ?? "", input: (value) => {
+      value: state.prompt ?? site.prompt ?? "The", input: (value) => {
         remember({ prompt: value, taken: null });
         guarded(() => begin(value));
       } });
@@ -56,7 +59,9 @@ export const generate = {
 
     async function begin(value) {
       if (text !== null) await model.release(text.number);
-      text = null;
+      text = scores = null;
+      written.replaceChildren();
+      chances.replaceChildren();
       text = await model.writing(value);
       for (const id of (state.taken ?? "").split(",").filter(Boolean).map(Number)) {
         if (id >= 0 && id < size) Object.assign(text, await model.take(text.number, id));
@@ -76,7 +81,7 @@ export const generate = {
     }
 
     async function step(count) {
-      for (let n = 0; n < count; n++) {
+      for (let n = 0; n < count && text !== null; n++) {
         const id = await model.next(text.number, settings);
         if (id === model.facts.end) {
           announce("the model ended the text");
@@ -88,6 +93,7 @@ export const generate = {
     }
 
     async function go(count) {
+      if (text === null) return;
       Object.assign(text, await model.back(text.number, Math.max(0, count)));
       await look();
     }
@@ -129,7 +135,7 @@ export const generate = {
       return names.get(id);
     }
 
-    await begin(prompt.value);
+    await guarded(() => begin(prompt.value));
     return { close: () => text !== null && model.release(text.number) };
   },
 };

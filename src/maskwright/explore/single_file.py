@@ -1,0 +1,117 @@
+"""A site as one HTML file that opens by a double click, without a server.
+
+A browser reads no files beside a page that was opened from the disk, so all of them are in it: the
+modules as one script (`bundled`), the data as base64. The policy of the page names the hashes of
+its script and its style; nothing can be loaded or sent.
+
+The modules are written for it: imports are `import { names } from "./file.js"`, exports stand
+before `function`, `class` or `const`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import posixpath
+import re
+from collections.abc import Mapping
+
+from maskwright.explore.site import Site, assets
+
+IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.M)
+EXPORT = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.M)
+POLICY = (
+    "default-src 'none'; script-src {script}; worker-src blob:; style-src {style}; "
+    "img-src data: blob:; base-uri 'none'; form-action 'none'"
+)
+# Where the data lie, and how they are read: what `Files` of engine.js does with a server.
+FILES = """
+const kept = new Map(Array.from(document.querySelectorAll("script[data-file]"), (element) =>
+  [element.dataset.file, element]));
+globalThis.MASKWRIGHT_FILES = {
+  async bytes(path) {
+    const element = kept.get(path);
+    if (element === undefined) throw new Error(`${path} is not in this file`);
+    return Uint8Array.from(atob(element.textContent), (c) => c.charCodeAt(0)).buffer;
+  },
+  async text(path) {
+    return new TextDecoder().decode(await this.bytes(path));
+  },
+  async json(path) {
+    return JSON.parse(await this.text(path));
+  },
+  worker() {
+    const source = new Blob([WORKER], { type: "text/javascript" });
+    return new Worker(URL.createObjectURL(source));
+  },
+};
+"""
+
+
+def single_file(site: Site) -> bytes:
+    """The page of a site with everything in it."""
+    files = assets()
+    style = files["style.css"].decode()
+    worker = f'"use strict";\n{bundled(files, "worker.js")}'
+    script = "\n".join([f"const WORKER = {_string(worker)};", FILES, bundled(files, "app.js")])
+    policy = POLICY.format(script=_hash(script), style=_hash(style))
+    page = files["index.html"].decode()
+    page = re.sub(r'(http-equiv="Content-Security-Policy" content=")[^"]*', rf"\g<1>{policy}", page)
+    page = page.replace(
+        '<link rel="stylesheet" href="style.css">', f"<style>{style}</style>"
+    ).replace('<script type="module" src="app.js"></script>', "")
+    data = "\n".join(
+        f'<script type="application/octet-stream" data-file="{name}">'
+        f"{base64.b64encode(site.read(name)).decode()}</script>"
+        for name in site.names()
+        if name.startswith("data/")
+    )
+    end = f'{data}\n<script type="module">{script}</script>\n</body>'
+    return page.replace("</body>", end).encode()
+
+
+def bundled(files: Mapping[str, bytes], first: str) -> str:
+    """The module `first` and all that it imports as one script."""
+    done: dict[str, str] = {}
+
+    def take(name: str) -> None:
+        if name in done:
+            return
+        source = files[name].decode()
+        needed = [
+            posixpath.normpath(posixpath.join(posixpath.dirname(name), m[1]))
+            for m in IMPORT.findall(source)
+        ]
+        for each in needed:
+            take(each)
+        names = iter(needed)
+        body = IMPORT.sub(
+            lambda m: f"const {{{_renamed(m[1])}}} = {_module(next(names))};\n", source
+        )
+        exported = [m[1] for m in EXPORT.findall(body)]
+        body = EXPORT.sub(r"\1 \2", body)
+        if re.search(r"^(import|export)\b", body, re.M):
+            raise ValueError(f"{name}: an import or export of another form")
+        kept = ", ".join(exported)
+        done[name] = f"const {_module(name)} = (() => {{\n{body}\nreturn {{ {kept} }};\n}})();\n"
+
+    take(first)
+    return "\n".join(done.values())
+
+
+def _renamed(names: str) -> str:
+    return re.sub(r"(\w+) as (\w+)", r"\1: \2", names)
+
+
+def _module(name: str) -> str:
+    return "module_" + re.sub(r"\W", "_", name)
+
+
+def _string(text: str) -> str:
+    """A string of JavaScript that ends no element."""
+    return json.dumps(text).replace("</", "<\\/")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,264 @@
+"""The pages in a browser, as a person uses them. It needs Playwright and Chromium."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maskwright.explore.server import POLICY, serving
+from maskwright.explore.single_file import bundled, single_file
+from maskwright.explore.site import Site, assets
+from maskwright.predict.language_model import load
+
+playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.loopback,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
+TEXT = "The big cat sat on the red mat."
+PAYLOADS = [
+    "<script>window.ran = true</script>",
+    "<img src=x onerror='window.ran = true'>",
+    "<svg onload='window.ran = true'></svg>",
+    '"><script>window.ran = true</script>',
+    "'; window.ran = true; '",
+    "${window.ran = true}",
+    "{{constructor.constructor('window.ran = true')()}}",
+    "javascript:window.ran = true",
+    "</textarea><script>window.ran = true</script>",
+    "</title></style><script>window.ran = true</script>",
+    "<a href='javascript:window.ran = true'>x</a>",
+    "<iframe srcdoc='<script>parent.window.ran = true</script>'></iframe>",
+    "\u202e<script>window.ran = true</script>",
+    "&lt;script&gt;window.ran = true&lt;/script&gt;",
+    "<math><mtext></form><form><mglyph><style></math><img src onerror='window.ran = true'>",
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def site(model: Path, models: dict[str, Path]) -> Site:
+    return Site.of([model, *models.values()], sample=TEXT, prompt="The big", live=True)
+
+
+@pytest.fixture(scope="module")
+def address(site: Site) -> Iterator[str]:
+    with serving(site) as at:
+        yield at
+
+
+class Visit:
+    """A page of the browser that notes what must not be: errors, and requests to elsewhere."""
+
+    def __init__(self, chromium: Any, at: str, *, width: int = 1280, dark: bool = False) -> None:
+        self.context = chromium.new_context(
+            viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light"
+        )
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(20_000)
+        self.wrong: list[str] = []
+        self.page.on("console", lambda m: m.type == "error" and self.wrong.append(m.text))
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        home = ("data:", "blob:", at.partition("#")[0])
+        self.page.on("request", lambda r: r.url.startswith(home) or self.wrong.append(r.url))
+        self.at = at
+
+    def open(self, **state: object) -> Any:
+        query = "&".join(f"{name}={value}" for name, value in state.items())
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.at}#{query}")
+        self.page.wait_for_selector("main:not([aria-busy]) h2")
+        return self.page
+
+    def __enter__(self) -> Visit:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.context.close()
+
+
+PAGES = ("fill", "generate")
+
+
+@pytest.mark.parametrize(("width", "dark"), [(400, False), (1280, True)])
+def test_every_page_of_every_model(
+    width: int, dark: bool, chromium: Any, address: str, site: Site
+) -> None:
+    with Visit(chromium, address, width=width, dark=dark) as visit:
+        for number in range(len(site.models)):
+            for name in PAGES:
+                page = visit.open(page=name, model=number)
+                page.wait_for_timeout(150)
+                wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+                assert wide <= 0, f"{name} of {site.models[number].name} is too wide"
+                alerts = page.locator("[role=alert]:visible").all_inner_texts()
+                assert not alerts, f"{name} of {site.models[number].name}: {alerts}"
+        assert visit.wrong == []
+
+
+def test_masks_are_filled_as_in_python(chromium: Any, address: str, model: Path) -> None:
+    opened = load(model, precision="float32")
+    with Visit(chromium, address) as visit:
+        page = visit.open(page="fill", model=0)
+        token = page.locator(".tokens button").nth(2)
+        hidden = token.inner_text()
+        token.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector("figure svg")
+        assert token.get_attribute("aria-pressed") == "true" or hidden
+        names = page.locator("figure svg title").all_inner_texts()
+        shown = [name.rpartition(": ")[2] for name in names[:3]]
+        place = int(page.evaluate("new URLSearchParams(location.hash.slice(1)).get('hide')"))
+        words = opened.model.tokenizer
+        ids, _ = words.frame(words.encode(TEXT))
+        text = words.decode(ids[1:place])
+        rest = words.decode(ids[place + 1 : -1])
+        sign = words.vocabulary[words.mask or 0]
+        (hole,) = opened.fill_mask(f"{text} {sign} {rest}", top=3)
+        wanted = [c.probability for c in hole.candidates]
+        np.testing.assert_allclose([_number(each) for each in shown], wanted, atol=6e-4)
+        # The link restores what was hidden.
+        link = page.url
+        page.goto("about:blank")
+        page.goto(link)
+        page.wait_for_selector("figure svg")
+        assert page.locator("figure svg title").all_inner_texts() == names
+        assert visit.wrong == []
+
+
+def test_texts_are_written_as_in_python(
+    chromium: Any, address: str, models: dict[str, Path], site: Site
+) -> None:
+    for number, shown in enumerate(site.models):
+        name = next((n for n, path in models.items() if str(path) in str(shown.path)), None)
+        if name is None:
+            continue
+        opened = load(shown.path, precision="float32")
+        wanted = opened.generate("The big", tokens=20, temperature=0.8, seed=0)
+        with Visit(chromium, address) as visit:
+            page = visit.open(page="generate", model=number)
+            page.wait_for_selector("figure svg")
+            page.get_by_role("button", name="20 tokens").click()
+            page.wait_for_function(
+                "() => new URLSearchParams(location.hash.slice(1)).get('taken')?.split(',').length"
+                " >= 20 || document.querySelector('.written').innerText.includes('■')"
+            )
+            got = page.locator(".written").evaluate("(e) => e.textContent")
+            assert got.replace(" ■", "").replace("·", "") == wanted
+            before = page.locator("figure svg title").all_inner_texts()
+            page.get_by_label("Temperature").fill("0")
+            after = page.locator("figure svg title").all_inner_texts()
+            assert before != after and after[0].endswith("100 %")
+            page.get_by_role("button", name="From the start").click()
+            page.locator("figure svg [role=button]").nth(1).press("Enter")
+            page.wait_for_function(
+                "() => (new URLSearchParams(location.hash.slice(1)).get('taken') ?? '') !== ''"
+            )
+            assert visit.wrong == []
+
+
+def test_hostile_texts_and_names_stay_text(chromium: Any, address: str, site: Site) -> None:
+    with Visit(chromium, address) as visit:
+        for payload in PAYLOADS:
+            for name, field in (("fill", "Text"), ("generate", "Prompt")):
+                page = visit.open(page=name, model=0 if name == "fill" else len(site.models) - 1)
+                page.get_by_label(field).first.fill(payload)
+                page.wait_for_timeout(350)
+                assert page.evaluate("window.ran") is None
+        assert visit.wrong == []
+    named = [replace(site.models[0], name=payload) for payload in PAYLOADS]
+    hostile = Site("".join(PAYLOADS), named, sample=PAYLOADS[0], live=True)
+    with serving(hostile) as at, Visit(chromium, at) as visit:
+        page = visit.open(page="fill", hide="1,2,3")
+        page.wait_for_selector("figure svg")
+        assert page.evaluate("window.ran") is None
+        assert PAYLOADS[0] in page.locator("option").first.inner_text()
+        page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=0>')")
+        # A control: were it read as markup, the policy would still be there, and say so.
+        page.wait_for_timeout(200)
+        assert visit.wrong
+
+
+def test_a_page_without_a_server(
+    chromium: Any, model: Path, tmp_path: Path, models: dict[str, Path]
+) -> None:
+    page_file = tmp_path / "one <page>.html"
+    site = Site.of([model, models["gpt2"]], sample=TEXT)
+    page_file.write_bytes(single_file(site))
+    with Visit(chromium, page_file.as_uri()) as visit:
+        page = visit.open(page="fill", model=0, hide="2")
+        page.wait_for_selector("figure svg")
+        page = visit.open(page="generate", model=len(site.models) - 1)
+        page.wait_for_selector("figure svg")
+        assert visit.wrong == []
+
+
+def test_no_serious_findings_of_axe(chromium: Any, address: str, site: Site) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    for dark in (False, True):
+        with Visit(chromium, address, dark=dark) as visit:
+            for name in PAGES:
+                page = visit.open(page=name, model=0 if name == "fill" else len(site.models) - 1, hide=2)
+                page.wait_for_selector("figure svg")
+                found = axe.Axe().run(page).response["violations"]
+                serious = [
+                    (each["id"], each["nodes"][0]["html"][:120])
+                    for each in found
+                    if each["impact"] in ("serious", "critical")
+                ]
+                assert serious == []
+
+
+def test_the_server_gives_out_its_files_and_no_others(address: str, site: Site) -> None:
+    import http.client
+
+    place = address.removeprefix("http://").rstrip("/")
+
+    def asked(path: str, host: str | None = place, method: str = "GET") -> tuple[int, bytes, Any]:
+        connection = http.client.HTTPConnection(place, timeout=10)
+        connection.putrequest(method, path, skip_host=True)
+        if host is not None:
+            connection.putheader("Host", host)
+        connection.endheaders()
+        answer = connection.getresponse()
+        found = answer.status, answer.read(), answer.headers
+        connection.close()
+        return found
+
+    status, body, headers = asked("/")
+    assert status == 200 and body == assets()["index.html"]
+    assert headers["Content-Security-Policy"] == POLICY
+    for path in ("/../site.py", "/%2e%2e/site.py", "//etc/passwd", "/data/models/99/model.json",
+                 "/data/models/0/other.json", "/data/models/x/model.json"):
+        assert asked(path)[0] == 404, path
+    for host in ("evil.example", None, f"evil.example@{place}", f"{place}."):
+        assert asked("/", host)[0] == 421
+    assert json.loads(asked("/data/site.json")[1])["models"][0]["folder"] == "data/models/0"
+
+
+def test_modules_of_another_form_are_refused() -> None:
+    with pytest.raises(ValueError, match="another form"):
+        bundled({"a.js": b'import x from "./b.js";\n'}, "a.js")
+    assert "module_b_js" in bundled(
+        {"a.js": b'import { y } from "./b.js";\ny();\n', "b.js": b"export const y = 1;\n"}, "a.js"
+    )
+
+
+def _number(shown: str) -> float:
+    return float(shown.removesuffix(" %")) / 100
+
