@@ -54,9 +54,14 @@ const CALLS = {
 function state(text) {
   const { words } = text.model;
   const own = text.ids.slice(text.prompt.length);
+  // A character of several tokens is shown with the last of them.
+  let before = words.decode(text.given);
   const pieces = own.map((_, n) => {
-    const before = words.decode([...text.given, ...own.slice(0, n)]);
-    return words.decode([...text.given, ...own.slice(0, n + 1)]).slice(before.length);
+    let made = words.decode([...text.given, ...own.slice(0, n + 1)]);
+    if (n < own.length - 1) made = made.replace(/\ufffd+$/u, "");
+    const piece = made.slice(before.length);
+    before = made.length > before.length ? made : before;
+    return piece;
   });
   return { ids: own, pieces, text: text.text, given: words.decode(text.given) };
 }
