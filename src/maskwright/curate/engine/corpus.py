@@ -15,7 +15,8 @@ import numpy as np
 
 from maskwright.config import fingerprint
 from maskwright.curate.engine.daft_engine import DaftEngine
-from maskwright.curate.engine.passes import TABLE, run_pass
+from maskwright.curate.engine.passes import run_pass
+from maskwright.curate.engine.segment import PASS_FILE
 from maskwright.curate.engine.shards import Shard
 from maskwright.curate.engine.tables import read_columns
 from maskwright.curate.parts.step import DOCUMENT, Pass
@@ -62,8 +63,7 @@ class ShardCorpus:
             if not shard.documents or (about is not None and not about.num_rows):
                 continue
             path = keep(about)
-            key = fingerprint(["pass", 1, self.key, name, shard.key, Path(path).name])
-            out = self.folder / "passes" / f"{self.step}.{name}" / key
+            out = pass_folder(self.folder, self.step, self.key, name, shard.key, Path(path).name)
             tasks.append({"shard": str(shard.path), "known": path, "out": str(out)})
             numbers.append(number)
             size += shard.bytes
@@ -73,7 +73,7 @@ class ShardCorpus:
             size,
             lambda done: self.progress(f"{self.step}: {name}", len(tasks), done),
         )
-        files = [Path(task["out"]) / TABLE for task in tasks]
+        files = [Path(task["out"]) / PASS_FILE for task in tasks]
         return ShardTables(
             self.engine,
             [(n, file) for n, file in zip(numbers, files, strict=True) if file.stat().st_size],
@@ -117,6 +117,14 @@ class ShardTables:
         if not self.files:
             return _empty([*keys, *sums])
         return self.engine.totals(self.files, keys, sums, least)
+
+
+def pass_folder(
+    work: Path, step: str, step_key: str, name: str, shard_key: str, known: str = ""
+) -> Path:
+    """Where a pass of a step keeps its table of a shard, with what is known in the file `known`."""
+    key = fingerprint(["pass", 1, step_key, name, shard_key, known])
+    return work / "passes" / f"{step}.{name}" / key
 
 
 def _empty(names: Sequence[str]) -> pa.Table:

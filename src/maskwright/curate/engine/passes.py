@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from maskwright.curate.engine.segment import read_known, rows_about
+from maskwright.curate.engine.segment import PASS_FILE, read_known, rows_about
 from maskwright.curate.engine.tables import read_batches, write_tables
 from maskwright.curate.parts.step import Pass
 from maskwright.storage.commit import commit_once
-
-TABLE = "table.parquet"
 
 
 def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
@@ -27,5 +25,5 @@ def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
             about = rows_about(known, batch)
             if about is None or about.num_rows:
                 tables.append(function(batch, about))
-        commit_once(out, lambda stage: write_tables(stage, TABLE, tables))
+        commit_once(out, lambda stage: write_tables(stage, PASS_FILE, tables))
     return {}

@@ -16,11 +16,12 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import itertools
 import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from typing import Any
 from maskwright.config import fingerprint, to_plain
 from maskwright.corpus.files import Paths, find, listed
 from maskwright.corpus.reading import Reading
-from maskwright.curate.engine.corpus import Keeper, Progress, ShardCorpus, slices
+from maskwright.curate.engine.corpus import Keeper, Progress, ShardCorpus, pass_folder, slices
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.engine.opened import opened
 from maskwright.curate.engine.pack import FACTS as PACK_FACTS
@@ -196,7 +197,8 @@ def run(
     found: dict[str, list[Finding]] = {}
     shards: list[Shard] = read.shards
     segments: list[tuple[list[str], list[Path]]] = []
-    for names in _segments(recipe):
+    walks = _segments(recipe)
+    for names, following in itertools.pairwise([*walks, []]):
         known: Any = None
         first = recipe.steps[names[0]]
         key = _step_key(names[0], first)
@@ -204,7 +206,7 @@ def run(
             noted = _Noted(note, found.setdefault(names[0], []))
             corpus = ShardCorpus(engine, shards, names[0], key, work, noted, progress)
             known = first.gather(corpus, opened(names[0], first))
-        folders = _apply(recipe, names, shards, known, work, engine, progress)
+        folders = _apply(recipe, names, following[:1], shards, known, work, engine, progress)
         segments.append((names, folders))
         shards = [_next(shard, folder) for shard, folder in zip(shards, folders, strict=True)]
         if not any(shard.documents for shard in shards):
@@ -258,6 +260,7 @@ def _segments(recipe: Recipe) -> list[list[str]]:
 def _apply(
     recipe: Recipe,
     names: Sequence[str],
+    following: Sequence[str],
     shards: Sequence[Shard],
     known: Any,
     work: Path,
@@ -269,15 +272,34 @@ def _apply(
     tasks: list[dict[str, Any]] = []
     (work / "segments").mkdir(parents=True, exist_ok=True)
     keep = Keeper(work)
+    ahead = _ahead(recipe, following, work)
     for shard, about in zip(shards, slices(known, len(shards)), strict=True):
         path = keep(about)
         known_key = Path(path).name
         key = fingerprint(["segment", 1, _code("engine.segment"), keys, shard.key, known_key])
         out = work / "segments" / key
-        tasks.append({"shard": str(shard.path), "steps": plain, "known": path, "out": str(out)})
+        task = {"shard": str(shard.path), "steps": plain, "known": path, "out": str(out)}
+        tasks.append({**task, "ahead": ahead(key)})
     name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
     engine.run(run_segment, tasks, _size(shards), lambda done: progress(name, len(tasks), done))
     return [Path(task["out"]) for task in tasks]
+
+
+def _ahead(
+    recipe: Recipe, following: Sequence[str], work: Path
+) -> Callable[[str], dict[str, Any] | None]:
+    """Of a shard's key what a segment does beside its own work: the first pass of the step behind
+    it, while the documents are in memory."""
+    for name in following:
+        step = recipe.steps[name]
+        first = step.first_pass() if isinstance(step, CorpusStep) else None
+        if first is not None:
+            key, title, plain = _step_key(name, step), first[0], to_plain(step)
+            return lambda shard_key: {
+                "step": [name, plain],
+                "out": str(pass_folder(work, name, key, title, shard_key)),
+            }
+    return lambda shard_key: None
 
 
 def _next(shard: Shard, folder: Path) -> Shard:

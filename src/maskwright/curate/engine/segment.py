@@ -30,7 +30,7 @@ from maskwright.curate.engine.tables import read_batches, read_columns, write_ta
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.outcome import Change, Measure, Outcome, Removal
 from maskwright.curate.parts.recipe import make
-from maskwright.curate.parts.step import CorpusStep, Step
+from maskwright.curate.parts.step import CorpusStep, Pass, Step
 from maskwright.storage.commit import Staging, commit_once
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ TEXT_FILE, REMOVED_FILE, CHANGED_FILE, FACTS_FILE = (
     "changed.jsonl",
     "facts.json",
 )
+PASS_FILE = "table.parquet"  # of the folder of a pass
 NOTHING_LEFT = "nothing-left"
 NOT_SHOWN = "(not shown)"  # a text in the records of a step about private things
 EXCERPT = 300  # characters of a text that a record shows
@@ -57,21 +58,62 @@ def run_segment(task: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         task: `shard` (a path), `steps` (names with their settings, in order), `known` (a path to
-            what is known for the first step, or ""), and `out`, the folder to make.
+            what is known for the first step, or ""), `out`, the folder to make, and `ahead`: None,
+            or a step with its settings whose first pass is sent over the documents that are left,
+            and the folder that it makes.
     """
     out = Path(task["out"])
     if not out.is_dir():
-        recipe = make([name for name, _ in task["steps"]], dict(task["steps"]))
+        steps = _steps(task["steps"])
         known = read_known(task["known"])
-        commit_once(out, lambda stage: _write(stage, Path(task["shard"]), recipe.steps, known))
+        ahead = _Ahead.of(task["ahead"])
+        commit_once(out, lambda stage: _write(stage, Path(task["shard"]), steps, known, ahead))
+        ahead.finish()
     return {}
 
 
+def _steps(listed: Sequence[Sequence[Any]]) -> Mapping[str, Step]:
+    return make([name for name, _ in listed], {name: plain for name, plain in listed}).steps
+
+
+class _Ahead:
+    """The first pass of the next step, sent over what leaves a segment."""
+
+    def __init__(self, function: Pass | None, out: Path | None) -> None:
+        self.function, self.out = function, out
+        self.tables: list[pa.Table] = []
+
+    @classmethod
+    def of(cls, task: Mapping[str, Any] | None) -> _Ahead:
+        if task is None or Path(task["out"]).is_dir():
+            return cls(None, None)
+        (step,) = _steps([task["step"]]).values()
+        first = step.first_pass() if isinstance(step, CorpusStep) else None
+        return cls(None if first is None else first[1], Path(task["out"]))
+
+    def begin(self) -> None:
+        """A segment that is written a second time sends it anew."""
+        self.tables.clear()
+
+    def see(self, batch: Batch) -> None:
+        if self.function is not None:
+            self.tables.append(self.function(batch, None))
+
+    def finish(self) -> None:
+        if self.out is not None and self.tables:
+            commit_once(self.out, lambda stage: write_tables(stage, PASS_FILE, self.tables))
+
+
+@functools.lru_cache(maxsize=1)
 def read_known(path: str) -> pa.Table | None:
+    """What is known, in a file named by its content. Tasks in a row often share it."""
     return read_columns(Path(path)) if path else None
 
 
-def _write(stage: Staging, shard: Path, steps: Mapping[str, Step], known: pa.Table | None) -> None:
+def _write(
+    stage: Staging, shard: Path, steps: Mapping[str, Step], known: pa.Table | None, ahead: _Ahead
+) -> None:
+    ahead.begin()
     record = Record(list(steps), private={name for name, step in steps.items() if step.PRIVATE})
     tables = []
     for batch in read_batches(shard):
@@ -85,6 +127,7 @@ def _write(stage: Staging, shard: Path, steps: Mapping[str, Step], known: pa.Tab
         if len(flow.batch):
             record.left(flow)
             tables.append(flow.batch.to_arrow())
+            ahead.see(flow.batch)
     write_tables(stage, TEXT_FILE, tables)
     stage.write_bytes(REMOVED_FILE, _lines(record.removed))
     stage.write_bytes(CHANGED_FILE, _lines(record.changed))

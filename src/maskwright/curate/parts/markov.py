@@ -135,13 +135,19 @@ def _means(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np
         return np.where(counts > 0, sums / counts / (1 << 20), np.nan)
 
 
-def counted(units: Units, chosen: NDArray[np.bool_], order: int) -> dict[str, NDArray[np.int64]]:
-    """The n-grams of the chosen texts: `gram` (as int64), `size` and `count`."""
-    inside = np.repeat(chosen, units.counts)
+def together(parts: Sequence[Units]) -> Units:
+    """The units of the texts of all parts."""
+    starts = np.cumsum([0, *(count for part in parts for count in part.counts.tolist())])
+    hashes = [np.zeros(0, np.uint64), *(part.hashes for part in parts)]
+    return Units(np.concatenate(hashes), starts.astype(np.int64))
+
+
+def counted(units: Units, order: int) -> dict[str, NDArray[np.int64]]:
+    """The n-grams of the texts: `gram` (as int64), `size` and `count`."""
     grams, sizes, counts = [], [], []
     for size in range(1, order + 1):
         hashes, whole = units.grams(size)
-        found, often = np.unique(hashes[whole & inside], return_counts=True)
+        found, often = np.unique(hashes[whole], return_counts=True)
         grams.append(found.view(np.int64))
         sizes.append(np.full(len(found), size))
         counts.append(often)

@@ -137,6 +137,12 @@ class Tables(Protocol):
 class CorpusStep(Step):
     """A step that must have seen the whole corpus before it judges a document."""
 
+    def first_pass(self) -> tuple[str, Pass] | None:
+        """Name and function of the pass with nothing known that `gather` begins with. The engine
+        may send it over documents as they leave the step before, while they are in memory; None:
+        there is none."""
+        return None
+
     @abstractmethod
     def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
         """What `apply` is to know: a table with the column `document` (each batch then gets the

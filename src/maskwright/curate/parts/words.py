@@ -88,6 +88,14 @@ def count_words(texts: Sequence[str]) -> int:
     return len(_edges(_points(texts))[0])
 
 
+def word_counts(texts: Sequence[str]) -> NDArray[np.int64]:
+    """(B,) the number of words of each text."""
+    begins, _ = _edges(_points(texts))
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    offsets = np.concatenate([[0], np.cumsum(lengths + 1)])
+    return np.diff(np.searchsorted(begins, offsets))
+
+
 def _points(texts: Sequence[str]) -> NDArray[np.uint32]:
     """The code points of the texts; a blank behind each keeps their words apart."""
     joined = " ".join(texts) + " "

@@ -40,7 +40,7 @@ from maskwright.curate.parts.groups import grouped
 from maskwright.curate.parts.limits import check_counts, check_shares, shares
 from maskwright.curate.parts.lines import Lines
 from maskwright.curate.parts.outcome import Measure, Outcome
-from maskwright.curate.parts.step import Corpus, CorpusStep
+from maskwright.curate.parts.step import Corpus, CorpusStep, Pass
 from maskwright.curate.parts.words import case_folded, mix
 
 if TYPE_CHECKING:
@@ -100,6 +100,9 @@ class Settings(CorpusStep):
         check_counts(
             self, "min_documents", "company", "max_line_length", "template_words", "inside_words"
         )
+
+    def first_pass(self) -> tuple[str, Pass]:
+        return "lines", self.count_lines
 
     def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
         """The keys of lines that are boilerplate, as the column `line`."""

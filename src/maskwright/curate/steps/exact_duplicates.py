@@ -15,7 +15,7 @@ import numpy as np
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.order import ORDER, OrderedStep, firsts, hash_128, ids_of
 from maskwright.curate.parts.outcome import Outcome, Removal
-from maskwright.curate.parts.step import DOCUMENT, Corpus
+from maskwright.curate.parts.step import DOCUMENT, Corpus, Pass
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +57,9 @@ class Settings(OrderedStep):
         }
         ids = pa.array(batch.ids, pa.large_string())
         return pa.table({"row": pa.array(batch.rows), **columns, **self.order(batch), "id": ids})
+
+    def first_pass(self) -> tuple[str, Pass]:
+        return "hashes", self.hashes
 
     def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
         """Of each document to remove, the id of the one that is kept for it."""

@@ -27,7 +27,7 @@ from maskwright.curate.parts.buckets import components, pairs_in_buckets, portio
 from maskwright.curate.parts.minhash import band_hashes, set_hashes, shingles_of, signatures
 from maskwright.curate.parts.order import ORDER, OrderedStep, firsts, ids_of, in_order
 from maskwright.curate.parts.outcome import Outcome, Removal
-from maskwright.curate.parts.step import DOCUMENT, Corpus, Tables
+from maskwright.curate.parts.step import DOCUMENT, Corpus, Pass, Tables
 from maskwright.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -114,6 +114,9 @@ class Settings(OrderedStep):
         return pa.table({"row": pa.array(own.rows, pa.int64()), "set": listed})
 
     # -------------------------------------------------------------------------- gather
+    def first_pass(self) -> tuple[str, Pass]:
+        return "signatures", self.signatures
+
     def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
         """Of each document to remove the id of the one that is kept, the similarity to the document
         that it is linked by, and the id of that."""

@@ -22,16 +22,19 @@ from maskwright.curate.parts.deviation import FEWEST, deviations
 from maskwright.curate.parts.draw import PERPLEXITY, draws
 from maskwright.curate.parts.markov import (
     Markov,
+    Units,
     counted,
     models_of,
     table_of,
+    together,
     trained,
     units_of,
 )
 from maskwright.curate.parts.model_scores import bits_per_token, require_scores
 from maskwright.curate.parts.outcome import Measure, Outcome
 from maskwright.curate.parts.reference import reference_batches
-from maskwright.curate.parts.step import DOCUMENT, Corpus, CorpusStep
+from maskwright.curate.parts.step import DOCUMENT, Corpus, CorpusStep, Pass
+from maskwright.curate.parts.words import word_counts
 from maskwright.curate.steps.sample import check_seed
 from maskwright.errors import ConfigError, DataError
 from maskwright.findings import Finding
@@ -152,31 +155,36 @@ class Settings(CorpusStep):
         """(B,) the half that each text is in."""
         return np.asarray(draws(texts, PERPLEXITY, self.seed) >= 0.5)
 
+    def first_pass(self) -> tuple[str, Pass] | None:
+        return None if self.model or self.good else ("size", self.size_pass)
+
     def size_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
         """Of each document its words, and a draw for the training part."""
         import pyarrow as pa
 
-        chance = self._chance(batch)
-        return pa.table({"row": batch.rows, "words": batch.words.counts, "draw": chance})
+        words = word_counts(batch.texts)
+        draw = draws(batch.texts, PERPLEXITY, self.seed + 1)
+        return pa.table({"row": batch.rows, "words": words, "draw": draw})
 
-    def _chance(self, batch: Batch) -> NDArray[np.float64]:
-        return draws(batch.texts, PERPLEXITY, self.seed + 1)
-
-    def count_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
-        """The n-grams of the training documents of a batch, by half."""
+    def units_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
+        """The units of the training documents of a batch, their halves and groups, and whether they
+        are long enough to have a perplexity."""
         import pyarrow as pa
 
         batch = batch.take(np.isin(batch.rows, known.column("row").to_numpy()))
-        columns = _counts(batch, self.halves(batch.texts), self.order)
-        return pa.table({"row": np.zeros(len(columns["gram"]), np.int64), **columns})
+        units = units_of(batch)
+        return pa.table(
+            {
+                "row": pa.array(batch.rows, pa.int64()),
+                "units": pa.LargeListArray.from_arrays(units.starts, units.hashes),
+                "half": pa.array(self.halves(batch.texts)),
+                "long": pa.array(batch.lengths >= self.least_characters),
+                "group": self._groups(batch),
+            }
+        )
 
     def score_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
-        """The bits per word of each document, and its group; with a `share`, only of those that
-        are drawn for the training part."""
-        if "share" in known.schema.names:
-            batch = batch.take(self._chance(batch) < known.column("share")[0].as_py())
-            if not len(batch):
-                return self._scores(batch, np.zeros(0))
+        """The bits per word of each document, and its group."""
         return self._scores(batch, self.bits(batch, models_of(known)))
 
     def model_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
@@ -186,16 +194,17 @@ class Settings(CorpusStep):
     def _scores(self, batch: Batch, bits: NDArray[np.float64]) -> pa.Table:
         import pyarrow as pa
 
-        groups = pa.array([value or "" for value in batch.note(self.by)], pa.string())
-        return pa.table({"row": batch.rows, "bits": bits, "group": groups})
+        return pa.table({"row": batch.rows, "bits": bits, "group": self._groups(batch)})
+
+    def _groups(self, batch: Batch) -> pa.Array:
+        import pyarrow as pa
+
+        return pa.array([value or "" for value in batch.note(self.by)], pa.string())
 
     def bits(self, batch: Batch, models: Sequence[Markov]) -> NDArray[np.float64]:
         """(B,) the bits per word, by the model of the other half; NaN for short texts."""
-        units, halves = units_of(batch), self.halves(batch.texts)
-        found = np.empty(len(batch))
-        for chosen, model in ((halves, models[0]), (~halves, models[1])):
-            found[chosen] = model.bits(units.of(chosen))
-        return self._long(batch, found)
+        bits = crossed_bits(units_of(batch), self.halves(batch.texts), models)
+        return self._long(batch, bits)
 
     def _long(self, batch: Batch, bits: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.where(batch.lengths >= self.least_characters, bits, np.nan)
@@ -237,9 +246,9 @@ class Settings(CorpusStep):
     def _of_good(self) -> tuple[list[Markov], NDArray[np.float64]]:
         """Models of the good part, and the bits of its own texts, each by the other half."""
         batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
-        parts = [_counts(batch, self.halves(batch.texts), self.order) for batch in batches]
-        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        models = [self._trained(columns, half) for half in (False, True)]
+        units = together([units_of(batch) for batch in batches])
+        halves = np.concatenate([self.halves(batch.texts) for batch in batches])
+        models = self._learned(units, halves, np.ones(len(halves), np.bool_))
         return models, np.concatenate([self.bits(batch, models) for batch in batches])
 
     def _of_corpus(self, corpus: Corpus) -> pa.Table:
@@ -251,38 +260,35 @@ class Settings(CorpusStep):
         words = sizes.column("words").to_numpy()
         share = min(1.0, self.train_words / max(1, int(words.sum())))
         chosen = sizes.column("draw").to_numpy() < share
-        numbers = sizes.column(DOCUMENT).to_numpy()
-        models = self._learned(corpus, "1", numbers[chosen])
+        documents = sizes.column(DOCUMENT).to_numpy()[chosen]
+        if not documents.size:
+            raise _too_little()
+        read = corpus.map("units", self.units_pass, pa.table({DOCUMENT: documents})).read()
+        listed = read.column("units").combine_chunks()
+        units = Units(listed.flatten().to_numpy(), listed.offsets.to_numpy())
+        halves = read.column("half").to_numpy()
+        models = self._learned(units, halves, np.ones(len(halves), np.bool_))
         # The first scores only decide who teaches the second models.
-        table = table_of(models)
-        table = table.append_column("share", pa.array(np.full(table.num_rows, share)))
-        scores = corpus.map("score-1", self.score_pass, table).read()
-        away = deviations(scores.column("bits").to_numpy(), scores.column("group").to_pylist())
-        kept = scores.column(DOCUMENT).to_numpy()[~(away > SPREAD)]
-        models = self._learned(corpus, "2", numbers[chosen & np.isin(numbers, kept)])
-        return corpus.map("score-2", self.score_pass, table_of(models)).read()
+        bits = crossed_bits(units, halves, models)
+        bits = np.where(read.column("long").to_numpy(), bits, np.nan)
+        away = deviations(bits, read.column("group").to_pylist())
+        models = self._learned(units, halves, ~(away > SPREAD))
+        return corpus.map("score", self.score_pass, table_of(models)).read()
 
-    def _learned(self, corpus: Corpus, name: str, documents: NDArray[np.int64]) -> list[Markov]:
-        """A model of each half of these documents."""
-        import pyarrow as pa
+    def _learned(
+        self, units: Units, halves: NDArray[np.bool_], chosen: NDArray[np.bool_]
+    ) -> list[Markov]:
+        """A model of each half of the chosen documents."""
+        found = []
+        for half in (False, True):
+            counts = counted(units.of(chosen & (halves == half)), self.order)
+            found.append(self._trained(counts))
+        return found
 
-        tables = corpus.map(f"count-{name}", self.count_pass, pa.table({DOCUMENT: documents}))
-        totals = tables.totals(["half", "size", "gram"], ["count"])
-        columns = {name: totals.column(name).to_numpy() for name in totals.schema.names}
-        return [self._trained(columns, half) for half in (False, True)]
-
-    def _trained(self, columns: dict[str, NDArray[Any]], half: bool) -> Markov:
-        here = columns["half"] == int(half)
-        if not here.any():
-            raise DataError(
-                "too little text for a model of perplexity",
-                where="perplexity",
-                found="no text in one of its two halves",
-                wanted="some thousand words of different texts",
-                do="name more files in `good`, or leave the step out",
-            )
-        gram, size, count = (columns[name][here] for name in ("gram", "size", "count"))
-        return trained(gram, size, count, self.order)
+    def _trained(self, counts: dict[str, NDArray[np.int64]]) -> Markov:
+        if not len(counts["gram"]):
+            raise _too_little()
+        return trained(**counts, order=self.order)
 
     def limits(self, bits: NDArray[np.float64], good: bool) -> tuple[float | None, float | None]:
         """The least and the largest perplexity, by number or quantile; None for a side that is
@@ -363,11 +369,21 @@ class Settings(CorpusStep):
         return Outcome(measures=measures, notes={"perplexity": noted})
 
 
-def _counts(batch: Batch, halves: NDArray[np.bool_], order: int) -> dict[str, NDArray[np.int64]]:
-    """The n-grams of the documents: `half`, `size`, `gram`, `count`."""
-    units = units_of(batch)
-    parts = []
-    for half in (False, True):
-        part = counted(units, halves == half, order)
-        parts.append({**part, "half": np.full(len(part["gram"]), int(half))})
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+def _too_little() -> DataError:
+    return DataError(
+        "too little text for a model of perplexity",
+        where="perplexity",
+        found="no text in one of its two halves",
+        wanted="some thousand words of different texts",
+        do="name more files in `good`, or leave the step out",
+    )
+
+
+def crossed_bits(
+    units: Units, halves: NDArray[np.bool_], models: Sequence[Markov]
+) -> NDArray[np.float64]:
+    """(B,) the bits per unit of texts, each by the model of the half that it is not in."""
+    found = np.empty(len(halves))
+    for chosen, model in ((halves, models[0]), (~halves, models[1])):
+        found[chosen] = model.bits(units.of(chosen))
+    return found
