@@ -34,6 +34,7 @@ UNKNOWN = 2.0**-20
 STRENGTH = 4.0  # M: how many sightings of a context weigh as much as what is known without it
 MOST_BITS = 24
 COUNT = np.uint64(24)  # bits of a count; the others are of the hash
+MANY = (1 << 16) - 1
 LARGEST = np.uint64((1 << 24) - 1)
 
 
@@ -163,44 +164,72 @@ def trained(
 ) -> Markov:
     """The model of these counts."""
     bits = min(MOST_BITS, max(8, (4 * len(gram) - 1).bit_length()))
-    hashes = gram.view(np.uint64)
-    ranked = np.lexsort((hashes, -count))  # the most frequent first
-    hashes, often = hashes[ranked], np.minimum(count[ranked].astype(np.uint64), LARGEST)
+    ranked = _ranked(gram.view(np.uint64), count)
+    hashes, often = (
+        gram.view(np.uint64)[ranked],
+        np.minimum(count[ranked].astype(np.uint64), LARGEST),
+    )
     entries = hashes >> COUNT << COUNT | often
     table = np.zeros(1 << bits, np.uint64)
     for places_of in (_first, _second):
         places = places_of(hashes, len(table))
-        _, chosen = np.unique(places, return_index=True)  # the first of each place
-        chosen = chosen[table[places[chosen]] == 0]
-        table[places[chosen]] = entries[chosen]
-        left = np.ones(len(hashes), np.bool_)
-        left[chosen] = False
+        free = np.flatnonzero(table[places] == 0)
+        # Of several at one place the last that is written stays: the most frequent.
+        table[places[free][::-1]] = entries[free][::-1]
+        left = table[places] != entries
         hashes, entries = hashes[left], entries[left]
     single = size == 1
     return Markov(table, int(count[single].sum()), int(single.sum()), order)
 
 
+def _ranked(hashes: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of n-grams: the most frequent first, of equally frequent ones by their hash."""
+    order = np.argsort(hashes)
+    # Small numbers sort by counting; the few that are larger are sorted among themselves.
+    rare = MANY - np.minimum(count[order], MANY)
+    order = order[np.argsort(rare.astype(np.uint16), kind="stable")]
+    many = int((rare == 0).sum())
+    order[:many] = order[:many][np.argsort(-count[order[:many]], kind="stable")]
+    return order
+
+
 def table_of(models: Sequence[Markov]) -> pa.Table:
-    """Models as a table that travels: a column for each, and one of their numbers; shorter ones
-    are padded."""
+    """Models as a table that travels: for each a column of the places in its table that are taken
+    and one of what stands there, shorter ones padded, and a column of numbers."""
     import pyarrow as pa
 
-    rows = max(len(model.table) for model in models)
-    columns = {
-        f"table_{n}": np.concatenate([m.table, np.zeros(rows - len(m.table), np.uint64)])
-        for n, m in enumerate(models)
-    }
+    places = [np.flatnonzero(model.table) for model in models]
+    rows = max(4 * len(models), *map(len, places))
+    columns: dict[str, NDArray[np.generic]] = {}
+    for n, (model, taken) in enumerate(zip(models, places, strict=True)):
+        columns[f"places_{n}"] = np.zeros(rows, np.uint32)
+        columns[f"places_{n}"][: len(taken)] = taken
+        columns[f"entries_{n}"] = np.zeros(rows, np.uint64)
+        columns[f"entries_{n}"][: len(taken)] = model.table[taken]
     numbers = [x for m in models for x in (len(m.table), m.total, m.different, m.order)]
     columns["numbers"] = np.array(numbers + [0] * (rows - len(numbers)), np.uint64)
     return pa.table(columns)
 
 
 def models_of(table: pa.Table) -> list[Markov]:
-    """The inverse of `table_of`."""
-    count = sum(name.startswith("table_") for name in table.schema.names)
+    """The inverse of `table_of`; of a table that was asked for before, the same models."""
+    if not _OPENED or _OPENED[0][0] is not table:
+        _OPENED[:] = [(table, _models_of(table))]
+    return _OPENED[0][1]
+
+
+_OPENED: list[tuple[pa.Table, list[Markov]]] = []  # the last one
+
+
+def _models_of(table: pa.Table) -> list[Markov]:
+    count = sum(name.startswith("places_") for name in table.schema.names)
     numbers = table.column("numbers").slice(0, 4 * count).to_pylist()
     found = []
     for n in range(count):
         size, total, different, order = numbers[4 * n : 4 * n + 4]
-        found.append(Markov(table.column(f"table_{n}").to_numpy()[:size], total, different, order))
+        entries = table.column(f"entries_{n}").to_numpy()
+        used = int(np.searchsorted(entries == 0, True))  # none that is taken is 0
+        whole = np.zeros(size, np.uint64)
+        whole[table.column(f"places_{n}").to_numpy()[:used]] = entries[:used]
+        found.append(Markov(whole, total, different, order))
     return found
