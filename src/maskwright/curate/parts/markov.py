@@ -55,15 +55,21 @@ class Units:
         return Units(self.hashes[np.repeat(chosen, self.counts)], starts)
 
     def grams(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        """(U,) the hash of the n-gram that ends at each unit, and whether it has so many units."""
-        found = np.full(len(self.hashes), size, np.uint64)
-        with np.errstate(over="ignore"):
-            for back in range(size - 1, -1, -1):
-                shifted = np.zeros_like(found)
-                shifted[back:] = self.hashes[: len(found) - back]
-                found = found * BASE + shifted
-        places = np.arange(len(found)) - np.repeat(self.starts[:-1], self.counts)
-        return mix(found), places >= size - 1
+        """(U,) the hash of the n-gram that ends at each unit, and whether it has so many units;
+        those of units that are both counted and scored are made once."""
+        made: dict[int, tuple[NDArray[np.uint64], NDArray[np.bool_]]]
+        made = self.__dict__.setdefault("_grams", {})
+        if size not in made:
+            found = np.full(len(self.hashes), size, np.uint64)
+            with np.errstate(over="ignore"):
+                for back in range(size - 1, -1, -1):
+                    found *= BASE
+                    found[back:] += self.hashes[: len(found) - back]
+            whole = np.ones(len(found), np.bool_)
+            for place in range(size - 1):
+                whole[(self.starts[:-1] + place)[self.counts > place]] = False
+            made[size] = mix(found), whole
+        return made[size]
 
 
 def units_of(batch: Batch) -> Units:
@@ -143,32 +149,48 @@ def together(parts: Sequence[Units]) -> Units:
     return Units(np.concatenate(hashes), starts.astype(np.int64))
 
 
-def counted(units: Units, order: int) -> dict[str, NDArray[np.int64]]:
-    """The n-grams of the texts: `gram` (as int64), `size` and `count`."""
-    grams, sizes, counts = [], [], []
+@dataclass(frozen=True)
+class Counts:
+    """How often n-grams occur.
+
+    Attributes:
+        grams: for each size, from 1, the hashes of the n-grams, ascending.
+        often: for each size, how often each occurs.
+    """
+
+    grams: Sequence[NDArray[np.uint64]]
+    often: Sequence[NDArray[np.int64]]
+
+    def without(self, less: Counts) -> Counts:
+        """The counts of the other texts, where `less` is of some of those that were counted."""
+        grams, often = [], []
+        for own, count, some, fewer in zip(
+            self.grams, self.often, less.grams, less.often, strict=True
+        ):
+            left = count.copy()
+            left[np.searchsorted(own, some)] -= fewer
+            grams.append(own[left > 0])
+            often.append(left[left > 0])
+        return Counts(grams, often)
+
+
+def counted(units: Units, order: int) -> Counts:
+    """The n-grams of the texts."""
+    grams, often = [], []
     for size in range(1, order + 1):
         hashes, whole = units.grams(size)
-        found, often = np.unique(hashes[whole], return_counts=True)
-        grams.append(found.view(np.int64))
-        sizes.append(np.full(len(found), size))
-        counts.append(often)
-    return {
-        "gram": np.concatenate(grams),
-        "size": np.concatenate(sizes),
-        "count": np.concatenate(counts),
-    }
+        found, counts = np.unique(hashes[whole], return_counts=True)
+        grams.append(found)
+        often.append(counts.astype(np.int64))
+    return Counts(grams, often)
 
 
-def trained(
-    gram: NDArray[np.int64], size: NDArray[np.int64], count: NDArray[np.int64], order: int
-) -> Markov:
+def trained(counts: Counts) -> Markov:
     """The model of these counts."""
-    bits = min(MOST_BITS, max(8, (4 * len(gram) - 1).bit_length()))
-    ranked = _ranked(gram.view(np.uint64), count)
-    hashes, often = (
-        gram.view(np.uint64)[ranked],
-        np.minimum(count[ranked].astype(np.uint64), LARGEST),
-    )
+    hashes, count = np.concatenate(counts.grams), np.concatenate(counts.often)
+    bits = min(MOST_BITS, max(8, (4 * len(hashes) - 1).bit_length()))
+    ranked = _ranked(hashes, count)
+    hashes, often = hashes[ranked], np.minimum(count[ranked].astype(np.uint64), LARGEST)
     entries = hashes >> COUNT << COUNT | often
     table = np.zeros(1 << bits, np.uint64)
     for places_of in (_first, _second):
@@ -178,8 +200,8 @@ def trained(
         table[places[free][::-1]] = entries[free][::-1]
         left = table[places] != entries
         hashes, entries = hashes[left], entries[left]
-    single = size == 1
-    return Markov(table, int(count[single].sum()), int(single.sum()), order)
+    total, different = int(counts.often[0].sum()), len(counts.often[0])
+    return Markov(table, total, different, len(counts.grams))
 
 
 def _ranked(hashes: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.int64]:

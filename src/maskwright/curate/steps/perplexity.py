@@ -21,6 +21,7 @@ from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.deviation import FEWEST, deviations
 from maskwright.curate.parts.draw import PERPLEXITY, draws
 from maskwright.curate.parts.markov import (
+    Counts,
     Markov,
     Units,
     counted,
@@ -246,9 +247,9 @@ class Settings(CorpusStep):
     def _of_good(self) -> tuple[list[Markov], NDArray[np.float64]]:
         """Models of the good part, and the bits of its own texts, each by the other half."""
         batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
-        units = together([units_of(batch) for batch in batches])
         halves = np.concatenate([self.halves(batch.texts) for batch in batches])
-        models = self._learned(units, halves, np.ones(len(halves), np.bool_))
+        lesson = Lesson.of(together([units_of(batch) for batch in batches]), halves, self.order)
+        models = lesson.models()
         return models, np.concatenate([self.bits(batch, models) for batch in batches])
 
     def _of_corpus(self, corpus: Corpus) -> pa.Table:
@@ -267,28 +268,12 @@ class Settings(CorpusStep):
         listed = read.column("units").combine_chunks()
         units = Units(listed.flatten().to_numpy(), listed.offsets.to_numpy())
         halves = read.column("half").to_numpy()
-        models = self._learned(units, halves, np.ones(len(halves), np.bool_))
+        lesson = Lesson.of(units, halves, self.order)
         # The first scores only decide who teaches the second models.
-        bits = crossed_bits(units, halves, models)
-        bits = np.where(read.column("long").to_numpy(), bits, np.nan)
+        bits = np.where(read.column("long").to_numpy(), lesson.bits(), np.nan)
         away = deviations(bits, read.column("group").to_pylist())
-        models = self._learned(units, halves, ~(away > SPREAD))
+        models = lesson.models(without=away > SPREAD)
         return corpus.map("score", self.score_pass, table_of(models)).read()
-
-    def _learned(
-        self, units: Units, halves: NDArray[np.bool_], chosen: NDArray[np.bool_]
-    ) -> list[Markov]:
-        """A model of each half of the chosen documents."""
-        found = []
-        for half in (False, True):
-            counts = counted(units.of(chosen & (halves == half)), self.order)
-            found.append(self._trained(counts))
-        return found
-
-    def _trained(self, counts: dict[str, NDArray[np.int64]]) -> Markov:
-        if not len(counts["gram"]):
-            raise _too_little()
-        return trained(**counts, order=self.order)
 
     def limits(self, bits: NDArray[np.float64], good: bool) -> tuple[float | None, float | None]:
         """The least and the largest perplexity, by number or quantile; None for a side that is
@@ -377,6 +362,52 @@ def _too_little() -> DataError:
         wanted="some thousand words of different texts",
         do="name more files in `good`, or leave the step out",
     )
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Texts that models learn from.
+
+    Attributes:
+        halves: (B,) the half of each text.
+        units: of the texts of each half.
+        counts: of the units of each half.
+    """
+
+    halves: NDArray[np.bool_]
+    units: tuple[Units, Units]
+    counts: tuple[Counts, Counts]
+
+    @classmethod
+    def of(cls, units: Units, halves: NDArray[np.bool_], order: int) -> Lesson:
+        parts = units.of(~halves), units.of(halves)
+        return cls(halves, parts, (counted(parts[0], order), counted(parts[1], order)))
+
+    def models(self, without: NDArray[np.bool_] | None = None) -> list[Markov]:
+        """The model of each half.
+
+        Args:
+            without: (B,) the texts that are left out.
+
+        Raises:
+            DataError: no text is in one of the halves.
+        """
+        found = []
+        for half, (units, counts) in enumerate(zip(self.units, self.counts, strict=True)):
+            if without is not None:
+                left_out = units.of(without[self.halves == bool(half)])
+                counts = counts.without(counted(left_out, len(counts.grams)))
+            if not len(counts.grams[0]):
+                raise _too_little()
+            found.append(trained(counts))
+        return found
+
+    def bits(self) -> NDArray[np.float64]:
+        """(B,) the bits per unit of each text, by the model of the other half."""
+        found, models = np.empty(len(self.halves)), self.models()
+        for half, units in enumerate(self.units):
+            found[self.halves == bool(half)] = models[1 - half].bits(units)
+        return found
 
 
 def crossed_bits(
