@@ -1,6 +1,7 @@
 """One walk over a shard: steps that follow each other, and a record of all they did.
 
-    segments/KEY/   text.parquet     the documents that are left, as they are now
+    segments/KEY/   text.parquet     the documents that are left, as they are now; of steps that
+                                     change no text, their row numbers and the notes that are new
                     removed.jsonl    each removed document: where, by which rule, for which value
                     changed.jsonl    each change of a text
                     facts.json       counts, and examples of every rule
@@ -26,7 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.curate.engine.opened import opened
-from maskwright.curate.engine.tables import read_batches, read_columns, write_tables
+from maskwright.curate.engine.tables import (
+    Left,
+    read_batches,
+    read_columns,
+    write_left,
+    write_tables,
+)
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.outcome import Change, Measure, Outcome, Removal
 from maskwright.curate.parts.recipe import make
@@ -67,7 +74,8 @@ def run_segment(task: dict[str, Any]) -> dict[str, Any]:
         steps = _steps(task["steps"])
         known = read_known(task["known"])
         ahead = _Ahead.of(task["ahead"])
-        commit_once(out, lambda stage: _write(stage, Path(task["shard"]), steps, known, ahead))
+        shard = Path(task["shard"])
+        commit_once(out, lambda stage: _write(stage, out, shard, steps, known, ahead))
         ahead.finish()
     return {}
 
@@ -111,9 +119,17 @@ def read_known(path: str) -> pa.Table | None:
 
 
 def _write(
-    stage: Staging, shard: Path, steps: Mapping[str, Step], known: pa.Table | None, ahead: _Ahead
+    stage: Staging,
+    folder: Path,
+    shard: Path,
+    steps: Mapping[str, Step],
+    known: pa.Table | None,
+    ahead: _Ahead,
 ) -> None:
     ahead.begin()
+    same = not any(step.CHANGES_TEXT for step in steps.values())
+    left: list[Left] = []
+    notes: set[str] = set()
     record = Record(list(steps), private={name for name, step in steps.items() if step.PRIVATE})
     tables = []
     for batch in read_batches(shard):
@@ -122,13 +138,20 @@ def _write(
             about = rows_about(known, flow.batch) if isinstance(step, CorpusStep) else None
             outcome = step.apply(flow.batch, opened(name, step), about)
             flow = record.take(name, flow, outcome)
+            notes.update(outcome.notes)
             if not len(flow.batch):
                 break
         if len(flow.batch):
             record.left(flow)
-            tables.append(flow.batch.to_arrow())
+            if same:
+                left.append(Left(flow.batch.rows, flow.batch.notes))
+            else:
+                tables.append(flow.batch.to_arrow())
             ahead.see(flow.batch)
-    write_tables(stage, TEXT_FILE, tables)
+    if same:
+        write_left(stage, TEXT_FILE, folder, shard, left, notes)
+    else:
+        write_tables(stage, TEXT_FILE, tables)
     stage.write_bytes(REMOVED_FILE, _lines(record.removed))
     stage.write_bytes(CHANGED_FILE, _lines(record.changed))
     # On one line: indented JSON takes ten times as long.

@@ -1,15 +1,23 @@
-"""Parquet files of batches and tables, written so that equal content gives equal bytes."""
+"""Parquet files of batches and tables, written so that equal content gives equal bytes.
+
+Documents that a walk only removes are not written again: what is left of them is a file of their
+row numbers, and of notes that are new, beside the name of the file that has the texts (`BASE`).
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from maskwright.curate.parts.batch import NOTE, Batch
+from maskwright.curate.parts.batch import NOTE, ROW, Batch
 from maskwright.storage.commit import Staging
 
 if TYPE_CHECKING:
@@ -17,6 +25,7 @@ if TYPE_CHECKING:
 
 BATCH_CHARACTERS = 1 << 20
 BATCH_DOCUMENTS = 2048
+BASE = b"base"  # of the schema: the file with the texts, from the folder of the file itself
 
 
 def parts_of(batch: Batch) -> Iterator[Batch]:
@@ -58,14 +67,84 @@ def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
     stage.write_bytes(name, sink.getvalue())
 
 
-def read_batches(path: Path) -> Iterator[Batch]:
-    """The batches of a file that `write_tables` wrote."""
+def base_of(path: Path) -> Path:
+    """The file that has the texts of the documents in `path`: itself, or what it names."""
     import pyarrow.parquet as pq
 
-    if path.stat().st_size:
-        with pq.ParquetFile(path) as file:
-            for number in range(file.num_row_groups):
-                yield Batch.from_arrow(file.read_row_group(number))
+    if not path.stat().st_size:
+        return path
+    named = (pq.read_schema(path).metadata or {}).get(BASE)
+    return path if named is None else Path(os.path.normpath(path.parent / os.fsdecode(named)))
+
+
+@dataclass(frozen=True)
+class Left:
+    """Which documents of a batch are left: (B,) their rows, and their notes."""
+
+    rows: NDArray[np.int64]
+    notes: Mapping[str, Sequence[str | None]]
+
+
+def write_left(
+    stage: Staging, name: str, folder: Path, shard: Path, left: Sequence[Left], notes: set[str]
+) -> None:
+    """Write which documents of a shard are left, and those of their notes that are new.
+
+    Args:
+        folder: where the file will lie.
+        left: of each batch, in order.
+        notes: the names of those that were written.
+    """
+    import pyarrow as pa
+
+    tables = []
+    if left:
+        columns = {ROW: pa.array(np.concatenate([part.rows for part in left]), pa.int64())}
+        for note in sorted({*notes, *_added(shard)}):
+            parts = (part.notes.get(note) or [None] * len(part.rows) for part in left)
+            values = list(itertools.chain.from_iterable(parts))
+            columns[NOTE + note] = pa.array(values, pa.large_string())
+        base = os.fsencode(os.path.relpath(base_of(shard), folder))
+        tables.append(pa.table(columns).replace_schema_metadata({BASE: base}))
+    write_tables(stage, name, tables)
+
+
+def _added(shard: Path) -> set[str]:
+    """The notes that a file of row numbers adds to those of its texts."""
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(shard)
+    if BASE not in (schema.metadata or {}):
+        return set()
+    return {name.removeprefix(NOTE) for name in schema.names if name.startswith(NOTE)}
+
+
+def read_batches(path: Path) -> Iterator[Batch]:
+    """The batches of a file that `write_tables` or `write_left` wrote."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.stat().st_size:
+        return
+    base = base_of(path)
+    left = None if base == path else read_columns(path)
+    rows = None if left is None else left.column(ROW).to_numpy()
+    with pq.ParquetFile(base) as file:
+        for number in range(file.num_row_groups):
+            table = file.read_row_group(number)
+            if left is None or rows is None:
+                yield Batch.from_arrow(table)
+                continue
+            own = table.column(ROW).to_numpy()
+            chosen = np.isin(own, rows)
+            if not chosen.any():
+                continue
+            own = own[chosen]
+            batch = Batch.from_arrow(table if chosen.all() else table.filter(pa.array(chosen)))
+            at = int(np.searchsorted(rows, own[0]))
+            about = left.slice(at, len(own)).drop_columns([ROW])
+            columns = zip(about.schema.names, about.columns, strict=True)
+            yield batch.with_notes({n.removeprefix(NOTE): c.to_pylist() for n, c in columns})
 
 
 def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -93,7 +172,7 @@ def _unified(tables: list[pa.Table]) -> list[pa.Table]:
                 else pa.nulls(len(table), f.type)
                 for f in fields
             ],
-            schema=pa.schema(fields),
+            schema=pa.schema(fields, schema.metadata),
         )
         for table in tables
     ]
