@@ -10,13 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from maskwright.corpus.reading import Reading
 from maskwright.curate.curation import Options, curate, work_folder
+from maskwright.curate.engine import corpus as corpora
 from maskwright.curate.engine import shards, tables
 from maskwright.curate.engine.daft_engine import DaftEngine
+from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.recipe import Recipe, make
+from maskwright.curate.steps import exact_duplicates, near_duplicates
 from maskwright.errors import ConfigError, DataError, OutputError, UsageError
 from maskwright.storage import commit as commits
 
@@ -320,3 +324,70 @@ def test_an_engine_that_cannot_be_is_refused() -> None:
         DaftEngine(workers=0)
     with pytest.raises(UsageError, match="--engine ray"):
         DaftEngine(address="127.0.0.1:6379")
+
+
+def test_a_pass_sent_ahead_gives_what_it_gives_alone(
+    tmp_path: Path, small_shards: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = write_corpus(tmp_path / "raw")
+    passes: list[str] = []
+
+    def counted(task: dict[str, Any], function: Any) -> dict[str, Any]:
+        if not Path(task["out"]).is_dir():
+            passes.append(Path(task["out"]).parent.name)
+        return run_pass(task, function)
+
+    run_pass = corpora.run_pass
+    monkeypatch.setattr(corpora, "run_pass", counted)
+    curate(raw, tmp_path / "ahead", recipe(), OPTIONS)
+    assert not {"exact-duplicates.hashes", "near-duplicates.signatures"} & set(passes)
+    for step in (exact_duplicates, near_duplicates):
+        monkeypatch.setattr(step.Settings, "first_pass", lambda self: None)
+    curate(raw, tmp_path / "alone", recipe(), OPTIONS)
+    assert {"exact-duplicates.hashes", "near-duplicates.signatures"} <= set(passes)
+    assert content(tmp_path / "ahead") == content(tmp_path / "alone")
+
+
+def test_documents_that_are_only_removed_are_not_written_again(tmp_path: Path) -> None:
+    batches = [
+        Batch(
+            np.arange(n, n + 3),
+            [f"d{m}" for m in range(n, n + 3)],
+            [f"text {m}" for m in range(n, n + 3)],
+            {"a": [str(n), None, "x"]},
+        )
+        for n in range(0, 9, 3)
+    ]
+    before: list[tuple[Any, ...]] = []
+    paths = [tmp_path / name / "text.parquet" for name in ("zero", "one", "two")]
+
+    def whole(stage: commits.Staging) -> None:
+        tables.write_tables(stage, "text.parquet", [batch.to_arrow() for batch in batches])
+
+    commits.commit_once(paths[0].parent, whole)
+    for number, (path, shard) in enumerate(zip(paths[1:], paths, strict=False)):
+        here = list(tables.read_batches(shard))
+        # The first document of each batch goes, and the batch in the midst.
+        kept = [b.take(np.arange(len(b)) > 0) for b in here if 4 not in b.rows or not number]
+        noted = [b.with_notes({f"new-{number}": [f"n{row}" for row in b.rows]}) for b in kept]
+        left = [tables.Left(b.rows, b.notes) for b in noted]
+
+        def write(
+            stage: commits.Staging,
+            path: Path = path,
+            shard: Path = shard,
+            left: list[tables.Left] = left,
+            number: int = number,
+        ) -> None:
+            new = {f"new-{number}"}
+            tables.write_left(stage, "text.parquet", path.parent, shard, left, new)
+
+        commits.commit_once(path.parent, write)
+        found = list(tables.read_batches(path))
+        rows = [row for b in noted for row in zip(b.rows, b.ids, b.texts, strict=True)]
+        assert [r for b in found for r in zip(b.rows, b.ids, b.texts, strict=True)] == rows
+        assert [dict(b.notes) for b in found] == [dict(b.notes) for b in noted]
+        assert rows != before
+        before = rows
+        assert tables.base_of(path) == paths[0]
+    assert "text" not in tables.read_columns(paths[2]).schema.names
