@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.outcome import Outcome
@@ -83,6 +84,10 @@ class InMemory:
         wanted = [*keys, *columns]
         found = self.table.select(wanted).join(often, list(keys), join_type="inner")
         return found.select(wanted).sort_by([(name, "ascending") for name in wanted])
+
+    def among(self, key: str, values: NDArray[np.int64]) -> pa.Table:
+        wanted = self.table.filter(pa.array(np.isin(self.table.column(key).to_numpy(), values)))
+        return wanted.select([DOCUMENT, key])
 
     def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:
         found = self.table.group_by(list(keys)).aggregate([(name, "sum") for name in sums])

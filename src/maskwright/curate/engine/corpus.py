@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskwright.config import fingerprint
 from maskwright.curate.engine.daft_engine import DaftEngine
@@ -111,6 +112,20 @@ class ShardTables:
         if not self.files:
             return _empty([*keys, *columns])
         return self.engine.repeated(self.files, keys, columns)
+
+    def among(self, key: str, values: NDArray[np.int64]) -> pa.Table:
+        """`Tables.among`. One table is in memory at a time."""
+        import pyarrow as pa
+
+        wanted, documents, keys = np.unique(values), [np.zeros(0, np.int64)], [values[:0]]
+        for number, path in self.files:
+            table = read_columns(path, ["row", key])
+            here = table.column(key).to_numpy()
+            chosen = np.isin(here, wanted)
+            documents.append(table.column("row").to_numpy()[chosen] + (number << ROW_BITS))
+            keys.append(here[chosen])
+        found = {DOCUMENT: np.concatenate(documents), key: np.concatenate(keys)}
+        return pa.table({name: pa.array(column, pa.int64()) for name, column in found.items()})
 
     def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:
         """`Tables.totals`."""

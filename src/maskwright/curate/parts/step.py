@@ -20,6 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.outcome import Outcome
 from maskwright.findings import Finding
@@ -125,6 +128,10 @@ class Tables(Protocol):
     def repeated(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """The rows whose `keys` together occur at least twice: keys and `columns`, sorted by both.
         Computed by the engine, in parts where it would not fit into memory."""
+        ...
+
+    def among(self, key: str, values: NDArray[np.int64]) -> pa.Table:
+        """`document` and `key` of the rows whose `key` is one of the values."""
         ...
 
     def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:

@@ -17,8 +17,8 @@ they are.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -39,7 +39,7 @@ from maskwright.curate.parts.cuts import line_changes, without_lines
 from maskwright.curate.parts.groups import grouped
 from maskwright.curate.parts.limits import check_counts, check_shares, shares
 from maskwright.curate.parts.lines import Lines
-from maskwright.curate.parts.outcome import Measure, Outcome
+from maskwright.curate.parts.outcome import Change, Measure, Outcome
 from maskwright.curate.parts.step import Corpus, CorpusStep, Pass
 from maskwright.curate.parts.words import case_folded, mix
 
@@ -105,12 +105,9 @@ class Settings(CorpusStep):
         return "lines", self.count_lines
 
     def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
-        """The keys of lines that are boilerplate, as the column `line`."""
-        import pyarrow as pa
-
-        counted = corpus.map("lines", self.count_lines).totals(
-            ["line"], ["documents"], self.min_documents
-        )
+        """The lines that are boilerplate: the document and the key, as the column `line`."""
+        tables = corpus.map("lines", self.count_lines)
+        counted = tables.totals(["line"], ["documents"], self.min_documents)
         keys = counted.column("line").to_numpy()
         documents = counted.column("documents").to_numpy()
         whole = int(documents[keys == EVERY].sum())
@@ -119,29 +116,31 @@ class Settings(CorpusStep):
         for turn in ("first", "second"):
             if not keys.size:
                 break
-            table = pa.table({"line": pa.array(keys, pa.int64())})
+            table = tables.among("line", keys)
             found = corpus.map(f"places-{turn}", self.count_places, table).totals(
                 ["line", "other", "bucket"], ["documents", "edge"]
             )
             keys = self._boilerplate(found, whole)
-        return pa.table({"line": pa.array(keys, pa.int64())})
+        return tables.among("line", keys)
 
     def count_lines(self, batch: Batch, known: pa.Table | None) -> pa.Table:
-        """Of each line of the batch, in how many documents it stands."""
+        """The lines of each document, each once, and the number of all documents of the batch."""
         import pyarrow as pa
 
         own, others, owner = self._keys(batch.lines)
         texts = batch.lines.texts
         chosen = batch.lines.lengths <= self.max_line_length
-        keys, _ = _distinct(
-            np.concatenate([own[chosen], others]), np.concatenate([texts[chosen], texts[owner]])
-        )
-        lines, counts = np.unique(keys, return_counts=True)
+        texts = np.concatenate([texts[chosen], texts[owner]])
+        keys, first = _distinct(np.concatenate([own[chosen], others]), texts)
+        there = keys != EVERY
+        keys, rows = keys[there], batch.rows[texts[first[there]]]
+        counts = np.ones(len(keys) + 1, np.int64)
+        counts[0] = len(batch)
         return pa.table(
             {
-                "row": pa.array(np.full(len(lines) + 1, batch.rows[0]), pa.int64()),
-                "line": pa.array(np.concatenate([[EVERY], lines]), pa.int64()),
-                "documents": pa.array(np.concatenate([[len(batch)], counts]), pa.int64()),
+                "row": pa.array(np.concatenate([batch.rows[:1], rows]), pa.int64()),
+                "line": pa.array(np.concatenate([[EVERY], keys]), pa.int64()),
+                "documents": pa.array(counts),
             }
         )
 
@@ -152,6 +151,7 @@ class Settings(CorpusStep):
         import pyarrow as pa
 
         assert known is not None
+        batch = batch.take(np.isin(batch.rows, known.column("row").to_numpy()))
         lines = batch.lines
         keys, frequent, _ = self._found(lines, known.column("line").to_numpy())
         some = np.unique(lines.texts[frequent])
@@ -216,24 +216,52 @@ class Settings(CorpusStep):
         ]
 
     def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        lines = batch.lines
-        cut = inside = np.zeros(len(lines.begins), np.bool_)
+        left = np.ones(len(batch))
+        keys, chosen = np.zeros(0, np.int64), self._with_phrase(batch.texts)
         if known is not None and known.num_rows:
-            _, cut, itself = self._found(lines, known.column("line").to_numpy())
-            if self.inside_words and cut.any():
-                inside = cut & itself & (_word_counts(lines) >= self.inside_words)
+            keys = known.column("line").to_numpy()
+            chosen |= np.isin(batch.rows, known.column("row").to_numpy())
+        places = np.flatnonzero(chosen)
+        texts, changes = self._cut(batch.take(chosen), keys, left, places)
+        return Outcome(
+            texts=_placed(batch.texts, places, texts) if changes else None,
+            measures=[Measure("boilerplate_left", left, low=self.min_left)],
+            changes=changes,
+        )
+
+    def _cut(
+        self,
+        batch: Batch,
+        known: NDArray[np.int64],
+        left: NDArray[np.float64],
+        places: NDArray[np.int64],
+    ) -> tuple[Sequence[str], list[Change]]:
+        """The texts of some documents without their boilerplate, and what was cut; the share that
+        is left is put into `left` at `places`."""
+        lines = batch.lines
+        _, cut, itself = self._found(lines, known)
+        inside = np.zeros(len(cut), np.bool_)
+        if self.inside_words and cut.any():
+            inside = cut & itself & (_word_counts(lines) >= self.inside_words)
         noticed = self._noticed(batch, np.arange(len(batch)))
         edge = at_edge(lines, cut | noticed)
         cut = (cut & edge) | inside
         noticed = noticed & edge & ~cut
         changes = [*line_changes(lines, "line", cut), *line_changes(lines, "phrase", noticed)]
         cut |= noticed
-        left = 1.0 - shares(lines.total(cut * lines.lengths), lines.total(lines.lengths))
-        return Outcome(
-            texts=without_lines(batch.texts, lines, cut) if changes else None,
-            measures=[Measure("boilerplate_left", left, low=self.min_left)],
-            changes=changes,
-        )
+        left[places] = 1.0 - shares(lines.total(cut * lines.lengths), lines.total(lines.lengths))
+        changes = [replace(change, place=int(places[change.place])) for change in changes]
+        return without_lines(batch.texts, lines, cut), changes
+
+    def _with_phrase(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """(B,) whether a text has a phrase of a notice."""
+        low = [text.lower() for text in texts]
+        joined = "\n".join(low)
+        hits = [hit for phrase in self.phrases for hit in _places_of(phrase.casefold(), joined)]
+        ends = np.cumsum([len(text) + 1 for text in low])
+        found = np.zeros(len(texts), np.bool_)
+        found[np.searchsorted(ends, np.array(hits, np.int64), "right")] = True
+        return found
 
     def _keys(self, lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """(L,) the key of each line; the keys of its templates, and (T,) the line of each."""
@@ -276,6 +304,16 @@ class Settings(CorpusStep):
         first = firsts[lines.texts]
         found = (first >= 0) & np.isin(first + lines.numbers, rows)
         return found & (lines.lengths <= self.max_line_length)
+
+
+def _placed(
+    texts: Sequence[str], places: NDArray[np.int64], others: Sequence[str]
+) -> Sequence[str]:
+    """The texts with others at these places."""
+    found = list(texts)
+    for place, text in zip(places.tolist(), others, strict=True):
+        found[place] = text
+    return found
 
 
 def _places_of(phrase: str, text: str) -> Iterator[int]:
