@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from maskwright.curate.engine.segment import PASS_FILE, read_known, rows_about
+from maskwright.curate.engine.segment import PASS_FILE, read_known, rows_about, rows_of
 from maskwright.curate.engine.tables import read_batches, write_tables
 from maskwright.curate.parts.step import Pass
 from maskwright.storage.commit import commit_once
 
 
 def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
-    """Send a function over the batches of a shard; found again if it is there.
+    """Send a function over the batches of a shard, of which only the documents are read that
+    something is known about; found again if it is there.
 
     Args:
         task: `shard` (a path), `known` (a path, or ""), `out` (the folder to make).
@@ -21,7 +22,7 @@ def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
     if not out.is_dir():
         known = read_known(task["known"])
         tables = []
-        for batch in read_batches(Path(task["shard"])):
+        for batch in read_batches(Path(task["shard"]), rows_of(known)):
             about = rows_about(known, batch)
             if about is None or about.num_rows:
                 tables.append(function(batch, about))

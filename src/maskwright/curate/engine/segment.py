@@ -158,6 +158,13 @@ def _write(
     stage.write_bytes(FACTS_FILE, _lines([record.facts()]))
 
 
+def rows_of(known: pa.Table | None) -> NDArray[np.int64] | None:
+    """The documents that a table is about; None: all."""
+    if known is None or "row" not in known.schema.names:
+        return None
+    return np.unique(known.column("row").to_numpy())
+
+
 def rows_about(known: pa.Table | None, batch: Batch) -> pa.Table | None:
     """The rows of a table with the column `row` that are about the documents of a batch; another
     table is about all."""

@@ -119,8 +119,12 @@ def _added(shard: Path) -> set[str]:
     return {name.removeprefix(NOTE) for name in schema.names if name.startswith(NOTE)}
 
 
-def read_batches(path: Path) -> Iterator[Batch]:
-    """The batches of a file that `write_tables` or `write_left` wrote."""
+def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[Batch]:
+    """The batches of a file that `write_tables` or `write_left` wrote.
+
+    Args:
+        only: the rows of the documents that are wanted; batches without any are left out.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -132,19 +136,21 @@ def read_batches(path: Path) -> Iterator[Batch]:
     with pq.ParquetFile(base) as file:
         for number in range(file.num_row_groups):
             table = file.read_row_group(number)
-            if left is None or rows is None:
-                yield Batch.from_arrow(table)
-                continue
             own = table.column(ROW).to_numpy()
-            chosen = np.isin(own, rows)
+            chosen = np.ones(len(own), np.bool_)
+            for wanted in (rows, only):
+                if wanted is not None:
+                    chosen &= np.isin(own, wanted)
             if not chosen.any():
                 continue
-            own = own[chosen]
             batch = Batch.from_arrow(table if chosen.all() else table.filter(pa.array(chosen)))
-            at = int(np.searchsorted(rows, own[0]))
-            about = left.slice(at, len(own)).drop_columns([ROW])
-            columns = zip(about.schema.names, about.columns, strict=True)
-            yield batch.with_notes({n.removeprefix(NOTE): c.to_pylist() for n, c in columns})
+            if left is not None and rows is not None:
+                about = left.take(pa.array(np.searchsorted(rows, batch.rows)))
+                about = about.drop_columns([ROW])
+                columns = zip(about.schema.names, about.columns, strict=True)
+                notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns}
+                batch = batch.with_notes(notes)
+            yield batch
 
 
 def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

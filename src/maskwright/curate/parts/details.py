@@ -52,10 +52,13 @@ def details_of(
     """
     joined = BETWEEN.join(texts)
     ends = np.cumsum([len(text) + 1 for text in texts])
-    points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+    # One byte a character; what has none is a question mark, which no place is looked for at.
+    points = np.frombuffer(joined.encode("latin-1", "replace"), np.uint8)
     places: dict[str, list[tuple[int, int]]] = {
         "@": [(i, i + 1) for i in np.flatnonzero(points == ord("@")).tolist()],
-        "digits": _clusters(np.flatnonzero(_DIGITS[np.minimum(points, 127)]), len(joined)),
+        "digits": _clusters(
+            np.flatnonzero((points >= ord("0")) & (points <= ord("9"))), len(joined)
+        ),
         ":": _clusters(np.flatnonzero(points == ord(":")), len(joined), least=2),
         "://": [(m.start(), m.end()) for m in re.finditer("://", joined)],
     }
@@ -241,8 +244,6 @@ def _ip6s(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 # ------------------------------------------------------------------------------ tables
-_DIGITS = np.zeros(128, np.bool_)
-_DIGITS[48:58] = True
 Finder = Callable[[str, int, int], Iterator[tuple[int, int]]]
 FINDERS: dict[str, tuple[tuple[str, Finder], ...]] = {
     "email": (("@", _emails),),

@@ -146,8 +146,7 @@ def _depth(moves: NDArray[np.uint32], rows: NDArray[np.int32]) -> int:
     seen[0], front, depth = True, np.zeros(1, np.int64), 0
     while front.size:
         after = np.zeros(len(rows), np.bool_)
-        for row in np.unique(rows[front] >> 8).tolist():
-            after[table[row]] = True
+        after[table[np.unique(rows[front] >> 8)].ravel()] = True
         front = np.flatnonzero(after & ~seen)
         seen[front] = True
         depth += bool(front.size)

@@ -106,7 +106,8 @@ def inked(text: str) -> int:
     """Characters that are no blanks, tabs or line ends: a padded copy is not longer."""
     data = text.encode("utf-8", "surrogatepass")
     blanks = len(data) - len(data.translate(None, BLANKS))
-    return len(text) - blanks - sum(map(text.count, WIDE_BLANKS))
+    wide = 0 if len(data) == len(text) else sum(map(text.count, WIDE_BLANKS))
+    return len(text) - blanks - wide
 
 
 def hash_128(text: str) -> tuple[int, int]:
