@@ -213,6 +213,22 @@ def test_a_changed_step_runs_again_and_the_steps_before_it_do_not(tmp_path: Path
     assert len(rows_of(tmp_path / "clean", "text")) < 75
 
 
+def test_nothing_of_older_settings_is_left_in_the_work_folder(tmp_path: Path) -> None:
+    def pieces(name: str) -> set[str]:
+        work = work_folder(tmp_path / name)
+        return {str(path.relative_to(work)) for path in work.rglob("*")}
+
+    text = write_corpus(tmp_path / "text", 30)
+    other = make(["personal", "near-duplicates"], {"near-duplicates": {"shingle": 4}})
+    curate(text, tmp_path / "clean", recipe(), OPTIONS)
+    before = pieces("clean")
+    curate(text, tmp_path / "clean", other, Options(reading=OPTIONS.reading, update=True))
+    curate(text, tmp_path / "fresh", other, OPTIONS)
+    assert pieces("clean") == pieces("fresh")
+    for room in ("passes/exact-duplicates.hashes", "passes/near-duplicates.signatures/", "known/"):
+        assert any(name.startswith(room) for name in before - pieces("clean"))  # the control
+
+
 # ------------------------------------------------------------------------------ refusals
 def test_a_step_that_would_remove_everything_is_refused(tmp_path: Path) -> None:
     text = write_corpus(tmp_path / "text")

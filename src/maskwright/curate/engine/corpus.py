@@ -44,6 +44,7 @@ class ShardCorpus:
         step: its name.
         key: a hash of its settings and its code.
         folder: where passes keep their tables.
+        used: gets the files and folders that the passes read and made.
     """
 
     engine: DaftEngine
@@ -53,6 +54,7 @@ class ShardCorpus:
     folder: Path
     note: Note
     progress: Progress
+    used: set[Path]
 
     def map(self, name: str, function: Pass, known: pa.Table | None = None) -> ShardTables:
         """`Corpus.map`."""
@@ -67,6 +69,7 @@ class ShardCorpus:
             out = pass_folder(self.folder, self.step, self.key, name, shard.key, Path(path).name)
             tasks.append({"shard": str(shard.path), "known": path, "out": str(out)})
             numbers.append(number)
+            self.used.update((out, Path(path)))
             size += shard.bytes
         self.engine.run(
             partial(run_pass, function=function),

@@ -53,6 +53,7 @@ from maskwright.version import VERSION
 
 # Names of folders that this module makes; others are somebody's.
 OWN = re.compile(rf"[0-9a-f]{{64}}|{re.escape(TEMPORARY)}.*", re.DOTALL)
+KNOWN = re.compile(r"[0-9a-f]{32}")
 WORKED = ("reading", "segments", "passes", "packed", "known")
 
 
@@ -66,6 +67,7 @@ class Pieces:
         packed: the folders of the shards that have documents left.
         found: what steps reported about the whole corpus, by step.
         read: the folders of the groups of files.
+        asked: the folders of passes, and the files of what was known.
     """
 
     reading: list[dict[str, Any]]
@@ -73,6 +75,7 @@ class Pieces:
     packed: list[Path]
     found: dict[str, list[Finding]] = field(default_factory=dict)
     read: list[Path] = field(default_factory=list)
+    asked: set[Path] = field(default_factory=set)
 
     @functools.cached_property
     def facts(self) -> list[dict[str, Any]]:
@@ -197,6 +200,7 @@ def run(
     found: dict[str, list[Finding]] = {}
     shards: list[Shard] = read.shards
     segments: list[tuple[list[str], list[Path]]] = []
+    asked: set[Path] = set()
     walks = _segments(recipe)
     for names, following in itertools.pairwise([*walks, []]):
         known: Any = None
@@ -204,32 +208,40 @@ def run(
         key = _step_key(names[0], first)
         if isinstance(first, CorpusStep):
             noted = _Noted(note, found.setdefault(names[0], []))
-            corpus = ShardCorpus(engine, shards, names[0], key, work, noted, progress)
+            corpus = ShardCorpus(engine, shards, names[0], key, work, noted, progress, asked)
             known = first.gather(corpus, opened(names[0], first))
-        folders = _apply(recipe, names, following[:1], shards, known, work, engine, progress)
+        tasks = _tasks(recipe, names, following[:1], shards, known, work)
+        asked.update(Path(task["known"]) for task in tasks)
+        folders = _apply(names, tasks, shards, engine, progress)
         segments.append((names, folders))
         shards = [_next(shard, folder) for shard, folder in zip(shards, folders, strict=True)]
         if not any(shard.documents for shard in shards):
             raise _removes_all(names, folders)
     left = [shard for shard in shards if shard.documents]
-    tasks: list[dict[str, Any]] = []
+    tasks = []
     for shard in left:
         key = fingerprint(["pack", 1, _code("engine.pack"), shard.key, folder_key(tokenizer)])
         out = work / "packed" / key
         tasks.append({"shard": str(shard.path), "tokenizer": tokenizer, "out": str(out)})
     engine.run(pack_shard, tasks, _size(left), lambda done: progress("packing", len(tasks), done))
     packed = [Path(task["out"]) for task in tasks]
-    return Pieces(read.facts, segments, packed, found, read.folders)
+    return Pieces(read.facts, segments, packed, found, read.folders, asked)
 
 
 def prune(work: Path, pieces: Pieces) -> None:
     """Remove what the work folder holds of other files and settings."""
     used = {folder for _, folders in pieces.segments for folder in folders} | set(pieces.packed)
-    used |= set(pieces.read)
-    for room in ("reading", "segments", "packed"):
-        for folder in (work / room).glob("*"):
+    used |= set(pieces.read) | pieces.asked
+    for room in ("reading/*", "segments/*", "packed/*", "passes/*/*"):
+        for folder in work.glob(room):
             if folder not in used and OWN.fullmatch(folder.name) and folder.is_dir():
                 shutil.rmtree(folder)
+    for file in work.glob("known/*.parquet"):
+        if file not in used and KNOWN.fullmatch(file.stem):
+            file.unlink()
+    for folder in work.glob("passes/*"):
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # where it is empty
     # What a process that was killed had open.
     for left in [*work.glob(f"passes/*/{TEMPORARY}*"), *work.glob(f"reading/*.{REJECTED}")]:
         shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -257,16 +269,15 @@ def _segments(recipe: Recipe) -> list[list[str]]:
     return found
 
 
-def _apply(
+def _tasks(
     recipe: Recipe,
     names: Sequence[str],
     following: Sequence[str],
     shards: Sequence[Shard],
     known: Any,
     work: Path,
-    engine: DaftEngine,
-    progress: Progress,
-) -> list[Path]:
+) -> list[dict[str, Any]]:
+    """The tasks of a walk, one for each shard."""
     plain = [[name, to_plain(recipe.steps[name])] for name in names]
     keys = [_step_key(name, recipe.steps[name]) for name in names]
     tasks: list[dict[str, Any]] = []
@@ -280,6 +291,16 @@ def _apply(
         out = work / "segments" / key
         task = {"shard": str(shard.path), "steps": plain, "known": path, "out": str(out)}
         tasks.append({**task, "ahead": ahead(key)})
+    return tasks
+
+
+def _apply(
+    names: Sequence[str],
+    tasks: Sequence[dict[str, Any]],
+    shards: Sequence[Shard],
+    engine: DaftEngine,
+    progress: Progress,
+) -> list[Path]:
     name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
     engine.run(run_segment, tasks, _size(shards), lambda done: progress(name, len(tasks), done))
     return [Path(task["out"]) for task in tasks]
