@@ -229,6 +229,25 @@ def test_nothing_of_older_settings_is_left_in_the_work_folder(tmp_path: Path) ->
         assert any(name.startswith(room) for name in before - pieces("clean"))  # the control
 
 
+def test_the_page_shows_what_was_kept_beside_a_copy(tmp_path: Path) -> None:
+    text = write_corpus(tmp_path / "text", 30)
+    card = curate(text, tmp_path / "clean", recipe(), OPTIONS)
+    steps = {step["step"]: step for step in card["steps"]}
+    (exact,) = steps["exact-duplicates"]["rules"].values()
+    assert exact["examples"]
+    for example in exact["examples"]:
+        assert example["survivor"] != example["place"]
+        assert example["survivor_text"].rstrip("…") == example["text"][:200].rstrip()
+    (near,) = steps["near-duplicates"]["rules"].values()
+    (example,) = near["examples"]
+    assert example["survivor_text"][:100] == example["text"][:100]
+    page = (tmp_path / "clean" / "page.html").read_text(encoding="utf-8")
+    assert page.count("Kept in its place") == len(exact["examples"]) + 1
+    # The control: what goes for a reason of its own has nothing beside it.
+    (drawn,) = steps["sample"]["rules"].values()
+    assert not any("survivor_text" in example for example in drawn["examples"])
+
+
 # ------------------------------------------------------------------------------ refusals
 def test_a_step_that_would_remove_everything_is_refused(tmp_path: Path) -> None:
     text = write_corpus(tmp_path / "text")

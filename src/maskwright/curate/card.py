@@ -21,10 +21,12 @@ from maskwright.curate.engine.segment import (
     FACTS_FILE,
     MOST_SOURCES,
     SAMPLE,
+    TEXT_FILE,
     least_examples,
     nearest_examples,
 )
 from maskwright.curate.engine.shards import read_facts
+from maskwright.curate.engine.tables import texts_of
 from maskwright.curate.parts.describe import defaults_of, setting_of
 from maskwright.curate.parts.recipe import Recipe, settings_of, step_names, summary_of
 from maskwright.curate.parts.step import Step
@@ -33,6 +35,7 @@ from maskwright.storage.manifest import require_as_saved, verify
 from maskwright.version import VERSION
 
 FORMAT = 1
+SHOWN = 200  # characters of the document that is kept for a copy
 LICENCES = ("licence", "license")
 
 
@@ -137,7 +140,17 @@ def _steps(names: Sequence[str], folders: Sequence[Path]) -> list[dict[str, Any]
     for folder in folders:
         parts = read_facts(folder / FACTS_FILE)["steps"]
         found = {name: _step(name, [step, parts[name]]) for name, step in found.items()}
+    _show_survivors(list(found.values()), [folder / TEXT_FILE for folder in folders])
     return list(found.values())
+
+
+def _show_survivors(steps: Sequence[Mapping[str, Any]], shards: Sequence[Path]) -> None:
+    """Beside examples of copies, the beginning of the document that is kept for each."""
+    examples = [e for step in steps for rule in step["rules"].values() for e in rule["examples"]]
+    texts = texts_of(shards, {e["survivor"] for e in examples if "survivor" in e})
+    for each in examples:
+        if (text := texts.get(each.get("survivor", ""))) is not None:
+            each["survivor_text"] = text if len(text) <= SHOWN else text[:SHOWN].rstrip() + "…"
 
 
 def _step(name: str, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -227,13 +227,14 @@ def command(card: Card) -> str:
 
 
 def examples(found: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Examples as a page shows them: id, place, value and text."""
+    """Examples as a page shows them, of a copy with the text kept for it."""
     return [
         {
             "id": str(each["id"]),
             "place": "" if each["place"] == each["id"] else str(each["place"]),
             "text": str(each["text"]),
             "value": value(each.get("value", "")),
+            "survivor_text": str(each.get("survivor_text", "")),
         }
         for each in found
     ]

@@ -339,6 +339,7 @@ class Record:
         if source in facts["sources"] or len(facts["sources"]) < MOST_SOURCES:
             facts["sources"][source] = facts["sources"].get(source, 0) + 1
         found = {**example(flow, reason.place), "value": _plain(reason.value)}
+        found = _present({**found, "survivor": reason.survivor})
         facts["examples"] = least_examples([*facts["examples"], found])
 
     def _measure(self, measures: dict[str, Any], flow: Flow, found: Sequence[Measure]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.batch import NOTE, ROW, Batch
+from maskwright.curate.parts.batch import ID, NOTE, ROW, TEXT, Batch
 from maskwright.storage.commit import Staging
 
 if TYPE_CHECKING:
@@ -151,6 +151,28 @@ def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[
                 notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns}
                 batch = batch.with_notes(notes)
             yield batch
+
+
+def texts_of(paths: Sequence[Path], ids: Collection[str]) -> dict[str, str]:
+    """The texts of the documents with these ids, where `paths`, of files that `write_tables` or
+    `write_left` wrote, have them. Of each file only the ids are read, and the texts beside some."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    found: dict[str, str] = {}
+    wanted = pa.array(sorted(ids), pa.large_string())
+    for path in paths if ids else ():
+        if not path.stat().st_size:
+            continue
+        with pq.ParquetFile(base_of(path)) as file:
+            for number in range(file.num_row_groups):
+                chosen = pc.is_in(file.read_row_group(number, [ID]).column(ID), wanted)
+                if pc.any(chosen).as_py():
+                    table = file.read_row_group(number, [ID, TEXT]).filter(chosen)
+                    names, texts = (table.column(name).to_pylist() for name in (ID, TEXT))
+                    found.update(zip(names, texts, strict=True))
+    return found
 
 
 def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
