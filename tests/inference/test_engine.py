@@ -136,12 +136,12 @@ def test_adapters_are_honoured(case: tuple[str, str]) -> None:
         assert not np.allclose(moved[0], bare[0], **NEAR)  # control: it does something
 
 
-def test_only_what_an_adapter_touches_is_called_as_it_is() -> None:
+def test_an_adapter_acts_where_it_touches_and_nowhere_else() -> None:
     network = network_of("bert")
     adapted.attach(network, "lora")
     ready = prepare(network, precision="float32")
     layer = ready.encoder.layers[0]  # type: ignore[union-attr]
-    assert layer.attention.all.packed is None
+    assert layer.attention.all.acts and not layer.feed_forward.up.acts
     assert layer.attention._last.packed is not None and layer.feed_forward.up.packed is not None
 
 

@@ -106,7 +106,7 @@ def test_controls_a_bias_out_of_place(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_spans_with_a_cache_and_without(name: str) -> None:
     architecture = {"t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGeneration"}
     network = model_of(small(family(name), architecture[name]))
-    writer, asked = prepare(network), ([0, 30], {30, 31, 1}, {0}, 4)
+    writer, asked = prepare(network, precision="float32"), ([0, 30], {30, 31, 1}, {0}, 4)
     for source in SOURCES[:2]:
         wanted = spans(network, source, *asked, cached=False)
         assert len(wanted) == 4
@@ -148,7 +148,7 @@ def test_adapters_act_as_on_the_network(family_name: str, kind: str) -> None:
 
 def test_weights_are_those_of_the_preparation() -> None:
     network = point("pre-norm decoder")
-    writer = prepare(network)
+    writer = prepare(network, precision="float32")
     wanted = generate(writer, TEXTS, 6)
     assert wanted == generate(network, TEXTS, 6)
     with torch.no_grad():

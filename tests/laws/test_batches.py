@@ -21,6 +21,7 @@ from maskwright.inference import batches
 from maskwright.inference.encoded import Collation, Examples, framed
 from maskwright.inference.growing_rows import Rows
 from maskwright.inference.prepared import PreparedStack, prepare
+from maskwright.inference.shared_layers import SharedLayers
 from maskwright.nn.stack import Stack
 from maskwright.predict.shared_encoder import load_shared
 
@@ -46,7 +47,7 @@ def rows_at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Of how many texts each stack that was asked read some at once."""
     found: list[int] = []
     call, ragged, plain = PreparedStack.__call__, PreparedStack.ragged, Stack.forward
-    grow = Rows.read
+    grow, together = Rows.read, SharedLayers.ragged
 
     def called(self: Any, vectors: torch.Tensor, **facts: Any) -> torch.Tensor:
         found.append(len(vectors))
@@ -55,6 +56,10 @@ def rows_at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def read(self: Any, vectors: Any, segments: Any, groups: Sequence[batches.Group], *how: Any):  # type: ignore[no-untyped-def]
         found.append(sum(group.count for group in groups))
         return ragged(self, vectors, segments, groups, *how)
+
+    def shared(self: Any, tokens: Any, lengths: Any, wanted: Any, *how: Any) -> Any:
+        found.append(int(wanted.any(0).sum()))
+        return together(self, tokens, lengths, wanted, *how)
 
     def forward(self: Any, vectors: torch.Tensor, **facts: Any) -> torch.Tensor:
         found.append(len(vectors))
@@ -65,6 +70,7 @@ def rows_at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return grow(self, contexts)
 
     monkeypatch.setattr(Rows, "read", grown)
+    monkeypatch.setattr(SharedLayers, "ragged", shared)
     monkeypatch.setattr(PreparedStack, "__call__", called)
     monkeypatch.setattr(PreparedStack, "ragged", read)
     monkeypatch.setattr(Stack, "forward", forward)

@@ -13,7 +13,7 @@ from finetune.test_command import table
 from maskwright.cli.main import main
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.finetune.command import finetune_file
-from maskwright.inference.prepared import Prepared
+from maskwright.inference.shared_layers import SharedLayers
 from maskwright.predict.predictor import load
 from maskwright.predict.shared_encoder import load_shared
 
@@ -54,9 +54,9 @@ def test_together_they_say_what_each_says(
     alone = {name: load(heads[name]).predict(TEXTS) for name in names}
     several = load_shared([heads[name] for name in names])
     reads: list[int] = []
-    read = Prepared.ragged
+    read = SharedLayers.ragged
     monkeypatch.setattr(
-        Prepared, "ragged", lambda self, *a, **k: (reads.append(1), read(self, *a, **k))[1]
+        SharedLayers, "ragged", lambda self, *a, **k: (reads.append(1), read(self, *a, **k))[1]
     )
     together = several.predict(TEXTS)
     assert len(reads) == 1, "one batch, read once for three heads"

@@ -285,10 +285,17 @@ def _distance(initial: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Ten
     return math.sqrt(apart / max(1e-30, sum(float(t.square().sum()) for t in initial.values())))
 
 
+def objective_of(model: Transformer, task_type: TaskType, frame: Frame) -> Objective:
+    """What a finished model is asked through."""
+    vocabulary = special_tokens.vocabulary(frame.tokenizer)
+    objective = task_type.objective(model, vocabulary, frame.long)
+    objective.eval()
+    return objective
+
+
 def reader(
     model: Transformer, task_type: TaskType, frame: Frame, collation: Collation
 ) -> Callable[[Encoded], Outputs]:
     """What gives the scores, or the texts, of a finished model."""
-    objective = task_type.objective(model, special_tokens.vocabulary(frame.tokenizer), frame.long)
-    objective.eval()
+    objective = objective_of(model, task_type, frame)
     return lambda encoded: task_type.outputs(objective, encoded, collation)

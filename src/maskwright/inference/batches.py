@@ -62,6 +62,13 @@ def by_length(
     return _longest_first(lengths, budgets[kept])
 
 
+def read_by(lengths: NDArray[np.int64], networks: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Numbers of rows that are read by so many different networks each, the longest first, in
+    portions of at most `RAGGED` ids of all of these, one row at least."""
+    order = np.argsort(-lengths, kind="stable")
+    return (order[part] for part in _runs((lengths * networks)[order], RAGGED))
+
+
 def _longest_first(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray[np.int64]]:
     order = np.argsort(-lengths, kind="stable")
     return (order[part] for part in _runs(lengths[order], at_once))

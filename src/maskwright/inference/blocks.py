@@ -49,6 +49,16 @@ def _hooked(module: nn.Module) -> bool:
     return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
+def _seen(modules: Sequence[nn.Linear]) -> bool:
+    """Whether what acts on projections that are one product can act on that."""
+    return not any(
+        module._forward_hooks_with_kwargs
+        or module._forward_pre_hooks_with_kwargs
+        or (len(modules) > 1 and module._forward_pre_hooks)
+        for module in modules
+    )
+
+
 def _unseen(half: nn.Module) -> bool:
     """Hooks that want what goes into a half."""
     return bool(half._forward_pre_hooks or half._forward_hooks_with_kwargs)
@@ -56,36 +66,74 @@ def _unseen(half: nn.Module) -> bool:
 
 class Product:
     """`activation(x @ weight.T + bias)`, or that plus a residual, of one or more linear modules
-    that read the same input, their outputs side by side. Modules that something acts on, and those
-    that are `live`, are called as they are, in their own type.
+    that read the same input, their outputs side by side. What acts on the modules acts here, in
+    their own type. Without a layout the modules are called as they are.
 
     Args:
         modules: with equal inputs, all with a bias or none.
         activation: None: none.
-        dtype: of input, weight and output.
+        packed: the modules' weights, laid out; None: they are called.
+        key: equal of products that have the same layout and bias.
+        acts: something acts on the modules.
     """
 
     def __init__(
         self,
         modules: Sequence[nn.Linear],
         activation: Activation | None,
-        dtype: torch.dtype,
-        live: bool,
+        packed: Packed | None,
+        key: tuple[object, ...] = (),
+        acts: bool = False,
     ) -> None:
-        self.modules, self.activation = modules, activation
-        self.packed: Packed | None = None
-        if not live and not any(map(_hooked, modules)):
-            self.packed = Packed(*_joined(modules), activation, dtype)
+        self.modules, self.activation, self.key, self.acts = modules, activation, key, acts
+        self.packed = packed
 
     def __call__(
         self, x: Float[Tensor, "*any I"], residual: Float[Tensor, "*any O"] | None = None
     ) -> Float[Tensor, "*any O"]:
         if self.packed is None:
             return self._called(x, residual)
-        if x.dim() == 2:
+        if x.dim() > 2:
+            flat = None if residual is None else residual.flatten(0, -2)
+            return self(x.flatten(0, -2), flat).unflatten(0, x.shape[:-1])
+        if not self.acts:
             return self.packed(x, residual)
-        flat = None if residual is None else residual.flatten(0, -2)
-        return self.packed(x.flatten(0, -2), flat).unflatten(0, x.shape[:-1])
+        read = self.entered(x)
+        out = self.left(read, self.linear(read))
+        return finished(out, self.activation, residual)
+
+    @property
+    def changes_input(self) -> bool:
+        """Whether something acts on what the modules read."""
+        return self.acts and bool(self.modules[0]._forward_pre_hooks)
+
+    def linear(self, x: Float[Tensor, "N I"]) -> Float[Tensor, "N O"]:
+        """The product alone, without what acts on it and without its activation."""
+        assert self.packed is not None
+        return self.packed.over(self.packed.bias, None)(x)
+
+    def entered(self, x: Float[Tensor, "N I"]) -> Float[Tensor, "N I"]:
+        """The input, as it is after what acts on it."""
+        (module, *_), made = self.modules, x
+        for hook in module._forward_pre_hooks.values():
+            changed = hook(module, (made.to(module.weight.dtype),))
+            if changed is not None:
+                made = changed[0] if isinstance(changed, tuple) else changed
+        return made.to(x.dtype)
+
+    def left(self, x: Float[Tensor, "N I"], out: Float[Tensor, "N O"]) -> Float[Tensor, "N O"]:
+        """`out`, in which each module's part is changed by what acts on it."""
+        begin = 0
+        for module in self.modules:
+            end = begin + module.out_features
+            if module._forward_hooks:
+                part, wide = out[..., begin:end].to(module.weight.dtype), x.to(module.weight.dtype)
+                for hook in module._forward_hooks.values():
+                    changed = hook(module, (wide,), part)
+                    part = part if changed is None else changed
+                out[..., begin:end] = part
+            begin = end
+        return out
 
     def _called(self, x: Tensor, residual: Tensor | None) -> Tensor:
         wide = x.to(self.modules[0].weight.dtype)
@@ -114,12 +162,24 @@ class Product:
                     module.weight.data = weight if len(rows) == 1 else weight.clone()
 
 
-def _joined(modules: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
+def finished(
+    out: Float[Tensor, "N O"], activation: Activation | None, residual: Float[Tensor, "N O"] | None
+) -> Float[Tensor, "N O"]:
+    """A product with its activation, or plus the residual."""
+    if activation is not None:
+        out = ACTIVATIONS[activation](out)
+    return out if residual is None else out.add_(residual)
+
+
+def _bias_of(modules: Sequence[nn.Linear]) -> Tensor | None:
     biases = [module.bias.detach() for module in modules if module.bias is not None]
+    return None if not biases else biases[0] if len(biases) == 1 else torch.cat(biases)
+
+
+def _weight_of(modules: Sequence[nn.Linear]) -> Tensor:
     if len(modules) == 1:
-        return modules[0].weight.detach(), biases[0] if biases else None
-    weight = torch.cat([module.weight.detach() for module in modules])
-    return weight, torch.cat(biases) if biases else None
+        return modules[0].weight.detach()
+    return torch.cat([module.weight.detach() for module in modules])
 
 
 class Products:
@@ -135,19 +195,28 @@ class Products:
     def __init__(self, dtype: torch.dtype, *, live: bool = False, give_up: bool = False) -> None:
         self.dtype, self.live, self.give_up = dtype, live, give_up
         self._made: dict[tuple[object, ...], Product] = {}
+        self._layouts: dict[tuple[int, ...], Packed] = {}
 
     def of(self, *modules: nn.Linear, activation: Activation | None = None) -> Product:
         """The product of these modules."""
-        key = (*(id(p) for module in modules for p in (module.weight, module.bias)), activation)
-        if key not in self._made or any(map(_hooked, modules)):
-            made = Product(modules, activation, self.dtype, self.live)
-            if made.packed is None:
-                return made
-            self._made[key] = made
-        made = self._made[key]
+        acts = any(map(_hooked, modules))
+        if self.live or (acts and not _seen(modules)):
+            return Product(modules, activation, None)
+        key = (*(id(p) for module in modules for p in (module.weight, module.bias)),)
+        if (key, activation) not in self._made:
+            layout = self._layout(modules).over(_bias_of(modules), activation)
+            self._made[key, activation] = Product(modules, activation, layout, key)
+        made = self._made[key, activation]
         if self.give_up:
             made.free()
-        return made
+        return Product(modules, activation, made.packed, key, acts) if acts else made
+
+    def _layout(self, modules: Sequence[nn.Linear]) -> Packed:
+        """The modules' weights, laid out once for all products that have them."""
+        key = tuple(id(module.weight) for module in modules)
+        if key not in self._layouts:
+            self._layouts[key] = Packed(_weight_of(modules), dtype=self.dtype)
+        return self._layouts[key]
 
     @contextmanager
     def whole(self, *networks: nn.Module) -> Iterator[None]:
@@ -177,6 +246,7 @@ class PreparedNorm:
         weights = (None if w is None else w.detach() for w in (norm.weight, norm.bias))
         self.weight, self.bias = (w if w is None or mixed else w.to(dtype) for w in weights)
         self.shape, self.eps = norm.weight.shape, norm.config.eps
+        self.key = (id(norm.weight), id(norm.bias), norm.config)
 
     def __call__(self, x: Float[Tensor, "*any D"]) -> Float[Tensor, "*any D"]:
         if self.plain is None:

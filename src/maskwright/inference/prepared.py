@@ -221,23 +221,36 @@ class PreparedStack:
                 for one, kind in zip(cut(vectors, groups), cut(segments, groups), strict=True)
             ]
         ).to(self.dtype)
-        by_group = [
-            self._contexts(part, None, None, None, 0, None)
-            for part in cut(x, groups)
-            if part is not None
-        ]
-        contexts = [[one[i] for one in by_group] for i in range(len(self.attentions))]
-        at = None
+        contexts = self.contexts(x, groups)
         for number, layer in enumerate(self.layers):
-            here = contexts[self.context_of[number]]
-            if place is not None and number == len(self.layers) - 1:
-                at = places_of(groups, place, x.device)
-                here = [
-                    context.of_queries(_column(group, place, x.device))
-                    for context, group in zip(here, groups, strict=True)
-                ]
-            x = layer.feed_forward(_ragged(layer.attention, x, groups, here, number, at))
+            at = place if number == len(self.layers) - 1 else None
+            x = read_layer(layer, number, x, groups, contexts[self.context_of[number]], at)
         return x if self.final_norm is None else self.final_norm(x)
+
+    def contexts(self, x: Tensor, groups: Sequence[Group]) -> list[list[AttentionContext]]:
+        """What each kind of attention sees in each group of rows (N, D)."""
+        by_group = [self._contexts(part, None, None, None, 0, None) for part in cut(x, groups)]
+        return [[one[i] for one in by_group] for i in range(len(self.attentions))]
+
+
+def read_layer(
+    layer: PreparedLayer,
+    number: int,
+    x: Float[Tensor, "N D"],
+    groups: Sequence[Group],
+    contexts: Sequence[AttentionContext],
+    place: Place | None = None,
+) -> Tensor:
+    """One layer, without a memory, of rows that lie one after the other; with `place` the states
+    (R, D) of one position of each row."""
+    at = None
+    if place is not None:
+        at = places_of(groups, place, x.device)
+        contexts = [
+            context.of_queries(_column(group, place, x.device))
+            for context, group in zip(contexts, groups, strict=True)
+        ]
+    return layer.feed_forward(_ragged(layer.attention, x, groups, contexts, number, at))
 
 
 def _attended(
@@ -412,8 +425,7 @@ class Prepared:
         With `place`, of the first or the last id of each row alone (R, D): the last layer is not
         computed elsewhere.
         """
-        stack = self.encoder if self.encoder is not None else self.decoder
-        assert stack is not None
+        stack = self.reader
         if not stack.takes_ragged:
             run = self.encode if self.encoder is not None else self.decode
             parts = zip(cut(tokens, groups), cut(segments, groups), strict=True)
@@ -421,6 +433,13 @@ class Prepared:
             return x if place is None else x[places_of(groups, place, x.device)]
         vectors = self.network.token_vectors(tokens[None])[0]
         return stack.ragged(vectors, segments, groups, place)
+
+    @property
+    def reader(self) -> PreparedStack:
+        """The stack that reads texts: the encoder, or a decoder that stands alone."""
+        stack = self.encoder if self.encoder is not None else self.decoder
+        assert stack is not None  # every config has one
+        return stack
 
     # -------------------------------------------------------------------------------------- heads
     @torch.no_grad()

@@ -10,7 +10,7 @@ into rows of one width (`Examples.batch`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -33,16 +33,7 @@ Answered = Iterator[tuple[NDArray[np.int64], Tensor]]
 
 def scores(objective: Scored, examples: Examples, collation: Collation) -> NDArray[np.float32]:
     """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
-    return _in_order(_scored([objective], examples, collation), examples.num_scores)
-
-
-def scores_together(
-    objectives: Sequence[Supervised], examples: Examples, collation: Collation
-) -> list[NDArray[np.float32]]:
-    """`scores` of each of several heads of one body, which reads each text once."""
-    found = _in_order(_scored(objectives, examples, collation), examples.num_scores)
-    widths = [each.head.labels for each in objectives]
-    return np.split(found, np.cumsum(widths)[:-1], axis=1)
+    return _in_order(_scored(objective, examples, collation), examples.num_scores)
 
 
 def vectors(objective: Supervised, examples: Examples, collation: Collation) -> NDArray[np.float32]:
@@ -54,25 +45,21 @@ def vectors(objective: Supervised, examples: Examples, collation: Collation) -> 
     return _in_order(_in_rows(examples, collation, mean, objective.product.device), len(examples))
 
 
-def _scored(objectives: Sequence[Scored], examples: Examples, collation: Collation) -> Answered:
-    first, network = objectives[0], objectives[0].product
-    place: Place | None = None
-    if all(each.reads_place for each in objectives):
-        place = "last" if collation.last else "first"
+def place_of(objective: Scored, collation: Collation) -> Place | None:
+    """The one place of each text whose state is read; None: all states are."""
+    if not objective.reads_place:
+        return None
+    return "last" if collation.last else "first"
 
-    def of(states: Tensor, batch: Batch) -> Tensor:
-        return torch.cat([each.scores_of(states, batch) for each in objectives], 1)
 
+def _scored(objective: Scored, examples: Examples, collation: Collation) -> Answered:
+    network, place = objective.product, place_of(objective, collation)
     if isinstance(network, Prepared) and collation.decoder_start is None:
         if examples.plain:
-            return _in_lines(network, examples, collation, place, of)
+            return _in_lines(network, examples, collation, place, objective.scores_of)
         if place is not None and examples.targets is None:
-            return _of_several(network, examples, place, of)
-    if len(objectives) == 1:
-        return _in_rows(examples, collation, first.scores, network.device)
-    assert isinstance(first, Supervised)
-    states_of = first.states
-    return _in_rows(examples, collation, lambda b: of(states_of(b), b), network.device)
+            return _of_several(network, examples, place, objective.scores_of)
+    return _in_rows(examples, collation, objective.scores, network.device)
 
 
 @torch.inference_mode()
@@ -117,13 +104,29 @@ def _in_rows(
 
 
 def _in_order(parts: Answered, count: int) -> NDArray[np.float32]:
-    found: NDArray[np.float32] | None = None
+    made = Scores(count)
     for which, rows in parts:
+        made.add(which, rows)
+    return made.found
+
+
+class Scores:
+    """Rows of scores that come in any order.
+
+    Attributes:
+        found: (N, L) float32; -inf where a row has fewer.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self.found: NDArray[np.float32] = np.zeros((0, 0), dtype=np.float32)
+
+    def add(self, which: NDArray[np.int64], rows: Tensor) -> None:
+        """The rows with these numbers."""
         own = rows.float().cpu().numpy()
-        width = own.shape[1]
-        if found is None:
-            found = np.full((count, width), -np.inf, dtype=np.float32)
-        elif width > found.shape[1]:  # choices, of which these examples have more
-            found = np.pad(found, ((0, 0), (0, width - found.shape[1])), constant_values=-np.inf)
-        found[which, :width] = own
-    return np.zeros((0, 0), dtype=np.float32) if found is None else found
+        width, before = own.shape[1], self.found.shape[1]
+        if not len(self.found):
+            self.found = np.full((self._count, width), -np.inf, dtype=np.float32)
+        elif width > before:  # choices, of which these examples have more
+            self.found = np.pad(self.found, ((0, 0), (0, width - before)), constant_values=-np.inf)
+        self.found[which, :width] = own

@@ -33,7 +33,7 @@ from maskwright.models.open import home_of, open_model
 from maskwright.predict.given import listed
 from maskwright.predict.opened import Opened
 from maskwright.predict.predictor import Answer, OnBad, Predictor
-from maskwright.predict.shared_encoder import SharedEncoder, groups_of_one_body
+from maskwright.predict.shared_encoder import SharedEncoder, groups_of_one_base
 from maskwright.report import document
 from maskwright.tasks.parts.choices import LongText, require_long_text
 from maskwright.train.machine.choices import Precision
@@ -180,7 +180,7 @@ class LanguageModel:
             top: give a list of the best so many answers for each, the best first.
             on_bad: with "skip" the answer to an example that cannot be read is None.
             adapters: several that were loaded: each example then has an answer of each, by name;
-                texts are read once by all that have the same body.
+                texts are read once up to where these differ.
             long: what becomes of a text that is longer than the model reads. "as_trained": what it
                 was trained with, and most models cut the end. "windows": the text is read in
                 windows (`windows` says in how many) and their answers are put together, unless the
@@ -349,7 +349,7 @@ class LanguageModel:
                 raise _no_adapter(name, self.adapters)
             members[name] = self._models[name].predictor.reading(long)
         found: dict[str, list[Answer]] = {}
-        for group in groups_of_one_body(members):
+        for group in groups_of_one_base(members):
             if len(group) == 1:
                 ((name, alone),) = group.items()
                 found[name] = alone.predict(given, top=top, on_bad=on_bad, note=_warn)

@@ -1,8 +1,9 @@
 """A model folder that was opened, with its network prepared once for all that it is asked.
 
 Weights that were laid out anew are freed in the network, so that none is in memory twice; who asks
-for the network itself gets it whole (`Opened.whole`). An adapter is opened as by itself; weights
-that are its base's, bit for bit, are then held and laid out once for both.
+for the network itself gets it whole (`Opened.whole`). An adapter is opened as by itself, with what
+it learned beside the weights and not in them, where it can act so; weights that are its base's, bit
+for bit, are then held and laid out once for both.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from maskwright.adapters.parts import folder as folder_of_adapters
+from maskwright.checkpoint.fine_tuned import ADAPTER
+from maskwright.checkpoint.transfer import TOPS
 from maskwright.errors import IncompatibleError, MaskwrightError, UsageError
 from maskwright.inference import texts as inference_texts
 from maskwright.inference.prepared import Prepared, prepare
@@ -24,6 +29,9 @@ from maskwright.nn.transformer import Transformer
 from maskwright.predict.predictor import Predictor, of_vectors, predictor
 from maskwright.train.machine.choices import Precision
 from maskwright.train.machine.machine import choose
+
+# Weights that an adapter was folded into, on this machine and on another, agree so far.
+NEAR: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-6}
 
 
 class Opened:
@@ -186,11 +194,46 @@ class Opened:
         with ExitStack() as meanwhile:
             for each in self._networks.values():
                 meanwhile.enter_context(each.products.whole(ours))
+            _let_act(found, ours)
             return _share(found.network, ours)
 
     def _reads_alike(self, found: Model) -> bool:
         alike = found.words is not None and self.model.words is not None
         return not alike or found.tokenizer.fingerprint == self.model.tokenizer.fingerprint
+
+
+@torch.no_grad()
+def _let_act(found: Model, base: Transformer) -> None:
+    """Where `found` has an adapter folded into weights of `base`, give it these weights back and
+    attach the adapter; nothing is changed where that would be another model."""
+    folder = found.home if found.is_adapter else found.home / ADAPTER
+    known, network = dict(base.named_parameters()), found.network
+    moved = {
+        name: parameter
+        for name, parameter in network.named_parameters()
+        if not name.startswith(TOPS)
+        and name in known
+        and known[name].shape == parameter.shape
+        and not torch.equal(known[name], parameter)
+    }
+    if not moved or not folder.is_dir():
+        return
+    folded = {name: parameter.clone() for name, parameter in moved.items()}
+    for name, parameter in moved.items():
+        parameter.copy_(known[name])
+    adapter = folder_of_adapters.load(network, folder, family=found.about.family)
+    made = {
+        f"{path}.{part}": weight
+        for path, branch in adapter.places()
+        for part, weight in (
+            branch.folded(network.get_submodule(path)) if adapter.settings.merges else {}
+        ).items()
+    }
+    if all(n in made and torch.allclose(made[n], folded[n], **NEAR) for n in folded):
+        return
+    adapter.detach()
+    for name, parameter in moved.items():
+        parameter.copy_(folded[name])
 
 
 def _share(network: Transformer, base: Transformer) -> bool:

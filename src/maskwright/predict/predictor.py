@@ -44,6 +44,7 @@ from maskwright.labelled.shapes import may_be_joined
 from maskwright.models.model import Model
 from maskwright.models.open import open_model
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.parts.objective import Objective
 from maskwright.objectives.supervised import PROBLEM_TYPES, Problem
 from maskwright.predict.calibrated import require_known_options
 from maskwright.predict.given import examples
@@ -298,6 +299,13 @@ class Predictor(Answering):
         for found in encoded.findings:
             note(found)
         return encoded, self._read(encoded)
+
+    @cached_property
+    def objective(self) -> Objective:
+        """What is asked, above the prepared network; with the examples of an `Encoded` and
+        `collation` it is what `inference/together.py` takes."""
+        network: Any = self.network()
+        return learner.objective_of(network, self.task_type, self.frame)
 
     @cached_property
     def _read(self) -> Callable[[Encoded], Outputs]:

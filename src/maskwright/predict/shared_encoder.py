@@ -1,4 +1,5 @@
-"""Several tasks of one body that stood still, answered with one reading of each text.
+"""Several tasks on one base, answered together: each text is read once up to where their networks
+differ (`inference/together.py`).
 
     load_shared(["topics", "mood"]).predict(["a text", …])
         ->  [{"topics": {"label": …, "score": …}, "mood": {…}}, …]
@@ -11,9 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -21,8 +21,7 @@ from maskwright.checkpoint.transfer import TOPS
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.findings import Finding, Note, ignore
 from maskwright.inference.prepared import prepare
-from maskwright.inference.scores import scores_together
-from maskwright.models import special_tokens
+from maskwright.inference.together import Asked, scores_of_all
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.modules.supervised import Supervised
 from maskwright.predict.predictor import Answer, Answering, Predictor, answers_of, load
@@ -32,7 +31,7 @@ from maskwright.tasks.parts.task_type import Extent, TaskType
 
 @dataclass(frozen=True)
 class SharedEncoder(Answering):
-    """Models that share their body, by name; rows are read as the first of them reads them, and an
+    """Models on one base, by name; rows are read as the first of them reads them, and an
     answer is what each of them says."""
 
     members: Mapping[str, Predictor]
@@ -41,7 +40,7 @@ class SharedEncoder(Answering):
 
     @classmethod
     def of(cls, members: Mapping[str, Predictor]) -> SharedEncoder:
-        """Of models that have one body and read rows alike."""
+        """Of models that stand on one base and read rows alike."""
         first = next(iter(members.values()))
         return cls(members, first.task_type, first.columns)
 
@@ -55,15 +54,14 @@ class SharedEncoder(Answering):
 
     @cached_property
     def _objectives(self) -> list[Supervised]:
-        """The heads, above one prepared network."""
-        frame, body = self.first.frame, self.first.network()
-        found = []
+        """What each is asked through, above networks that share what they have in common."""
+        body, found = self.first.network(), []
         for each in self.members.values():
-            network: Any = prepare(each.model, like=body)
-            vocabulary = special_tokens.vocabulary(frame.tokenizer)
-            objective = each.task_type.objective(network, vocabulary, frame.long)
-            assert isinstance(objective, Supervised)
-            found.append(objective.eval())
+            network = each.network()
+            if network.products is not body.products:
+                each = replace(each, network=partial(prepare, each.model, like=body))
+            assert isinstance(each.objective, Supervised)
+            found.append(each.objective)
         return found
 
     def reading(self, long: LongText) -> SharedEncoder:
@@ -79,7 +77,8 @@ class SharedEncoder(Answering):
         encoded = self.task_type.encode(rows, self.first.frame)
         for found in encoded.findings:
             note(found)
-        scores = scores_together(self._objectives, encoded.examples, self.first.collation)
+        examples, collation = encoded.examples, self.first.collation
+        scores = scores_of_all([Asked(each, examples, collation) for each in self._objectives])
         answers = [
             answers_of(each.task_type, encoded, one, top)
             for each, one in zip(self.members.values(), scores, strict=True)
@@ -121,13 +120,13 @@ def load_shared(folders: Sequence[Path | str]) -> SharedEncoder:
     return SharedEncoder.of(members)
 
 
-def groups_of_one_body(members: Mapping[str, Predictor]) -> list[dict[str, Predictor]]:
-    """Members that read rows alike and share all weights below their heads, together."""
+def groups_of_one_base(members: Mapping[str, Predictor]) -> list[dict[str, Predictor]]:
+    """Members that read rows alike and stand on one base, together."""
     found: list[dict[str, Predictor]] = []
     for name, member in members.items():
         for group in found:
             first = next(iter(group.values()))
-            if _of_one_body(first, member):
+            if _of_one_base(first, member):
                 group[name] = member
                 break
         else:
@@ -135,12 +134,10 @@ def groups_of_one_body(members: Mapping[str, Predictor]) -> list[dict[str, Predi
     return found
 
 
-def _of_one_body(one: Predictor, other: Predictor) -> bool:
-    ours, theirs = _body(one.model), _body(other.model)
+def _of_one_base(one: Predictor, other: Predictor) -> bool:
     return (
         one.task_type.head == other.task_type.head == "sequence"
-        and ours.keys() == theirs.keys()
-        and all(weight is theirs[name] for name, weight in ours.items())
+        and one.network().products is other.network().products
         and _reading(one) == _reading(other)
     )
 

@@ -12,6 +12,7 @@ Nothing here has a gradient, and a weight that changes afterwards is not seen.
 
 from __future__ import annotations
 
+import copy
 from functools import cache
 
 import torch
@@ -70,6 +71,15 @@ class Packed:
         if not len(x):
             return x.new_empty(0, self.weight.shape[0])
         return _fused(x, self.weight, self.bias, self.activation, residual)
+
+    def over(self, bias: Float[Tensor, " O"] | None, activation: Activation | None) -> Packed:
+        """The product of the same weight, which is not laid out again."""
+        if bias is self.bias and activation == self.activation:
+            return self
+        made = copy.copy(self)
+        made.bias = None if bias is None else bias.detach().to(self.weight.dtype)
+        made.activation = activation
+        return made
 
     def dense(self) -> Float[Tensor, "O I"]:
         """The weight as it was given, bit for bit, in the type of the product."""
