@@ -2,43 +2,300 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from checkpoint.small import model_of, small
-from maskwright.errors import UsageError
+from inference.test_together import on
+from maskwright.errors import IncompatibleError, UsageError
 from maskwright.families.parts.family import family
-from maskwright.inference.decode import Sampling
+from maskwright.inference.decode import Sampling, distribution, generate, steps
 from maskwright.inference.generation import Generation, Prompt
-from maskwright.inference.prepared import prepare
-from maskwright.inference.stream import written
+from maskwright.inference.prepared import Prepared, prepare
+from maskwright.inference.stream import Written, written
+from maskwright.inference.texts import prompts_of, write
+from maskwright.inference.texts import writing as generation_of
+from maskwright.models.open import open_model
+from maskwright.nn.cache import KVCache
+from maskwright.nn.transformer import Transformer
+from nn.points import POINTS
+from nn.points import model_of as point
+
+SAMPLINGS = [
+    Sampling(temperature=0.0),
+    Sampling(seed=3),
+    Sampling(seed=4, top_k=5, temperature=0.7),
+    Sampling(seed=3, top_p=0.8, forbidden=(3, 9)),
+]
 
 
 def spelled(ids: Sequence[int]) -> str:
     return "".join(f"{'xyz'[i % 3]}{'é😀'[i % 2]}{'uv'[i // 32]}" for i in ids)
 
 
-def test_rows_are_what_they_are_alone() -> None:
-    network = prepare(model_of(small(family("gpt2"), "GPT2LMHeadModel", vocab_size=64)))
-    writing, texts, rows = Generation(network), {}, {}
-    prompts = [[5, 6, 7], [9], [11, 12, 13, 14, 15]]
-    for number in range(12):
-        if number % 2 == 0 and number < 6:
-            prompt = prompts[number // 2]
-            asked = Prompt(
-                ids=prompt, count=9, decode=spelled, sampling=Sampling(seed=3), stop=["zév"]
+def drawn(
+    seed: int, count: int, sources: bool, networks: Sequence[Prepared | None]
+) -> list[Prompt]:
+    """Prompts of odd lengths, each with settings of its own."""
+    draw = np.random.default_rng(seed)
+    found = []
+    for number in range(count):
+        ids = draw.integers(1, 29, size=int(draw.choice([1, 2, 3, 5, 11, 19]))).tolist()
+        source = draw.integers(1, 29, size=int(draw.choice([1, 4, 7]))).tolist()
+        found.append(
+            Prompt(
+                ids=ids[:3] if sources else ids,
+                count=int(draw.integers(1, 24)),
+                decode=spelled,
+                sampling=SAMPLINGS[number % len(SAMPLINGS)],
+                source=source if sources else None,
+                stop=["zéu", "y😀ux"] if number % 3 == 0 else (),
+                end=7,
+                network=networks[number % len(networks)],
             )
-            rows[writing.add(asked)] = prompt
+        )
+    return found
+
+
+def together(
+    writing: Generation, prompts: Sequence[Prompt], seed: int, cancelled: Sequence[int] = ()
+) -> list[Written]:
+    """What the rows get that arrive at any step; some are cancelled."""
+    draw, rows, arriving = np.random.default_rng(seed), {}, list(range(len(prompts)))
+    found = [Written(finished="length") for _ in prompts]
+    steps_taken = 0
+    while arriving or writing.rows:
+        for _ in range(int(draw.integers(0, 3))):
+            if arriving:
+                number = arriving.pop(0)
+                rows[writing.add(prompts[number])] = number
         for piece in writing.step():
-            texts[piece.row] = texts.get(piece.row, "") + piece.text
-    assert writing.rows == 0 and len(rows) == 3
-    for row, prompt in rows.items():
-        (alone,) = written(network, [prompt], 9, Sampling(seed=3), decode=spelled, stop=["zév"])
-        assert texts[row] == alone.text
+            row = found[rows[piece.row]]
+            row.text += piece.text
+            row.ids += [] if piece.id is None else [piece.id]
+            row.finished = piece.finished or row.finished
+        steps_taken += 1
+        for row, number in rows.items():
+            if number in cancelled and steps_taken % 4 == 0:
+                writing.cancel(row)
+        assert steps_taken < 200
+    assert writing.tokens == 0
+    return found
 
 
-def test_a_row_without_a_token_to_write_is_refused() -> None:
-    network = prepare(model_of(small(family("gpt2"), "GPT2LMHeadModel", vocab_size=64)))
-    with pytest.raises(UsageError, match="count"):
-        Generation(network).add(Prompt(ids=[1], count=0, decode=spelled))
+def alone(network: Prepared, prompt: Prompt, **how: Any) -> Written:
+    (found,) = written(
+        prompt.network or network,
+        [prompt.ids],
+        prompt.count,
+        prompt.sampling,
+        decode=spelled,
+        stop=prompt.stop,
+        sources=None if prompt.source is None else [prompt.source],
+        end=prompt.end,
+        **how,
+    )
+    return found
+
+
+def agree(
+    network: Transformer | Prepared, seed: int = 0, networks: Any = (None,), **how: Any
+) -> bool:
+    ready = network if isinstance(network, Prepared) else prepare(network, precision="float32")
+    prompts = drawn(seed, 12, len(ready.config.stacks) == 2, networks)
+    found = together(Generation(ready, **how), prompts, seed)
+    return found == [alone(ready, prompt, **how) for prompt in prompts]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("name", POINTS)
+def test_rows_are_what_they_are_alone(name: str, whole: bool) -> None:
+    """At every point that writes, encoders too; most texts outgrow what is read at once."""
+    network = point(name, deviation=0.4)
+    one_way = network.decoder is None
+    assert agree(network, context=16, whole=whole, one_way=one_way)
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    [
+        ("gpt2", "GPT2LMHeadModel"),
+        ("t5", "T5ForConditionalGeneration"),
+        ("bart", "BartForConditionalGeneration"),
+    ],
+)
+def test_families_that_write(name: str, architecture: str) -> None:
+    network = model_of(small(family(name), architecture))
+    assert all(agree(network, seed) for seed in range(2))
+
+
+def adapted(methods: Sequence[str]) -> tuple[Prepared, list[Prepared]]:
+    base = model_of(small(family("gpt2"), "GPT2LMHeadModel"))
+    body = prepare(base, precision="float32")
+    found = []
+    for number, method in enumerate(methods):
+        own = model_of(small(family("gpt2"), "GPT2LMHeadModel"))
+        made = on(base, own, method, number)
+        found.append(prepare(made, precision="float32", like=body))
+    return body, found
+
+
+def test_rows_of_several_adapters_are_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    body, networks = adapted(["lora", "ia3", "bottleneck", "lora"])
+    writing = Generation(body)
+    for prompt in drawn(1, 8, False, [None, *networks]):
+        writing.add(prompt)
+    writing.step()
+    assert len(writing._crowds) == 1
+    assert agree(body, 1, [None, *networks])
+    # The control: they write different texts.
+    (prompt, *_) = drawn(1, 1, False, [None])
+    texts = {alone(body, replace(prompt, network=each)).text for each in (None, *networks)}
+    assert len(texts) > 2
+
+
+def test_what_cannot_be_mixed_is_written_apart() -> None:
+    body, networks = adapted(["prefix", "prompt", "lora"])
+    writing = Generation(body)
+    for prompt in drawn(1, 8, False, [None, *networks]):
+        writing.add(prompt)
+    assert len(writing._crowds) == 3
+    assert agree(body, 1, [None, *networks])
+
+
+def test_a_cancelled_row_changes_no_other() -> None:
+    network = prepare(point("rotary decoder", deviation=0.4), precision="float32")
+    prompts = drawn(5, 12, False, [None])
+    found = together(Generation(network, context=16), prompts, 5, cancelled=(1, 4, 9))
+    wanted = [alone(network, prompt, context=16) for prompt in prompts]
+    for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        assert one == other or (number in (1, 4, 9) and other.ids[: len(one.ids)] == one.ids)
+    assert any(len(found[n].ids) < len(wanted[n].ids) for n in (1, 4, 9))
+
+
+def moved(join: Callable[..., None]) -> Callable[..., None]:
+    def wrong(self: KVCache, other: KVCache, *, front: int = 0) -> None:
+        before = self.rows
+        join(self, other, front=front)
+        for buffer in self.layers:
+            buffer[:, before:] = buffer[:, before:].roll(1, 3)
+
+    return wrong
+
+
+def test_controls_keys_out_of_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = point("rotary decoder", deviation=0.4)
+    assert agree(network, context=16)
+    with monkeypatch.context() as broken:
+        broken.setattr(KVCache, "join", moved(KVCache.join))
+        assert not agree(network, context=16)
+    with monkeypatch.context() as broken:
+        broken.setattr(KVCache, "reorder", lambda self, rows: _cut(self, len(rows)))
+        assert not agree(network, context=16)
+
+
+def _cut(cache: KVCache, count: int) -> None:
+    cache.layers = [buffer[:, :count] for buffer in cache.layers]
+
+
+def test_one_forward_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of rows that write is one product of all of them."""
+    network = prepare(point("pre-norm decoder"), precision="float32")
+    writing, sizes = Generation(network), []
+    for prompt in drawn(2, 6, False, [None]):
+        writing.add(replace(prompt, count=20, stop=(), end=None))
+    writing.step()
+    monkeypatch.setattr(Prepared, "scores", _recorded(sizes, Prepared.scores))
+    writing.step()
+    writing.add(replace(drawn(3, 1, False, [None])[0], count=9))
+    writing.step()
+    assert sizes == [6, 6, 1]
+    assert writing.rows == 7 and writing.tokens > 7 * 3
+
+
+def _recorded(sizes: list[int], scores: Any) -> Any:
+    return lambda self, hidden: (sizes.append(len(hidden)), scores(self, hidden))[1]
+
+
+def test_log_probabilities_are_the_models() -> None:
+    network = prepare(point("pre-norm decoder", deviation=0.4), precision="float32")
+    (prompt, *_) = drawn(2, 1, False, [None])
+    asked = replace(prompt, count=5, end=None, stop=(), sampling=Sampling(seed=2, top_k=3))
+    writing, found = Generation(network), []
+    writing.add(replace(asked, top_logprobs=4))
+    writing.add(replace(asked, copy=1))
+    writing.add(replace(asked, logprobs=True))
+    while writing.rows:
+        found.append(writing.step())
+    for pieces, step in zip(found, steps(network, [prompt.ids], 5, asked.sampling), strict=True):
+        wanted = step.scores[0].double().log_softmax(-1)
+        top = wanted.topk(4)
+        (one, other, third) = pieces
+        assert one.id == step.tokens[0] == third.id
+        assert one.logprob == pytest.approx(float(wanted[one.id]), abs=1e-5)
+        assert third.logprob == pytest.approx(one.logprob) and third.top_logprobs == ()
+        assert other.logprob is None and other.top_logprobs == ()
+        assert [i for i, _ in one.top_logprobs] == top.indices.tolist()
+        assert [v for _, v in one.top_logprobs] == pytest.approx(top.values.tolist(), abs=1e-5)
+        # The control: what was sampled from is another distribution.
+        assert float(distribution(step.scores, asked.sampling).max().log()) > one.top_logprobs[0][1]
+
+
+def test_equal_prompts_are_told_apart_by_their_copy() -> None:
+    network = prepare(point("pre-norm decoder", deviation=0.4), precision="float32")
+    wanted = generate(network, [[5, 6]] * 3, 9, Sampling(seed=1))
+    writing, found = Generation(network), {}
+    rows = [
+        writing.add(
+            Prompt(ids=[5, 6], count=9, decode=spelled, sampling=Sampling(seed=1), copy=copy)
+        )
+        for copy in range(3)
+    ]
+    while writing.rows:
+        for piece in writing.step():
+            found.setdefault(piece.row, []).append(piece.id)
+    assert [found[row] for row in rows] == wanted and wanted[0] != wanted[1]
+
+
+def test_refusals() -> None:
+    network = prepare(model_of(small(family("gpt2"), "GPT2LMHeadModel")), precision="float32")
+    usual = Prompt(ids=[1], count=1, decode=spelled)
+    writing = Generation(network)
+    for wrong, what in (
+        ({"count": 0}, "count"),
+        ({"ids": []}, "without a token"),
+        ({"stop": [""]}, "stop"),
+        ({"top_logprobs": -1}, "top_logprobs"),
+        ({"source": [1]}, "source"),
+    ):
+        with pytest.raises(UsageError, match=what):
+            writing.add(replace(usual, **wrong))  # type: ignore[arg-type]
+    assert writing.rows == 0 and writing.step() == []
+    writing.cancel(5)
+    with pytest.raises(IncompatibleError, match="decoder"):
+        Generation(prepare(model_of(small(family("bert"), "BertModel"))))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5", "bart"])
+def test_prompts_of_texts_are_what_write_goes_on_from(name: str, models: dict[str, Path]) -> None:
+    model = open_model(models[name])
+    texts = ["the cat sat", "the dog", "the dog", "a big old hat and a"]
+    how: dict[str, Any] = {"tokens": 12, "seed": 4, "top_k": 20, "stop": ["zz"]}
+    network = prepare(model.network, precision="float32")
+    wanted = write(model, texts, writer=network, **how)
+    writing = generation_of(model, network)
+    prompts = prompts_of(model, texts, **how)
+    rows = {}
+    for prompt in prompts:
+        rows[writing.add(prompt)] = prompt.decode(prompt.given) if prompt.given else ""
+        for piece in writing.step():
+            rows[piece.row] += piece.text
+    while writing.rows:
+        for piece in writing.step():
+            rows[piece.row] += piece.text
+    assert list(rows.values()) == wanted and wanted[1] != wanted[2]

@@ -211,6 +211,12 @@ class Products:
             made.free()
         return Product(modules, activation, made.packed, key, acts) if acts else made
 
+    def projection(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> Packed:
+        """The product of a weight that is no linear module's."""
+        if (id(weight),) not in self._layouts:
+            self._layouts[id(weight),] = Packed(weight, dtype=self.dtype)
+        return self._layouts[id(weight),].over(bias, None)
+
     def _layout(self, modules: Sequence[nn.Linear]) -> Packed:
         """The modules' weights, laid out once for all products that have them."""
         key = tuple(id(module.weight) for module in modules)

@@ -206,12 +206,12 @@ def _steps(
         if not going:
             return
         if len(going) < len(rows):
-            going = _closed_up(going)
+            going = closed_up(going)
             rows = [rows[place] for place in going]
             reader.keep(going)
 
 
-def _closed_up(going: list[int]) -> list[int]:
+def closed_up(going: list[int]) -> list[int]:
     """The same places, the last ones in those of rows that left, so that the others need not
     move."""
     staying = {place for place in going if place < len(going)}

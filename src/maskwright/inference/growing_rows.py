@@ -35,6 +35,9 @@ from maskwright.nn.config import Attention as AttentionConfig
 from maskwright.nn.config import Relative, Rotary
 from maskwright.nn.positions import relative_buckets, rotary_table, rotate
 
+# Positions for which there is new room at once, if so many may come.
+ROOM = 64
+
 
 @dataclass
 class Memory:
@@ -63,6 +66,23 @@ class Memory:
         ]
         front = pairs[0][0].shape[2] - states.shape[1]
         return cls(pairs, bias if bias is None else F.pad(bias, (front, 0)), copies)
+
+    def join(self, other: Memory) -> None:
+        """The sources of `other` stand behind those here, each with a row of its own."""
+        sizes = [memory.pairs[0][0].shape[2] for memory in (self, other)]
+        biases = []
+        for memory, size in zip((self, other), sizes, strict=True):
+            keys = memory.pairs[0][0]
+            bias = keys.new_zeros(len(keys), 1, 1, size) if memory.bias is None else memory.bias
+            biases.append(F.pad(bias, (0, max(sizes) - size), value=float("-inf")))
+            more = (0, 0, 0, max(sizes) - size)
+            memory.pairs = [(F.pad(k, more), F.pad(v, more)) for k, v in memory.pairs]
+        bias = torch.cat(biases)
+        self.bias = bias if bool((bias < 0).any()) else None
+        self.pairs = [
+            (torch.cat([k, more_k]), torch.cat([v, more_v]))
+            for (k, v), (more_k, more_v) in zip(self.pairs, other.pairs, strict=True)
+        ]
 
     def keep(self, rows: Sequence[int]) -> None:
         """Go on with these rows, whole runs of `copies` that share a source. Where there is but
@@ -124,7 +144,10 @@ class Rows:
         self.cache.advance(self.front)
         length = max(map(len, contexts))
         pads = torch.tensor([length - len(context) for context in contexts], device=self.device)
+        self.layers = layers
         self.pads: Int[Tensor, " B"] | None = pads if bool(pads.any()) else None
+        self.first = 0
+        """Before this position there is nothing in any row."""
         self.prefix: Int[Tensor, " B"] | None = None
         if seen is not None:
             self.prefix = pads + torch.tensor(seen, device=self.device)
@@ -150,6 +173,52 @@ class Rows:
         self.pads = None if self.pads is None else self.pads[index]
         self.prefix = None if self.prefix is None else self.prefix[index]
         self._pad_bias = None if self._pad_bias is None else self._pad_bias[index]
+        self._find_first()
+
+    @torch.inference_mode()
+    def join(self, other: Rows) -> None:
+        """The rows of `other`, of this network or of one that gives keys and values of the same
+        shape, go on behind those here. All end at one place."""
+        pads, prefix = [], []
+        length = max(self.length, other.length)
+        for rows in (self, other):
+            by = length - rows.length
+            none = torch.zeros(rows.cache.rows, dtype=torch.int64, device=self.device)
+            pads.append((none if rows.pads is None else rows.pads) + by)
+            if rows.prefix is not None:
+                prefix.append(rows.prefix + by)
+        self.cache.join(other.cache, front=self.front)
+        self.pads = torch.cat(pads)
+        self.prefix = torch.cat(prefix) if prefix else None
+        if self.shared is not None and other.shared is not None:
+            self.shared.join(other.shared)
+        self._find_first()
+        self._pad_bias, self._distances = None, {}
+
+    @torch.inference_mode()
+    def make_room(self, most: int) -> None:
+        """Room for one position more in each row; for more of them at once, `most` at most. What no
+        row has any longer is left out."""
+        if self.length < self.capacity:
+            return
+        length = self.length - self.first
+        capacity = length + max(1, min(most, max(ROOM, length // 2)))
+        self.cache.move(
+            -self.first,
+            front=self.front,
+            capacity=self.front + capacity,
+            rows=self.cache.rows,
+        )
+        if self.pads is not None:
+            self.pads = self.pads - self.first
+            self.prefix = None if self.prefix is None else self.prefix - self.first
+        self._find_first()
+        self._pad_bias, self._distances = None, {}
+
+    def _find_first(self) -> None:
+        if self.pads is not None and not bool(self.pads.any()):
+            self.pads = self._pad_bias = None
+        self.first = 0 if self.pads is None else int(self.pads.min())
 
     @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B D"]:
@@ -202,7 +271,7 @@ class Rows:
         """
         cache, shared = self.cache, self.shared
         end = cache.length + count
-        for number, (layer, view) in enumerate(zip(self.stack.layers, views, strict=True)):
+        for number, (layer, view) in enumerate(zip(self.layers, views, strict=True)):
             half = layer.attention
             mixed = _mixed(half, half.enter(x), cache.layers[number], view, end, count, flat)
             if last is not None and number == len(views) - 1:
@@ -241,7 +310,9 @@ class Rows:
                 positions = torch.full((1, 1), start, device=self.device)
             rotary = rotary_table(attention.positions, positions, attention.head_width)
         if count == 1 and (attention.window is None or (self.prefix is None and not self.front)):
-            first = 0 if attention.window is None else max(0, start - attention.window[0])
+            first = 0 if self.front else self.first
+            if attention.window is not None:
+                first = max(first, start - attention.window[0])
             return _View(first, self._step_bias(attention, first, start + 1), rotary)
         drawn = self._mask(attention).draw(count, start + count, start=start, device=self.device)
         if (

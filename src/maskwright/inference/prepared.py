@@ -484,7 +484,13 @@ class Prepared:
     @cached_property
     def vocabulary(self) -> Packed:
         with torch.no_grad():
-            return Packed(self.head_weight, self.head_bias, dtype=self.dtype)
+            return self.products.projection(self.head_weight, self.head_bias)
+
+    @cached_property
+    def vocabulary_key(self) -> tuple[int, ...]:
+        """Equal of networks whose scores over the vocabulary are the same function."""
+        head = self.network.vocabulary_head
+        return (id(self.head_weight), *map(id, [] if head is None else head.parameters()))
 
     @torch.inference_mode()
     def scores(self, hidden: Float[Tensor, "B D"]) -> Float[Tensor, "B V"]:

@@ -35,7 +35,7 @@ from maskwright.inference.blocks import (
     Product,
     finished,
 )
-from maskwright.inference.prepared import Place, Prepared, cut, read_layer
+from maskwright.inference.prepared import Place, Prepared, PreparedStack, cut, read_layer
 
 Key = tuple[object, ...]
 Half = TypeVar("Half", PreparedAttention, PreparedFeedForward)
@@ -48,7 +48,7 @@ class SharedLayers:
 
     def __init__(self, networks: Sequence[Prepared]) -> None:
         self.networks, self.stacks = list(networks), [each.reader for each in networks]
-        keys: list[Key] = [_entry_key(each) for each in networks]
+        keys: list[Key] = [_entry_key(each, each.reader) for each in networks]
         last = len(self.stacks[0].layers) - 1
         self.different = [_numbered(keys)]
         """(G,) which of the different networks each is, before the layers and in each of them."""
@@ -94,7 +94,7 @@ class SharedLayers:
             layers = [self.stacks[member].layers[number] for member in now.members]
             context = contexts[self.stacks[0].context_of[number]]
             at = place if number == last else None
-            x = read_layer(_mixed_layer(layers, now.spans), number, x, now.groups, context, at)
+            x = read_layer(mixed_layer(layers, now.spans), number, x, now.groups, context, at)
         spans = now.spans[len(x)]
         norm = _norm([self.stacks[member].final_norm for member in now.members], now.spans)
         x = x if norm is None else norm(x)
@@ -194,6 +194,22 @@ def can_share(network: Prepared, other: Prepared) -> bool:
     )
 
 
+def can_write_together(network: Prepared, other: Prepared) -> bool:
+    """As `can_share`, of the stacks that write; they also begin alike, and end alike."""
+    one, two = network.writer, other.writer
+    return (
+        network.products is other.products
+        and not network.products.live
+        and one.config == two.config
+        and not any(
+            stack.plain or any(layer.attention.before is not None for layer in stack.layers)
+            for stack in (one, two)
+        )
+        and _entry_key(network, one) == _entry_key(other, two)
+        and (one.final_norm and one.final_norm.key) == (two.final_norm and two.final_norm.key)
+    )
+
+
 def _is_plain(network: Prepared) -> bool:
     stack = network.reader
     return stack.takes_ragged and all(layer.attention.before is None for layer in stack.layers)
@@ -206,9 +222,9 @@ def _numbered(keys: Sequence[Key]) -> list[int]:
     return [known.setdefault(key, len(known)) for key in keys]
 
 
-def _entry_key(network: Prepared) -> Key:
-    """Equal of networks that begin alike."""
-    stack = network.reader.module
+def _entry_key(network: Prepared, prepared_stack: PreparedStack) -> Key:
+    """Equal of networks whose stacks begin alike."""
+    stack = prepared_stack.module
     parts = [
         network.network.tokens,
         stack.embeddings,
@@ -236,13 +252,15 @@ def _products(half: PreparedAttention | PreparedFeedForward) -> dict[str, Produc
 
 
 # --------------------------------------------------------------------------- layers of several
-def _mixed_layer(layers: Sequence[PreparedLayer], spans: Spans) -> PreparedLayer:
+def mixed_layer(layers: Sequence[PreparedLayer], spans: Spans) -> PreparedLayer:
     """A layer that does for the rows of each span what that one's layer does."""
     if len(layers) == 1:
         return layers[0]
     made = copy.copy(layers[0])
     made.attention = _mixed_half([layer.attention for layer in layers], spans)
     made.feed_forward = _mixed_half([layer.feed_forward for layer in layers], spans)
+    crosses = [layer.cross for layer in layers if layer.cross is not None]
+    made.cross = _mixed_half(crosses, spans) if crosses else None
     return made
 
 

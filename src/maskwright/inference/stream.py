@@ -174,22 +174,25 @@ def stream(
     written = [0] * len(prompts)
     for step in every:
         for row, token in zip(step.rows, step.tokens, strict=True):
-            text = texts[row]
             written[row] += 1
-            new = "" if token == end else text.add(token)
-            finished: Reason | None = None
-            if token == end:
-                finished = "end"
-            elif text.stopped:
-                finished = "stop"
+            id_shown = None if token == end else token
+            new, finished = shown(texts[row], id_shown, written[row] == counts[row])
+            if finished == "stop":
                 stopped.add(row)
-            elif written[row] == counts[row]:
-                finished = "length"
-            if finished in ("end", "length"):
-                new += text.end()
-                # What was held back may hold a string that ends the text, too.
-                finished = "stop" if text.stopped else finished
-            yield Piece(row, None if token == end else token, new, finished)
+            yield Piece(row, id_shown, new, finished)
+
+
+def shown(text: GrowingText, token: int | None, last: bool) -> tuple[str, Reason | None]:
+    """What can be shown of a row now that `token` follows, None of its end; and why it ends here,
+    if it does. `last`: no more tokens may follow."""
+    new = "" if token is None else text.add(token)
+    if text.stopped:
+        return new, "stop"
+    if token is not None and not last:
+        return new, None
+    new += text.end()
+    # What was held back may hold a string that ends the text, too.
+    return new, "stop" if text.stopped else "end" if token is None else "length"
 
 
 def require_stop(stop: Sequence[str]) -> None:

@@ -29,7 +29,7 @@ class KVCache:
     """
 
     def __init__(self, layers: list[Float[Tensor, "2 B H C W"]]) -> None:
-        self.layers = layers
+        self.layers = self._storage = layers
         self.capacity = layers[0].shape[3]
         self.length = 0
         self._memory: dict[int, Pair] = {}
@@ -128,6 +128,7 @@ class KVCache:
         }
         if len(wanted) > self.rows:
             self.layers = [self._grown(buffer, rows.to(buffer.device)) for buffer in self.layers]
+            self._storage = self.layers
             return
         moved = [(to, source) for to, source in enumerate(wanted) if to != source]
         if moved:
@@ -137,6 +138,38 @@ class KVCache:
                 filled = buffer[:, :, :, : self.length]
                 filled[:, to] = filled[:, source]
         self.layers = [buffer[:, : len(wanted)] for buffer in self.layers]
+
+    def move(self, by: int, *, front: int, capacity: int, rows: int) -> None:
+        """New buffers with room for so many positions and rows. What stands behind the first
+        `front` positions stands `by` places further on; where that is less than 0 it stands before,
+        and what would stand before the front's end is left out."""
+        begin = front + max(0, -by)
+        moved = []
+        for old in self.layers:
+            shape = (2, max(rows, self.rows), *old.shape[2:3], capacity, *old.shape[4:])
+            fresh = old.new_zeros(shape)
+            fresh[:, : self.rows, :, :front] = old[:, :, :, :front]
+            filled = old[:, :, :, begin : self.length]
+            fresh[:, : self.rows, :, begin + by : self.length + by] = filled
+            moved.append(fresh)
+        count = self.rows
+        self._storage, self.layers = moved, [buffer[:, :count] for buffer in moved]
+        self.length, self.capacity = self.length + by, capacity
+
+    def join(self, other: KVCache, *, front: int = 0) -> None:
+        """The rows of `other` stand behind those here; all end at one place, and begin with the
+        first `front` positions of their own buffers."""
+        by, count, before = max(0, other.length - self.length), self.rows + other.rows, self.rows
+        spare = self._storage[0].shape[1]
+        if by or count > spare:
+            rows = spare if count <= spare else max(count, 2 * before)
+            self.move(by, front=front, capacity=max(self.capacity, self.length + by), rows=rows)
+        begin = front + self.length - other.length
+        for buffer, theirs in zip(self._storage, other.layers, strict=True):
+            buffer[:, before:count, :, :front] = theirs[:, :, :, :front]
+            filled = theirs[:, :, :, front : other.length]
+            buffer[:, before:count, :, begin : self.length] = filled
+        self.layers = [buffer[:, :count] for buffer in self._storage]
 
     def _grown(self, buffer: Tensor, rows: Tensor) -> Tensor:
         shape = (2, len(rows), *buffer.shape[2:])
