@@ -8,6 +8,7 @@ for bit, are then held and laid out once for both.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
@@ -221,19 +222,29 @@ def _let_act(found: Model, base: Transformer) -> None:
     folded = {name: parameter.clone() for name, parameter in moved.items()}
     for name, parameter in moved.items():
         parameter.copy_(known[name])
-    adapter = folder_of_adapters.load(network, folder, family=found.about.family)
-    made = {
-        f"{path}.{part}": weight
-        for path, branch in adapter.places()
-        for part, weight in (
-            branch.folded(network.get_submodule(path)) if adapter.settings.merges else {}
-        ).items()
-    }
+    if not _folds_into(network, folder, found.about.family, folded):
+        for name, parameter in moved.items():
+            parameter.copy_(folded[name])
+
+
+def _folds_into(
+    network: Transformer, folder: Path, family: str | None, folded: Mapping[str, torch.Tensor]
+) -> bool:
+    """Attach the adapter in `folder`; whether it changes these weights, and as is known. If it does
+    not, it is not attached."""
+    try:
+        adapter = folder_of_adapters.load(network, folder, family=family)
+    except MaskwrightError:
+        return False
+    made: dict[str, torch.Tensor] = {}
+    if adapter.settings.merges:
+        for path, branch in adapter.places():
+            weights = branch.folded(network.get_submodule(path))
+            made |= {f"{path}.{part}": weight for part, weight in weights.items()}
     if all(n in made and torch.allclose(made[n], folded[n], **NEAR) for n in folded):
-        return
+        return True
     adapter.detach()
-    for name, parameter in moved.items():
-        parameter.copy_(folded[name])
+    return False
 
 
 def _share(network: Transformer, base: Transformer) -> bool:
