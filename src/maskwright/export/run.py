@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maskwright.config import from_plain
-from maskwright.errors import OutputError
+from maskwright.errors import OutputError, UsageError
 from maskwright.export.parts.target import Report, target
 from maskwright.findings import Finding
 from maskwright.models.merged import open_merged
@@ -19,7 +19,7 @@ from maskwright.terminal import shell_word
 
 def export_model(
     model: Path | str,
-    out: Path | str,
+    out: Path | str | None = None,
     *,
     to: str = "onnx",
     options: Mapping[str, Any] | None = None,
@@ -31,6 +31,7 @@ def export_model(
 
     Args:
         model: a run, a result of fine-tuning, an adapter on its base, or a model folder.
+        out: the folder to make; None for a target that writes nothing, such as tei-check.
         to: the target: `maskwright list targets` names them.
         options: of the target, by name, as {"int8": True}.
         base: the folder of an adapter's base; None: the one that the adapter names.
@@ -48,22 +49,42 @@ def export_model(
     def note(found: Finding) -> None:
         say(found.line())
 
-    module, out = target(to), Path(out)
+    module = target(to)
     chosen = from_plain(module.Options, dict(options or {}), to)
+    folder = _place(out, to, writes=getattr(module, "WRITES", True))
+    loaded = open_merged(model, base=base)
+    for found in loaded.findings:
+        note(found)
+    report: Report = module.export(loaded, folder, chosen, note)
+    for found in report.findings:
+        note(found)
+    for table in report.tables:
+        say("\n" + for_terminal(table))
+    say(f"\nexported to {shell_word(str(folder))}" if folder is not None else "")
+    for line in report.load:
+        say(f"  {line}")
+    return report
+
+
+def _place(out: Path | str | None, to: str, *, writes: bool) -> Path | None:
+    """The new folder, if the target writes one.
+
+    Raises:
+        UsageError: none is named, or one is for a target that writes nothing.
+        OutputError: it is there already, or cannot be made.
+    """
+    if out is None or not writes:
+        if (out is None) == writes:
+            raise UsageError(
+                "the folder to make is not named" if writes else f"{to} writes nothing",
+                where="--out",
+                do="name it: --out FOLDER" if writes else "leave it out",
+            )
+        return None
+    out = Path(out)
     if out.exists():
         raise OutputError(
             "the path already exists", where=out, do="choose another name, or remove it first"
         )
     commit.probe_writable(out.absolute().parent)
-    loaded = open_merged(model, base=base)
-    for found in loaded.findings:
-        note(found)
-    report: Report = module.export(loaded, out, chosen, note)
-    for found in report.findings:
-        note(found)
-    for table in report.tables:
-        say("\n" + for_terminal(table))
-    say(f"\nexported to {shell_word(str(out))}")
-    for line in report.load:
-        say(f"  {line}")
-    return report
+    return out

@@ -21,6 +21,7 @@ STYLE = "bert"
 PREFIX = "distilbert."
 IGNORED = (".position_ids",)
 SWITCHES: dict[str, str] = {}
+SERVED_BY = ("text-embeddings-inference",)
 
 ARCHITECTURES = {
     "DistilBertModel": Architecture(),

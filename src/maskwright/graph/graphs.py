@@ -81,6 +81,25 @@ def graphs_of(
     return (make.of_states(vectors),)
 
 
+def states_graph(network: Transformer) -> Graph:
+    """The graph of the states of a text, whatever stands above them: of an encoder, or of a decoder
+    without one.
+
+    Raises:
+        IncompatibleError: the network has no such graph, and why.
+    """
+    _require_plain(network)
+    if len(network.config.stacks) == 2:
+        raise IncompatibleError(
+            "two stacks are not one graph",
+            where="config.json",
+            found="an encoder and a decoder",
+            wanted="a model of one stack",
+            do=OTHER_ENGINE,
+        )
+    return _Made(network, "int64").of_states(None)
+
+
 @dataclass(frozen=True)
 class _Made:
     network: Transformer

@@ -26,6 +26,8 @@ RAGGED, PACKED = 4_096, 16_384
 WITH_STATES, WITH_WEIGHTS = 8_192, 2_048
 # Positions of texts that are written, with keys and values in every layer.
 GROWING = 16_384
+# Share of a rectangle of rows that is padding, where an engine pads.
+WASTE = 0.15
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,22 @@ def portions(lengths: NDArray[np.int64], at_once: int | None = None) -> Iterator
         found, counts = np.unique(-lengths[numbers], return_counts=True)
         pairs = zip(counts.tolist(), found.tolist(), strict=True)
         yield Portion(numbers, tuple(Group(count, -length) for count, length in pairs))
+
+
+def rectangles(groups: Sequence[Group], waste: float = WASTE) -> Iterator[list[Group]]:
+    """Neighbouring groups, the longest first, that are padded to one length together: as many as
+    leave at most this share of the rectangle for padding. For engines that read no ragged rows."""
+    part: list[Group] = []
+    rows = ids = 0
+    for group in groups:
+        rows, ids = rows + group.count, ids + group.count * group.length
+        longest = max((each.length for each in part), default=group.length)
+        if part and rows * max(longest, group.length) * (1 - waste) > ids:
+            yield part
+            part, rows, ids = [], group.count, group.count * group.length
+        part.append(group)
+    if part:
+        yield part
 
 
 def by_length(

@@ -23,6 +23,7 @@ from maskwright.corpus.ledger import REJECTED, SPANNING, Counts
 from maskwright.counted import counted
 from maskwright.errors import UsageError
 from maskwright.findings import Finding
+from maskwright.graph.engines.parts.names import TORCH
 from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.labelled.shapes import may_be_joined
@@ -51,6 +52,7 @@ def predict_file(
     skip: int = 0,
     base: Path | str | None = None,
     long: LongText = "as_trained",
+    engine: str = TORCH,
     say: Say = quiet,
 ) -> int:
     """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines;
@@ -66,14 +68,16 @@ def predict_file(
         base: the folder of the base, where `folder` is an adapter and does not name it.
         long: what becomes of a text that is longer than the model reads: as it was trained;
             "windows", and a row then says how many; or it is refused.
-        say: is told how many rows could not be answered.
+        engine: what reads texts, as of `language_model.load`.
+        say: is told how many rows could not be answered, and which engine was chosen.
 
     Raises:
         UsageError: no such file, tables beside plain text, or a column that is called as the answer
             is.
         DataError: a row without the columns that are read.
     """
-    model, counts = loaded(folder, also, columns, base).reading(long), Counts()
+    model = loaded(folder, also, columns, base, engine, say).reading(long)
+    counts = Counts()
     windows = long == "windows"
     count, bad = answer_rows(model, Path(source), stream, read, top, skip, say, counts, windows)
     for found in unanswered(bad, counts):
@@ -86,15 +90,21 @@ def loaded(
     also: Path | str | Sequence[Path | str],
     columns: Mapping[str, str | Sequence[str]] | None,
     base: Path | str | None = None,
+    engine: str = TORCH,
+    say: Say = quiet,
 ) -> Predictor | SharedEncoder:
     """What answers: the model in `folder`, or several with one body, which reads these `columns`.
 
     Raises:
-        UsageError: a column for a role that is not read.
+        UsageError: a column for a role that is not read; another engine for several models.
     """
     others = listed(also)
     given: dict[str, Sequence[str]] = {**as_names(columns)}
-    model = load_shared([folder, *others]) if others else load(folder, base=base)
+    if others:
+        _require_own_engine(engine)
+        model: Predictor | SharedEncoder = load_shared([folder, *others])
+    else:
+        model = load(folder, base=base) if engine == TORCH else _by(engine, folder, base, say)
     if isinstance(model, SharedEncoder):
         _require_one_reading(model, given)
     if given and given.keys() == {model.task_type.alone}:
@@ -113,6 +123,27 @@ def loaded(
                 do="name one of these: --column ROLE=NAME",
             )
     return replace(model, columns={**model.columns, **given})
+
+
+def _by(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> Predictor:
+    """The model in `folder`, its texts read by another engine, which is said."""
+    from maskwright.predict import language_model
+
+    opened = language_model.load(folder, base=base, engine=engine)
+    for found in opened.engine_findings:
+        say(found.line())
+    return opened.predictor
+
+
+def _require_own_engine(engine: str) -> None:
+    if engine != TORCH:
+        raise UsageError(
+            "several models with one body are read by our own engine",
+            where="--engine",
+            found=engine,
+            wanted=TORCH,
+            do="leave --engine out, or predict with one model at a time",
+        )
 
 
 def _require_one_reading(model: SharedEncoder, columns: Mapping[str, Sequence[str]]) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from maskwright.errors import DataError, IncompatibleError, UsageError
 from maskwright.findings import Finding, Note
+from maskwright.graph.engines.parts import names as engines
 from maskwright.inference import texts as inference_texts
 from maskwright.inference.decode import require_writer
 from maskwright.inference.fill_mask import Hole
@@ -54,12 +55,18 @@ class LanguageModel:
             there are matrix units for it. Likelihoods are always computed in float32.
     """
 
-    def __init__(self, model: Model, precision: Precision = "auto") -> None:
+    def __init__(
+        self, model: Model, precision: Precision = "auto", engine: str = engines.TORCH
+    ) -> None:
         if precision not in get_args(Precision):
             raise _no_precision(precision)
+        engines.require(engine)
         self.precision = precision
         self._active = DEFAULT if model.is_adapter else None
-        self._models: dict[str | None, Opened] = {self._active: Opened(model, precision)}
+        opened = Opened(model, precision, engine=engine)
+        self._models: dict[str | None, Opened] = {self._active: opened}
+        if engine != engines.TORCH:
+            opened.network()  # chosen and compared now, and not with the first answer
 
     @classmethod
     def of(cls, opened: Opened) -> LanguageModel:
@@ -91,8 +98,19 @@ class LanguageModel:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was assumed when the folder was opened."""
-        return self._now.model.findings
+        """What was assumed when the folder was opened, and which engine was chosen."""
+        return (*self._now.model.findings, *self.engine_findings)
+
+    @property
+    def engine_findings(self) -> tuple[Finding, ...]:
+        """Which engine was chosen, what was measured, and how its states differ from ours; empty
+        where our own was asked for."""
+        return self._now.engine_findings
+
+    @property
+    def engine(self) -> str:
+        """What reads texts: "torch" is our own engine."""
+        return self._now.engine
 
     @property
     def predictor(self) -> Predictor:
@@ -160,7 +178,8 @@ class LanguageModel:
         """The model without an adapter; that of an adapter folder is opened when it is asked."""
         if None not in self._models:
             (first,) = [each for each in self._models.values() if each.base is None]
-            self._models[None] = Opened(open_model(first.model.path), self.precision)
+            base = open_model(first.model.path)
+            self._models[None] = Opened(base, self.precision, engine=first.engine)
         return self._models[None]
 
     # ---------------------------------------------------------------------------------- answers
@@ -525,7 +544,11 @@ NEEDS = {
 
 
 def load(
-    folder: Path | str, *, base: Path | str | None = None, precision: Precision = "auto"
+    folder: Path | str,
+    *,
+    base: Path | str | None = None,
+    precision: Precision = "auto",
+    engine: str = engines.TORCH,
 ) -> LanguageModel:
     """Open the model in `folder` once, to be asked any number of times: a run, a checkpoint, what
     `finetune` wrote, a Hugging Face or sentence-transformers folder, or an adapter.
@@ -534,13 +557,18 @@ def load(
         base: the folder of an adapter's base; None: the one that the adapter names. The adapter is
             called "default" (`set_adapter`).
         precision: what is computed in; "auto" is bfloat16 where there are matrix units for it.
+        engine: what reads texts: "torch", our own; "onnxruntime" or "openvino"; "auto", which
+            measures those that are installed for a second or two and takes another where it is
+            clearly faster. "onnxruntime-int8" gives other answers, and is taken only by its name.
+            `LanguageModel.findings` says what was chosen and how its states differ.
 
     Raises:
-        UsageError: no such folder, or several models under it.
+        UsageError: no such folder, or several models under it; an engine that is not installed.
         CheckpointError: a file is damaged or missing, or a training is not finished.
         IncompatibleError: an adapter without its base, a tokenizer that does not fit.
     """
-    return LanguageModel(open_model(folder, base=base), precision)
+    engines.require(engine)
+    return LanguageModel(open_model(folder, base=base), precision, engine)
 
 
 def _no_adapter(name: str | None, known: Sequence[str]) -> UsageError:

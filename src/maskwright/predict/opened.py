@@ -21,6 +21,8 @@ from maskwright.adapters.parts import folder as folder_of_adapters
 from maskwright.checkpoint.fine_tuned import ADAPTER
 from maskwright.checkpoint.transfer import TOPS
 from maskwright.errors import IncompatibleError, MaskwrightError, UsageError
+from maskwright.findings import Finding
+from maskwright.graph.engines.parts.names import TORCH
 from maskwright.inference import texts as inference_texts
 from maskwright.inference.prepared import Prepared, prepare
 from maskwright.models.adapter_folder import is_adapter
@@ -42,10 +44,15 @@ class Opened:
         model: the opened folder; weights of its network may be freed.
         precision: what is computed in, unless another is named.
         base: the model whose weights this one shares; None: its own.
+        engine: what reads texts: "torch", "auto" or an engine of `graph/engines/`.
+        engine_findings: what there is to say of it, since the network was first asked.
     """
 
-    def __init__(self, model: Model, precision: Precision, base: Opened | None = None) -> None:
-        self.model, self.precision, self.base = model, precision, base
+    def __init__(
+        self, model: Model, precision: Precision, base: Opened | None = None, engine: str = TORCH
+    ) -> None:
+        self.model, self.precision, self.base, self.engine = model, precision, base, engine
+        self.engine_findings: tuple[Finding, ...] = ()
         self.num_parameters = model.network.num_parameters()
         self._networks: dict[torch.dtype, Prepared] = {}
         self._poolings: dict[str, Predictor] = {}
@@ -63,8 +70,18 @@ class Opened:
                 self._restore()  # a second layout needs all weights
                 frees = self._frees and not self._networks
                 made = prepare(network, precision=precision, give_up=frees)
-            self._networks[dtype] = made
+            self._networks[dtype] = self._read_by_engine(made)
         return self._networks[dtype]
+
+    def _read_by_engine(self, made: Prepared) -> Prepared:
+        """The same, its texts read by the engine; a second precision is read by the same one."""
+        if self.engine == TORCH:
+            return made
+        from maskwright.predict.engine_network import with_engine
+
+        choice = with_engine(made, self.engine)
+        self.engine, self.engine_findings = choice.name, choice.findings
+        return choice.network
 
     def restored(self) -> Model:
         """The opened folder, from now on with all weights in its network."""
@@ -175,7 +192,7 @@ class Opened:
                 wanted=f"an adapter or a head that was trained on {self.model.path}",
                 do="open it by itself: maskwright.load",
             )
-        return Opened(found, self.precision, self)
+        return Opened(found, self.precision, self, self.engine)
 
     @property
     def root(self) -> Opened:

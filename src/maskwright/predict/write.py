@@ -23,6 +23,7 @@ from maskwright.corpus.ledger import Counts
 from maskwright.errors import DataError, MaskwrightError, OutputError, UsageError
 from maskwright.findings import Finding
 from maskwright.finetune.hashes import hashes
+from maskwright.graph.engines.parts.names import TORCH
 from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.formats import unnamed_files
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
@@ -57,6 +58,7 @@ def write_predictions(
     top: int | None = None,
     base: Path | str | None = None,
     long: LongText = "as_trained",
+    engine: str = TORCH,
     say: Say = quiet,
 ) -> int:
     """`predict_file` into the new file `out`, a csv, a tsv or JSON Lines by its name; returns how
@@ -97,6 +99,7 @@ def write_predictions(
             top,
             base,
             long,
+            engine,
             say,
         )
 
@@ -112,6 +115,7 @@ def _written(
     top: int | None,
     base: Path | str | None,
     long: LongText,
+    engine: str,
     say: Say,
 ) -> int:
     staged = out.with_name(f".tmp-{out.name}.jsonl")
@@ -119,7 +123,8 @@ def _written(
         raise UsageError("the file is there already", where=out, do="choose another --out")
     started = False
     try:
-        model, counts = loaded(folder, also, columns, base).reading(long), Counts()
+        model = loaded(folder, also, columns, base, engine, say).reading(long)
+        counts = Counts()
         first = model.first if isinstance(model, SharedEncoder) else model
         about: dict[str, Any] = {"model": _model(folder, first), "source": hashes(source)}
         about |= {} if base is None else {"base": hashes(Path(base))}
@@ -128,6 +133,7 @@ def _written(
         about |= {} if read == AS_IT_COMES else {"read": repr(read)}
         about |= {} if top is None else {"top": top}
         about |= {} if long == "as_trained" else {"long": long}
+        about |= {} if engine == TORCH else {"engine": engine}
         windows = long == "windows"
         names = _look_at(source, model, read, top, delimiter is not None, windows)
         started = True

@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to", required=True, metavar="TARGET", help=f"one of {', '.join(targets())}"
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to make")
+    parser.add_argument("--out", type=Path, default=None, metavar="DIR", help="the folder to make")
     add_base(parser)
     known: set[str] = set()
     for name in targets():

@@ -17,6 +17,7 @@ from maskwright.cli.verbs.arguments import (
     note_busy,
 )
 from maskwright.errors import UsageError
+from maskwright.graph.engines.parts.names import require as require_engine
 from maskwright.labelled.formats.options import how_read
 
 STDIN = Path("-")
@@ -61,6 +62,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "lose its end), in windows whose answers are put together, or refused",
     )
     parser.add_argument(
+        "--engine",
+        default="torch",
+        metavar="NAME",
+        help="what reads texts: torch, our own (default); onnxruntime; openvino; onnxruntime-int8, "
+        "which gives other answers; auto measures for a second or two and takes what is faster",
+    )
+    parser.add_argument(
         "--top", type=int, default=None, help="list this many best answers for each row"
     )
 
@@ -80,6 +88,7 @@ def do(a: argparse.Namespace) -> None:
         )
     columns, read = named_columns(a), how_read(a.read)
     read.require_only("reading", "header")
+    require_engine(a.engine, "--engine")
     note_busy(a.threads)
     from maskwright.predict.file import predict_file
     from maskwright.predict.rows import stdin_file
@@ -93,6 +102,7 @@ def do(a: argparse.Namespace) -> None:
         "top": a.top,
         "base": a.base,
         "long": a.long,
+        "engine": a.engine,
         "say": printer(sys.stderr),
     }
     with (

@@ -5,6 +5,7 @@ A module of `export/targets/` has
     SUMMARY   one line for lists
     Options   a frozen dataclass of numbers, texts and flags, all with defaults; each has a line in
               the docstring, from which the command line makes its help
+    WRITES    False where it checks and writes no folder; `out` is None then
     export    (Model, out: Path, Options, Note) -> Report
 
 and needs no torch to be imported: what computes is imported by `export`. It commits the folder

@@ -1,0 +1,292 @@
+"""The targets beside onnx: each is opened again and compared before there is a folder, and each
+comparison fails where something else was written."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from finetune.test_command import table
+from maskwright.checkpoint import pretrained
+from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
+from maskwright.export.parts import openvino_folder, tei, vectors_folder
+from maskwright.export.parts.target import Report
+from maskwright.export.run import export_model
+from maskwright.finetune.command import finetune_file
+from maskwright.graph import onnx
+from maskwright.graph.engines import openvino as openvino_engine
+from maskwright.graph.ports import Graph
+from maskwright.models.adapter_folder import BASE
+from maskwright.models.open import open_model
+from maskwright.predict.language_model import load
+from maskwright.storage.commit import verify
+
+TEXTS = ["the cat sat on the mat.", "the dog", "a big dog saw the old cat."]
+
+
+@pytest.fixture(scope="module")
+def tuned(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Classifiers: of all weights, and by an adapter that is merged."""
+    folder = tmp_path_factory.mktemp("tuned")
+    data = table(folder / "rows.csv", "classification")
+    common: dict[str, Any] = {"seeds": 1, "epochs": 1, "batch": 16}
+    for method in ("full", "lora"):
+        finetune_file(model, data, folder / method, method=method, stream=io.StringIO(), **common)
+    return {method: folder / method for method in ("full", "lora")}
+
+
+@pytest.fixture(scope="module")
+def vectors(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model without vectors of its own, written for sentence-transformers."""
+    out = tmp_path_factory.mktemp("vectors") / "out"
+    said = io.StringIO()
+    prompts = {"query_prompt": "search: ", "text_length": 24}
+    export_model(model, out, to="sentence-transformers", options=prompts, stream=said)
+    assert "was not trained to make vectors" in said.getvalue() and "mean" in said.getvalue()
+    return out
+
+
+def exported(model: Path, out: Path, to: str, **options: Any) -> Report:
+    return export_model(model, out, to=to, options=options, stream=io.StringIO())
+
+
+# ------------------------------------------------------------------------ sentence-transformers
+def test_a_folder_of_sentence_transformers_is_the_classic_one(model: Path, vectors: Path) -> None:
+    verify(vectors)
+    modules = json.loads((vectors / "modules.json").read_text())
+    assert [(m["type"], m["path"]) for m in modules] == [
+        ("sentence_transformers.models.Transformer", ""),
+        ("sentence_transformers.models.Pooling", "1_Pooling"),
+        ("sentence_transformers.models.Normalize", "2_Normalize"),
+    ]
+    pooling = json.loads((vectors / "1_Pooling" / "config.json").read_text())
+    assert pooling["pooling_mode_mean_tokens"] is True
+    assert pooling["pooling_mode_cls_token"] is False
+    reading = json.loads((vectors / "sentence_bert_config.json").read_text())
+    assert reading["max_seq_length"] == 24
+    about = json.loads((vectors / "config_sentence_transformers.json").read_text())
+    assert about["prompts"] == {"query": "search: "} and about["similarity_fn_name"] == "cosine"
+    config = json.loads((vectors / "config.json").read_text())
+    assert config["architectures"] == ["BertModel"] and not list(vectors.rglob("*.py"))
+    ours, theirs = load(model, precision="float32"), load(vectors, precision="float32")
+    assert np.allclose(ours.embed(TEXTS), theirs.embed(TEXTS), atol=1e-6)
+
+
+def test_vectors_that_were_trained_keep_their_pooling(model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "pairs.csv"
+    rows = [f"the {w} sat on mat {n},one {w} ran" for n in range(20) for w in ("cat", "dog")]
+    data.write_text("\n".join(["anchor,positive", *rows]) + "\n")
+    common: dict[str, Any] = {"seeds": 1, "epochs": 1, "batch": 8, "pooling": "cls"}
+    common |= {"task": "matching", "stream": io.StringIO()}
+    finetune_file(model, data, tmp_path / "tuned", **common)
+    exported(tmp_path / "tuned", tmp_path / "out", "sentence-transformers")
+    ours, theirs = load(tmp_path / "tuned"), load(tmp_path / "out")
+    assert np.allclose(ours.embed(TEXTS), theirs.embed(TEXTS), atol=1e-6)
+    pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
+    assert pooling["pooling_mode_cls_token"] is True
+    with pytest.raises(UsageError, match="its own pooling"):
+        exported(tmp_path / "tuned", tmp_path / "no", "sentence-transformers", pooling="mean")
+    # A folder of that library is written anew as well.
+    exported(tmp_path / "out", tmp_path / "again", "sentence-transformers")
+    again = load(tmp_path / "again").embed(TEXTS)
+    assert np.allclose(theirs.embed(TEXTS), again, atol=1e-6)
+
+
+@pytest.mark.interop
+@pytest.mark.proof
+def test_the_library_itself_gives_the_same_vectors(vectors: Path, models: dict[str, Path]) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    out = vectors.parent / "decoder"
+    exported(models["gpt2"], out, "sentence-transformers")
+    for folder in (out, vectors):
+        read = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+        ours = load(folder, precision="float32").embed(TEXTS)
+        alone = np.stack([read.encode(text) for text in TEXTS])  # GPT-2 has no padding token
+        assert np.allclose(alone, ours, atol=1e-5), folder
+    query = read.encode(TEXTS[0], prompt="search: ")
+    assert not np.allclose(query, ours[0], atol=1e-5), "the control"
+
+
+def test_what_is_no_such_folder_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
+    refused: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"to": "sentence-transformers"}, IncompatibleError, "one stack"),
+        ({"to": "sentence-transformers", "pooling": "median"}, ConfigError, "pooling"),
+        ({"to": "merged"}, UsageError, "no adapter to merge"),
+    ]
+    for options, error, says in refused:
+        with pytest.raises(error, match=says):
+            exported(models["t5"], tmp_path / "out", **options)
+    with pytest.raises(UsageError, match="no positions"):
+        exported(models["gpt2"], tmp_path / "out", "sentence-transformers", text_length=4000)
+    assert not list(tmp_path.iterdir())
+
+
+# ------------------------------------------------------------------------ weights and adapters
+def test_bfloat16_halves_the_weights_and_says_what_changed(
+    tuned: dict[str, Path], models: dict[str, Path], tmp_path: Path
+) -> None:
+    for name, folder in {"class": tuned["full"], "t5": models["t5"]}.items():
+        masters = open_model(folder)
+        report = exported(folder, tmp_path / name, "safetensors-bf16")
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        assert config["dtype"] == config["torch_dtype"] == "bfloat16"
+        read = open_model(tmp_path / name).network.state_dict()
+        for weight, tensor in masters.network.state_dict().items():
+            assert torch.equal(read[weight], tensor.bfloat16().float()), weight
+        size = (tmp_path / name / "model.safetensors").stat().st_size
+        assert size < 0.7 * (masters.path / "model.safetensors").stat().st_size
+        assert 0 < report.about["largest_weight_difference"] < 0.02
+        assert all(0 < each["difference"] < 0.1 for each in report.about["graphs"])
+        assert json.loads((tmp_path / name / "export.json").read_text()) == report.about
+    ours, theirs = load(tuned["full"]).predict(TEXTS), load(tmp_path / "class").predict(TEXTS)
+    for a, b in zip(ours, theirs, strict=True):
+        assert set(a) == set(b) and abs(a["score"] - b["score"]) < 0.01
+
+
+def test_an_adapter_is_merged_in_float32(
+    model: Path, tuned: dict[str, Path], tmp_path: Path
+) -> None:
+    report = exported(tuned["lora"], tmp_path / "out", "merged")
+    moved = report.about["merged"]
+    assert 0 < moved["largest"] < 1 and 0 < moved["count"] < moved["of"]
+    assert report.about["largest_weight_difference"] == 0
+    assert load(tuned["lora"]).predict(TEXTS) == load(tmp_path / "out").predict(TEXTS)
+    # The adapter by itself, on the base that it names.
+    alone = tmp_path / "adapter"
+    shutil.copytree(tuned["lora"] / "adapter", alone)
+    config = json.loads((alone / "adapter_config.json").read_text())
+    (alone / "MANIFEST.json").unlink()
+    (alone / "adapter_config.json").write_text(
+        json.dumps({**config, BASE: str(open_model(model).path.resolve())})
+    )
+    half = exported(alone, tmp_path / "half", "merged", weights="bfloat16")
+    assert half.about["merged"]["largest"] == pytest.approx(moved["largest"], rel=1e-3)
+    assert half.about["largest_weight_difference"] > 0 and half.about["dtype"] == "bfloat16"
+    scores = [a["score"] for a in load(tuned["lora"], precision="float32").predict(TEXTS)]
+    merged = [a["score"] for a in load(tmp_path / "half", precision="float32").predict(TEXTS)]
+    assert np.allclose(scores, merged, atol=0.01)
+
+
+def other_weights(saved: Any) -> Callable[..., Any]:
+    def save(network: Any, *given: Any, state: Any, **named: Any) -> Any:
+        name = next(n for n in state if n.endswith("weight"))
+        return saved(network, *given, state={**state, name: state[name] + 1}, **named)
+
+    return save
+
+
+def test_what_reads_as_something_else_is_taken_away(
+    model: Path, tuned: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control of every comparison above."""
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrained, "save_files", other_weights(pretrained.save_files))
+        for to in ("safetensors-bf16", "sentence-transformers"):
+            with pytest.raises(CheckpointError, match="read as something else"):
+                exported(tuned["full"], tmp_path / to, to)
+    with monkeypatch.context() as patch:
+        patch.setattr(vectors_folder, "_poolings", lambda task_type: ("cls",))
+        with pytest.raises(CheckpointError, match="read in another way"):
+            exported(model, tmp_path / "pooled", "sentence-transformers")
+    assert not list(tmp_path.iterdir())
+
+
+# ------------------------------------------------------------------------ OpenVINO
+def test_graphs_of_openvino_are_compiled_again(
+    tuned: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("openvino")
+    kept, write = tmp_path / "kept.onnx", onnx.write
+
+    def once(graph: Graph, place: Path) -> list[Path]:
+        """The graph of the first export; writing it takes seconds."""
+        if not kept.exists():
+            shutil.copy(write(graph, place)[0], kept)
+        return [Path(shutil.copy(kept, place / f"{graph.name}.onnx"))]
+
+    monkeypatch.setattr(onnx, "write", once)
+    report = exported(tuned["full"], tmp_path / "out", "openvino", half=True)
+    assert {p.name for p in (tmp_path / "out").iterdir()} >= {"model.xml", "model.bin"}
+    (graph,) = report.about["graphs"]
+    assert graph["relative"] <= openvino_folder.HALF and graph["milliseconds"]
+    model = openvino_engine.compiled(tmp_path / "out" / "model.xml", 1, "float32")
+    names = [each.get_any_name() for each in model.inputs]
+    assert model({name: np.ones((1, 5), np.int64) for name in names})[0].shape == (1, 2)
+
+    right = openvino_folder._runner
+
+    def wrong(*given: Any) -> Any:
+        run = right(*given)
+        return lambda inputs: {name: found + 1 for name, found in run(inputs).items()}
+
+    with monkeypatch.context() as patch, pytest.raises(CheckpointError, match="other numbers"):
+        patch.setattr(openvino_folder, "_runner", wrong)
+        exported(tuned["full"], tmp_path / "no", "openvino")
+    monkeypatch.setattr(openvino_engine, "NEEDS", ("no_such_package",))
+    with pytest.raises(UsageError, match=r"no_such_package(.|\n)*maskwright\[openvino\]"):
+        exported(tuned["full"], tmp_path / "no", "openvino")
+    assert not (tmp_path / "no").exists()
+
+
+# ------------------------------------------------------------------------ TEI
+def test_tei_serves_what_is_exported_for_it(vectors: Path, tuned: dict[str, Path]) -> None:
+    for folder, kind in ((vectors, "vectors"), (tuned["full"], "classifier")):
+        said = io.StringIO()
+        report = export_model(folder, to="tei-check", stream=said)
+        assert report.tables[0]["rows"][0][2] == kind
+        assert "GELU is computed by its tanh form" in said.getvalue()
+        assert "cut without a word" in said.getvalue() and "exported to" not in said.getvalue()
+
+
+BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
+    "no architectures": ("config.json", {"architectures": None}, "architectures"),
+    "another type": ("config.json", {"model_type": "albert"}, "'albert'"),
+    "no positions": ("config.json", {"max_position_embeddings": None}, "max_position_embeddings"),
+    "windows": ("config.json", {"local_attention": 8}, "global_attn_every_n_layers"),
+    "max": (
+        "1_Pooling/config.json",
+        {"pooling_mode_max_tokens": True, "pooling_mode_mean_tokens": False},
+        "the pooling pooling_mode_max_tokens",
+    ),
+    "two": ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "several poolings"),
+    "no boolean": ("1_Pooling/config.json", {"pooling_mode_cls_token": None}, "cls_token"),
+    "tags": ("config.json", {"architectures": ["BertForTokenClassification"]}, "whole texts"),
+    "no labels": ("config.json", {"architectures": ["XForSequenceClassification"]}, "id2label"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_tei_check_names_what_could_not_be_served(case: str, vectors: Path, tmp_path: Path) -> None:
+    name, changes, says = BROKEN[case]
+    folder = tmp_path / "copy"
+    shutil.copytree(vectors, folder)
+    (folder / "MANIFEST.json").unlink()
+    opened = replace(open_model(folder), path=folder)
+    assert not [f for f in tei.findings(opened) if f.severity == "warning"], "the control"
+    file = folder / name
+    plain = {**json.loads(file.read_text()), **changes}
+    file.write_text(json.dumps({k: v for k, v in plain.items() if v is not None}))
+    with pytest.raises(IncompatibleError, match=says):
+        tei.check(opened, lambda found: None)
+
+
+def test_tei_check_tells_what_is_computed_otherwise(
+    vectors: Path, models: dict[str, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(IncompatibleError, match="1_Pooling/config"):
+        export_model(models["gpt2"], to="tei-check", stream=io.StringIO())
+    folder = tmp_path / "copy"
+    shutil.copytree(vectors, folder)
+    for name in ("MANIFEST.json", "sentence_bert_config.json"):
+        (folder / name).unlink()
+    names = {f.name for f in tei.findings(replace(open_model(folder), path=folder))}
+    assert names == {"tei-gelu", "tei-longest", "tei-truncates"}

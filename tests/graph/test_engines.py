@@ -1,0 +1,223 @@
+"""Other engines: they answer as ours does, one that does not is refused, and one is taken in place
+of ours only where it is measured to be faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maskwright import catalogue
+from maskwright.errors import IncompatibleError, ResourceError, UsageError
+from maskwright.graph.engines.parts import calibration, engine, names
+from maskwright.graph.engines.parts.calibration import CELLS, calibrate, choose
+from maskwright.inference.batches import WASTE, Group, rectangles
+from maskwright.inference.prepared import prepare
+from maskwright.nn.transformer import Transformer
+from maskwright.predict import engine_network
+from maskwright.predict.engine_network import EngineNetwork, with_engine
+from maskwright.predict.language_model import load
+from toys import VOCABULARY, bert, encoder_decoder, gpt2
+
+ENGINES = [pytest.param(name, id=name) for name in catalogue.names(names.ROOM)]
+TEXTS = ["the cat sat on the mat.", "the dog", "a big dog saw the old cat.", "the cat"]
+GROUPS = [Group(1, 21), Group(2, 20), Group(1, 9), Group(3, 2), Group(1, 1)]
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Transformer], Path]:
+    """The graph of a network in a file, written once."""
+    known: dict[str, Path] = {}
+
+    def written(network: Transformer) -> Path:
+        name = "bert" if network.config.encoder is not None else "gpt2"
+        if name not in known:
+            place = tmp_path_factory.mktemp(name)
+            known[name] = engine_network._graph(prepare(network, precision="float32"), place)
+        return known[name]
+
+    return written
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("network", [bert(), gpt2()], ids=["encoder", "decoder"])
+def test_states_are_those_of_our_own_engine(
+    name: str,
+    network: Transformer,
+    graphs: Callable[[Transformer], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of all places, of the first and of the last, with segments where the model has them."""
+    if names.missing(name):
+        pytest.skip(f"{name} is not installed")
+    path = graphs(network)
+    monkeypatch.setattr(engine_network, "_graph", lambda ready, place: _copied(path, place))
+    ready = prepare(network, precision="float32")
+    choice = with_engine(ready, name)
+    assert choice.name == name and isinstance(choice.network, EngineNetwork)
+    (said,) = choice.findings
+    assert name in said.what and "cosine" in said.evidence
+    count = sum(group.count * group.length for group in GROUPS)
+    tokens = torch.randint(5, VOCABULARY.size, (count,), generator=torch.Generator().manual_seed(1))
+    segments = torch.arange(count) % 2 if network.config.has_segments else None
+    exact = names.module(name).EXACT
+    for place in (None, "first", "last"):
+        ours = ready.ragged(tokens, GROUPS, segments, place)  # type: ignore[arg-type]
+        found = choice.network.ragged(tokens, GROUPS, segments, place)  # type: ignore[arg-type]
+        assert found.dtype == torch.float32 and found.shape == ours.shape
+        assert torch.allclose(found, ours, atol=1e-5 if exact else 0.3), place
+        wrong = choice.network.ragged(tokens.flip(0), GROUPS, segments, place)  # type: ignore[arg-type]
+        assert not torch.allclose(wrong, ours, atol=0.3), "the control"
+
+
+def _copied(path: Path, place: Path) -> Path:
+    for each in path.parent.iterdir():
+        (place / each.name).write_bytes(each.read_bytes())
+    return place / path.name
+
+
+def test_a_model_answers_alike_by_every_exact_engine(model: Path) -> None:
+    known = names.exact()
+    if not known:
+        pytest.skip("no other engine is installed")
+    ours = load(model, precision="float32")
+    other = load(model, precision="float32", engine=known[0])
+    assert (ours.engine, other.engine) == ("torch", known[0])
+    assert any(found.name == "engine-compared" for found in other.findings)
+    assert np.allclose(ours.embed(TEXTS), other.embed(TEXTS), atol=1e-5)
+    masked = [f"{text} [MASK]" for text in TEXTS]
+    for a, b in zip(ours.fill_mask(masked), other.fill_mask(masked), strict=True):
+        assert [c.id for c in a[0].candidates] == [c.id for c in b[0].candidates]
+    assert np.allclose(ours.log_likelihood(TEXTS), other.log_likelihood(TEXTS), atol=1e-3)
+
+
+class Scripted:
+    """An engine that gives our own states, and adds something to them."""
+
+    precision, bytes = "float32", 1000
+
+    def __init__(self, name: str, network: Transformer, error: float) -> None:
+        self.name, self._network, self._error = name, network, error
+
+    def warm(self, shapes: Any) -> None:
+        return
+
+    def run(self, ids: Any, mask: Any, segments: Any = None) -> Any:
+        from maskwright.graph.graphs import states_graph
+
+        graph = states_graph(self._network)
+        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        tensors = {name: torch.from_numpy(array) for name, array in given.items()}
+        return graph.run(tensors)[graph.outputs[0].name].numpy() + self._error
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Any]:
+    """Two engines that are there, of which one gives states that are off by so much."""
+
+    def made(error: float) -> Any:
+        network = gpt2()
+
+        def load(name: str, file: Path, **_: Any) -> Scripted:
+            if name == "broken":
+                raise ResourceError("the engine cannot load the model", where=name)
+            return Scripted(name, network, error)
+
+        monkeypatch.setattr(engine_network, "_graph", lambda ready, place: place)
+        monkeypatch.setattr(engine, "load", load)
+        monkeypatch.setattr(names, "require", lambda name: None)
+        monkeypatch.setattr(names, "exact", lambda: ["broken", "other"])
+        return prepare(network, precision="float32")
+
+    return made
+
+
+def test_an_engine_with_other_states_is_refused(scripted: Callable[[float], Any]) -> None:
+    with pytest.raises(IncompatibleError, match="other states"):
+        with_engine(scripted(0.05), "other")
+    choice = with_engine(scripted(0.05), "auto", seconds=0.0)
+    assert choice.name == "torch" and type(choice.network).__name__ == "Prepared"
+    said = [str(found) for found in choice.findings]
+    assert any("other is left out" in each and "other states" in each for each in said), said
+    with_engine(scripted(0.0), "other")  # the control
+
+
+@pytest.mark.parametrize(("faster", "chosen"), [(True, "other"), (False, "torch")])
+def test_auto_takes_what_it_measured_and_says_so(
+    scripted: Callable[[float], Any], monkeypatch: pytest.MonkeyPatch, faster: bool, chosen: str
+) -> None:
+    ready = scripted(0.0)
+    seconds = {"torch": 2e-3, "other": 1e-3 if faster else 1.9e-3}
+    monkeypatch.setattr(
+        calibration,
+        "_least",
+        lambda side, lengths, share, clock: seconds["other" if _is_engine(side) else "torch"],
+    )
+    choice = with_engine(ready, "auto")
+    assert choice.name == chosen
+    said = " ".join(map(str, choice.findings))
+    assert "broken is left out" in said and "1 row of 32" in said
+    assert ("other answers" if faster else "our own engine answers") in said
+
+
+def _is_engine(side: Any) -> bool:
+    return isinstance(side.__closure__[0].cell_contents, EngineNetwork)
+
+
+def test_the_rule_of_the_choice() -> None:
+    ours = dict.fromkeys(CELLS, 1.0)
+    one, two, *others = CELLS
+
+    def engine_with(**times: float) -> dict[str, float]:
+        return {**ours, **{CELL[name]: seconds for name, seconds in times.items()}}
+
+    CELL = {"one": one, "two": two, "three": others[0], "four": others[1]}
+    assert choose({"torch": ours}, "torch") == "torch"
+    assert choose({"torch": ours, "a": engine_with(one=0.5)}, "torch") == "torch"
+    assert choose({"torch": ours, "a": engine_with(one=0.8, two=0.8)}, "torch") == "a"
+    assert choose({"torch": ours, "a": engine_with(one=0.9, two=0.9)}, "torch") == "torch"
+    slow = engine_with(one=0.8, two=0.8, three=3.0)
+    assert choose({"torch": ours, "a": slow}, "torch") == "torch", "slower on the whole"
+    both = {"torch": ours, "a": engine_with(one=0.8, two=0.8), "b": engine_with(one=0.5, two=0.8)}
+    assert choose(both, "torch") == "b"
+
+
+def test_sides_take_turns_and_rows_fit_the_model() -> None:
+    calls: list[tuple[str, tuple[int, ...]]] = []
+    now = iter(np.arange(0.0, 1e4, 0.5))
+    sides = {name: (lambda lengths, n=name: calls.append((n, lengths))) for name in ("torch", "a")}
+    found = calibrate(sides, "torch", longest=40, seconds=0.0, clock=lambda: float(next(now)))
+    order = [name for name, _ in calls]
+    assert order == (["torch"] * 6 + ["a"] * 6) * len(CELLS)
+    assert max(max(lengths) for _, lengths in calls) == 40
+    assert found.chosen == "torch" and found.ratios("a") == [1.0] * len(CELLS)
+    assert all(name in found.line() for name in ("torch", "a", "1 row of 32"))
+
+
+def test_rectangles_keep_all_rows_in_order_and_waste_little() -> None:
+    generator = np.random.default_rng(0)
+    lengths = np.sort(generator.integers(1, 200, 300))[::-1]
+    groups = [Group(int((lengths == n).sum()), int(n)) for n in dict.fromkeys(lengths.tolist())]
+    parts = list(rectangles(groups))
+    assert [group for part in parts for group in part] == groups and 1 < len(parts) < len(groups)
+    for part in parts:
+        rows, ids = sum(g.count for g in part), sum(g.count * g.length for g in part)
+        assert len(part) == 1 or ids >= rows * part[0].length * (1 - WASTE)
+
+
+def test_what_is_missing_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"no such engine(.|\n)*'openvino'"):
+        load("nowhere", engine="openvin")  # before the folder is opened
+    monkeypatch.setattr(names.module("openvino"), "NEEDS", ("no_such_package",))
+    with pytest.raises(UsageError, match=r"no_such_package(.|\n)*maskwright\[openvino\]"):
+        load(model, engine="openvino")
+    assert "openvino" not in names.exact() and "onnxruntime-int8" not in names.exact()
+    monkeypatch.setattr(names, "exact", lambda: [])
+    opened = load(model, engine="auto")
+    assert opened.engine == "torch" and "our own answers" in " ".join(map(str, opened.findings))
+    with pytest.raises(IncompatibleError, match="two stacks"):
+        engine_network._graph(prepare(encoder_decoder(), precision="float32"), Path())
