@@ -11,7 +11,7 @@ before any route was found by the dialect that has the path, else in the plain s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any
 
@@ -45,9 +45,13 @@ def render(refusal: Refusal) -> Response:
 
 
 class Application:
-    """The routes, and which dialect renders what happens on them."""
+    """The routes, and which dialect renders what happens on them.
 
-    def __init__(self, host: Host) -> None:
+    Args:
+        dialects: modules with `routes` and `render`; None: those of the folder.
+    """
+
+    def __init__(self, host: Host, dialects: Sequence[Any] | None = None) -> None:
         self.host = host
         self.app = FastAPI(
             title="Maskwright",
@@ -58,8 +62,7 @@ class Application:
             redirect_slashes=False,
         )
         self.routers: list[tuple[APIRouter, Render]] = []
-        for name in catalogue.names("serve.dialects"):
-            dialect = catalogue.load("serve.dialects", name)
+        for dialect in _dialects() if dialects is None else dialects:
             router = dialect.routes(host)
             self.routers.append((router, dialect.render))
             self.app.include_router(router)
@@ -68,6 +71,7 @@ class Application:
         self.app.include_router(own)
         self.app.add_exception_handler(Refusal, self._refused)
         self.app.add_exception_handler(MaskwrightError, self._refused)
+        self.app.add_exception_handler(Exception, self._refused)
         self.app.add_exception_handler(RequestValidationError, self._invalid)
         self.app.add_exception_handler(HTTPException, self._http)
 
@@ -109,6 +113,10 @@ class Application:
         assert isinstance(error, HTTPException)
         kind: Any = {404: "not_found", 405: "method"}.get(error.status_code, "malformed")
         return await self._refused(request, Refusal(kind, shorten(str(error.detail), QUOTED)))
+
+
+def _dialects() -> list[Any]:
+    return [catalogue.load("serve.dialects", n) for n in catalogue.names("serve.dialects")]
 
 
 def _own_routes(host: Host, app: FastAPI) -> APIRouter:

@@ -8,10 +8,12 @@
     method          the path has other methods               405
     timeout         its deadline passed, or its body never came    408
     too_large       body, or more than can ever be answered  413
+    long_url        the URL has too many bytes               414
     media_type      not application/json                     415
     host            a name this server does not go by        421
     model           the model cannot do what is wanted       424
     overloaded      the queue is full                        429
+    headers         too many or too long                     431
     backend         the computation failed                   500
     unready         models are loading, or it is stopping    503
 
@@ -34,10 +36,12 @@ Kind = Literal[
     "method",
     "timeout",
     "too_large",
+    "long_url",
     "media_type",
     "host",
     "model",
     "overloaded",
+    "headers",
     "backend",
     "unready",
 ]
@@ -50,10 +54,12 @@ STATUS: dict[Kind, int] = {
     "method": 405,
     "timeout": 408,
     "too_large": 413,
+    "long_url": 414,
     "media_type": 415,
     "host": 421,
     "model": 424,
     "overloaded": 429,
+    "headers": 431,
     "backend": 500,
     "unready": 503,
 }

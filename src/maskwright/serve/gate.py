@@ -21,7 +21,7 @@ from typing import Any
 from maskwright.errors import DataError
 from maskwright.serve.app import Application
 from maskwright.serve.errors import Refusal
-from maskwright.serve.host import Host
+from maskwright.serve.host import FACTS, Host
 from maskwright.serve.logs import Log
 from maskwright.storage import strict_json
 
@@ -31,7 +31,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-MAX_HEADERS, MAX_URL = 64, 2_048
+MAX_HEADERS, MAX_HEADER_BYTES, MAX_URL = 64, 16_384, 2_048
 # Without the token only this is answered.
 OPEN = ("/health",)
 HEADERS = (
@@ -72,7 +72,7 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        answer = _Answer(send, self.host)
+        answer = _Answer(send, self.host, self._origin_headers(scope))
         begin = time.monotonic()
         self.open_requests += 1
         try:
@@ -122,10 +122,15 @@ class Gate:
         if methods is None:
             raise Refusal("not_found", "no such path; /docs lists what there is")
         method = scope["method"]
+        if method == "OPTIONS" and answer.origin:
+            await _preflight(methods, answer)
+            return
         if method not in methods and not (method == "HEAD" and "GET" in methods):
             raise Refusal("method", "the path has other methods", allow=tuple(sorted(methods)))
         if method != "POST":
-            await self.application.app(scope, receive, answer)
+            # The server sends no body to HEAD, whatever the route gives.
+            inner = {**scope, "method": "GET"} if method == "HEAD" else scope
+            await self.application.app(inner, receive, answer)
             return
         _require_type(headers)
         size = self._size(headers)
@@ -162,8 +167,19 @@ class Gate:
             what = "asked by a page of another site; list it with --allowed-origin"
             raise Refusal("forbidden", what, field="Origin")
 
+    def _origin_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        """What lets a page of a site on the list read the answer."""
+        for name, value in scope["headers"]:
+            if name == b"origin" and value.decode("latin-1") in self.entrance.origins:
+                return [
+                    (b"access-control-allow-origin", value),
+                    (b"access-control-expose-headers", b"x-request-id, x-model-id, retry-after"),
+                ]
+        return []
+
     def _require_token(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
-        if self.entrance.token is None or scope["path"] in OPEN:
+        asks_whether = scope["method"] == "OPTIONS" and self._origin_headers(scope)
+        if self.entrance.token is None or scope["path"] in OPEN or asks_whether:
             return
         found = headers.get(b"authorization", [])
         scheme, _, given = (found[0] if len(found) == 1 else b"").partition(b" ")
@@ -177,6 +193,8 @@ class Gate:
         limit, found = self.host.limits.max_body_bytes, headers.get(b"content-length")
         if found is None:
             return None
+        if b"transfer-encoding" in headers:
+            raise Refusal("malformed", "the body has two lengths", field="Content-Length")
         size = int(found[0])  # h11 has looked at it
         if size > limit:
             raise Refusal("too_large", "the body is too large", limit=f"{limit} bytes")
@@ -213,6 +231,7 @@ class Gate:
                 pass
             left.set()
 
+        FACTS.set(answer.facts)
         answering = asyncio.ensure_future(self.application.app(scope, receive_body, answer))
         watching = asyncio.ensure_future(watch())
         try:
@@ -240,22 +259,36 @@ class _GoneError(Exception):
 class _Answer:
     """`send` with the headers that every answer has, and what became of it."""
 
-    def __init__(self, send: Send, host: Host) -> None:
-        self._send, self._host = send, host
+    def __init__(self, send: Send, host: Host, origin: list[tuple[bytes, bytes]]) -> None:
+        self._send, self._host, self.origin = send, host, origin
         self.request = secrets.token_hex(8)
+        self.facts: dict[str, str] = {}
         self.status, self.started, self.ended, self.closes = 0, False, False, False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started, self.status = True, message["status"]
-            own = [*message.get("headers", []), *HEADERS]
+            own = [*message.get("headers", []), *HEADERS, *self.origin, (b"vary", b"Origin")]
             own.append((b"x-request-id", self.request.encode()))
+            if "model" in self.facts:
+                own.append((b"x-model-id", self.facts["model"].encode()))
             if self.closes or self._host.draining:
                 own.append((b"connection", b"close"))
             message = {**message, "headers": own}
         elif not message.get("more_body", False):
             self.ended = True
         await self._send(message)
+
+
+async def _preflight(methods: Collection[str], answer: _Answer) -> None:
+    """What a browser asks before a page of another site may ask."""
+    allowed = [
+        (b"access-control-allow-methods", ", ".join(sorted(methods)).encode()),
+        (b"access-control-allow-headers", b"authorization, content-type"),
+        (b"access-control-max-age", b"600"),
+    ]
+    await answer({"type": "http.response.start", "status": 204, "headers": allowed})
+    await answer({"type": "http.response.body", "body": b""})
 
 
 def _headers(scope: Scope) -> dict[bytes, list[bytes]]:
@@ -269,9 +302,12 @@ def _require_sound(scope: Scope) -> None:
     """Refuse targets that are no path, and more than a request needs."""
     raw = scope["raw_path"]
     if len(raw) + len(scope["query_string"]) > MAX_URL:
-        raise Refusal("malformed", "the URL is too long", limit=f"{MAX_URL} bytes")
+        raise Refusal("long_url", "the URL is too long", limit=f"{MAX_URL} bytes")
     if len(scope["headers"]) > MAX_HEADERS:
-        raise Refusal("malformed", "too many headers", limit=MAX_HEADERS)
+        raise Refusal("headers", "too many headers", limit=MAX_HEADERS)
+    size = sum(len(name) + len(value) for name, value in scope["headers"])
+    if size > MAX_HEADER_BYTES:
+        raise Refusal("headers", "the headers are too long", limit=f"{MAX_HEADER_BYTES} bytes")
     if not raw.startswith(b"/") or raw.startswith(b"//"):
         raise Refusal("malformed", "the target is no path")
 

@@ -15,12 +15,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from maskwright import memory
 from maskwright.errors import IncompatibleError
 from maskwright.findings import Note, ignore
 from maskwright.inference.stream import Piece
@@ -102,6 +104,9 @@ class Answered:
         object.__setattr__(self, "prompt_tokens", sum(self.tokens))
 
 
+# What is known of the request that is being answered: the model's hash, for its headers.
+FACTS: ContextVar[dict[str, str] | None] = ContextVar("facts", default=None)
+
 # A prompt that any tokenizer takes, and seconds that a first answer may take.
 WARM, WARM_SECONDS = "the", 600.0
 
@@ -146,6 +151,16 @@ class Host:
         self._rate = 10_000.0  # tokens a second, as measured
         self.ready = False
         self.draining = False
+        self.metrics.gauges |= {
+            "mw_queue_tokens": lambda: self._queue.tokens,
+            "mw_queue_items": lambda: len(self._queue),
+            "mw_writing_rows": lambda: self._writers.rows,
+            "mw_writing_tokens": lambda: self._writers.tokens,
+            "mw_read_seconds": lambda: self._device.seconds["read"],
+            "mw_write_seconds": lambda: self._device.seconds["write"],
+            "mw_memory_bytes": memory.resident,
+            "te_queue_size": lambda: len(self._queue),
+        }
 
     # ------------------------------------------------------------------------------- what there is
     @property
@@ -160,12 +175,18 @@ class Host:
         """
         if not self._models:
             raise Refusal("unready", "the models are being loaded", retry_after=1)
-        if name is None:
-            return next(iter(self._models.values()))
+        name = next(iter(self._models)) if name is None else name
         if name not in self._models:
             known = ", ".join(self.names)
             raise Refusal("not_found", f"no model of that name; there are: {known}", field="model")
         return self._models[name]
+
+    def _asking(self, name: str | None, options: Options) -> Asking:
+        """What answers; the answer's headers say which model it is."""
+        found = self.model(name).asking(options.adapter)
+        if (facts := FACTS.get()) is not None:
+            facts["model"] = found.fingerprint[:16]
+        return found
 
     # ------------------------------------------------------------------------------------ answers
     async def predict(
@@ -178,7 +199,7 @@ class Host:
                 answers_of(predictor.task_type, _encoded(part), outputs, options.top)
             )
 
-        asking = self.model(name).asking(options.adapter)
+        asking = self._asking(name, options)
         return await self._of_task(asking, lambda: asking.predictor, rows, options, finish)
 
     async def scores(
@@ -192,7 +213,7 @@ class Host:
                 predictor.task_type.scores(_encoded(part), outputs, raw=options.raw)
             )
 
-        asking = self.model(name).asking(options.adapter)
+        asking = self._asking(name, options)
         return await self._of_task(asking, lambda: asking.predictor, rows, options, finish)
 
     async def embed(
@@ -205,7 +226,7 @@ class Host:
                 np.asarray(predictor.task_type.merged(_encoded(part), outputs), np.float32)
             )
 
-        asking = self.model(name).asking(options.adapter)
+        asking = self._asking(name, options)
         return await self._of_task(
             asking, lambda: asking.vectors(options.pooling), texts, options, finish, alone=True
         )
@@ -214,7 +235,7 @@ class Host:
         self, name: str | None, texts: Sequence[str], options: Options = USUAL
     ) -> Answered:
         """(T, D) float32 for each text: the states of its tokens in the last layer."""
-        asking = self.model(name).asking(options.adapter)
+        asking = self._asking(name, options)
 
         def work(rows: Sequence[Any], first: int) -> tuple[Any, Part]:
             predictor = asking.opened.pooled("mean")
@@ -228,7 +249,7 @@ class Host:
         self, name: str | None, texts: Sequence[str], options: Options = USUAL
     ) -> Answered:
         """The holes of each text with their candidates, as `LanguageModel.fill_mask`."""
-        asking = self.model(name).asking(options.adapter)
+        asking = self._asking(name, options)
         _require(asking, "fill_mask", "the model fills no masks")
         top = options.top or 5
         model = asking.opened.model
@@ -249,7 +270,7 @@ class Host:
         """What the model writes after each prompt: a `Written` each."""
         encoding.require_rows(prompts, self.limits, options.field)
         begin = time.monotonic()
-        asking = self.model(name).asking(options.adapter)
+        asking = self._asking(name, options)
         rows = await self._rows(asking, prompts, writing, options)
         try:
             async with _Until(self._deadline(options)):
@@ -279,7 +300,7 @@ class Host:
         """The same of one prompt, piece by piece. The request is admitted, or refused, before the
         first piece is waited for."""
         encoding.require_rows([prompt], self.limits, options.field)
-        asking = self.model(name).asking(options.adapter)
+        asking = self._asking(name, options)
         until = time.monotonic() + self._deadline(options)
         rows = await self._rows(asking, [prompt], writing, options, streams=True)
         try:
@@ -484,8 +505,7 @@ class Host:
             tokens = sum(item.tokens for item, _ in computed)
             seconds = computed[0][1].computed
             self._rate = 0.9 * self._rate + 0.1 * tokens / max(seconds, 1e-6)
-            rows = sum(len(item.lengths) for item, _ in computed)
-            self.metrics.batch(tokens, rows, seconds)
+            self.metrics.batch([n for item, _ in computed for n in item.lengths], seconds)
 
         def give() -> None:
             for item, outcome in settled:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Histogram:
         return [*found, f"{name}_sum {self.sum:.6f}", f"{name}_count {self.count}"]
 
 
+TENTHS = tuple(n / 10 for n in range(1, 11))
 POWERS = tuple(float(2**n) for n in range(17))
 
 
@@ -54,6 +55,7 @@ class Metrics:
         self.requests = 0
         self.tokens = 0
         self.batch_tokens = Histogram(POWERS)
+        self.batch_fill = Histogram(TENTHS)  # of tokens, if rows were padded to the longest
         self.batch_rows = Histogram(POWERS)
         self.batch_seconds = Histogram()
         self.request_seconds = Histogram()
@@ -62,9 +64,12 @@ class Metrics:
         self.compute_seconds = Histogram()
         self.gauges: dict[str, Callable[[], float]] = {}
 
-    def batch(self, tokens: int, rows: int, seconds: float) -> None:
+    def batch(self, lengths: Sequence[int], seconds: float) -> None:
+        """A batch of rows of these lengths."""
+        tokens, rows = sum(lengths), len(lengths)
         with self._lock:
             self.tokens += tokens
+            self.batch_fill.add(tokens / max(1, rows * max(lengths)))
             self.batch_tokens.add(tokens)
             self.batch_rows.add(rows)
             self.batch_seconds.add(seconds)
@@ -99,6 +104,7 @@ class Metrics:
             lines = []
             for name, histogram in (
                 ("mw_batch_tokens", self.batch_tokens),
+                ("mw_batch_fill", self.batch_fill),
                 ("mw_batch_rows", self.batch_rows),
                 ("mw_batch_seconds", self.batch_seconds),
                 ("mw_request_seconds", self.request_seconds),

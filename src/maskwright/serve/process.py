@@ -23,9 +23,9 @@ from typing import Any
 import uvicorn
 
 from maskwright.errors import MaskwrightError, UsageError
-from maskwright.serve.gate import Gate
+from maskwright.serve.gate import MAX_HEADER_BYTES, Gate
 from maskwright.serve.host import Host
-from maskwright.serve.protocol import MAX_HEADER_BYTES, Protocol
+from maskwright.serve.protocol import Protocol
 
 # Seconds after which an idle connection is closed: usually, and while the server is stopping.
 KEEP_ALIVE, IDLE_AT_END = 75, 1.0

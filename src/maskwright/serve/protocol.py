@@ -22,8 +22,7 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 HEADER_SECONDS = 10.0
 BODY_SECONDS, BYTES_A_SECOND = 10.0, 65_536
 WRITE_SECONDS = 30.0
-LINGER_SECONDS = 2.0
-MAX_HEADER_BYTES = 16_384
+LINGER_SECONDS, LINGER_BYTES = 2.0, 4_194_304
 
 
 class _Transport:
@@ -64,9 +63,11 @@ class Protocol(H11Protocol):
         self._look()
 
     def data_received(self, data: bytes) -> None:
-        if self._lingers:
-            return
         self._received += len(data)
+        if self._lingers:
+            if self._received > LINGER_BYTES:
+                self.transport.abort()
+            return
         self.last_used = time.monotonic()
         super().data_received(data)
         self._look()
@@ -170,7 +171,7 @@ class Protocol(H11Protocol):
         if not sending or not transport.can_write_eof():
             transport.close()
             return
-        self._lingers = True
+        self._lingers, self._received = True, 0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

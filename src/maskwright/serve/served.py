@@ -8,6 +8,7 @@ requests to both go together.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from maskwright.checkpoint.fine_tuned import ADAPTER
 from maskwright.errors import IncompatibleError, MaskwrightError, UsageError
 from maskwright.findings import Note, ignore
 from maskwright.inference.engine import hidden
 from maskwright.models import folders, special_tokens
+from maskwright.models.model import Model
 from maskwright.models.open import home_of, open_model
 from maskwright.predict.language_model import LanguageModel
 from maskwright.predict.opened import Opened
@@ -43,6 +46,11 @@ class Asking:
     opened: Opened
     backbone: int
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The hash of config, weights and tokenizer, and of what was learned on top of them."""
+        return _fingerprint(self.opened.model)
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -111,6 +119,7 @@ class Served:
         """Raises UsageError where the name is taken, IncompatibleError on another model."""
         self.language_model.load_adapter(folder, name)
         self._asking[name] = Asking(self.language_model.opened(name), self.backbone)
+        _ = self._asking[name].fingerprint
 
     @property
     def adapters(self) -> tuple[str, ...]:
@@ -165,7 +174,7 @@ class Served:
     @cached_property
     def fingerprint(self) -> str:
         """The hash of config, weights and tokenizer."""
-        return self.opened.model.fingerprint
+        return self._asking[None].fingerprint
 
 
 def open_one(
@@ -177,13 +186,17 @@ def open_one(
         As `maskwright.load`.
     """
     model = open_model(folder)
-    for found in model.findings:
-        note(found)
+    for finding in model.findings:
+        note(finding)
     for other in known:
         if (shared := other.opened.root.sharing(model)) is not None:
-            return Served(name, LanguageModel.of(shared), other.backbone)
-    made = LanguageModel(model, precision)
-    return Served(name, made, id(made.opened()))
+            found = Served(name, LanguageModel.of(shared), other.backbone)
+            break
+    else:
+        made = LanguageModel(model, precision)
+        found = Served(name, made, id(made.opened()))
+    _ = found.fingerprint  # of the files as they are now, before they can change
+    return found
 
 
 def open_all(
@@ -207,6 +220,27 @@ def open_all(
     for name, folder in adapters.items():
         _place(name, folder, list(found.values()))
     return found
+
+
+def _fingerprint(model: Model) -> str:
+    """The hash of a model; of one whose weights lie elsewhere, of what was learned beside them."""
+    own = [model.home] if model.is_adapter else []
+    folders_of_adapter = [f for f in (*own, model.home / ADAPTER) if f.is_dir()]
+    if not folders_of_adapter:
+        return model.fingerprint
+    digest = hashlib.sha256()
+    if not _without_weights(model.path):
+        digest.update(model.fingerprint.encode())
+    for folder in folders_of_adapter:
+        for file in sorted((*folder.glob("*.safetensors"), *folder.glob("*.json"))):
+            digest.update(file.name.encode())
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _without_weights(path: Path) -> bool:
+    """Whether a folder has a head and no weights below it."""
+    return not any(path.glob("*.safetensors"))
 
 
 def _place(name: str, folder: Path, models: Sequence[Served]) -> None:

@@ -228,12 +228,13 @@ class Writers:
     @property
     def rows(self) -> int:
         """How many texts are being written."""
-        return sum(len(group.rows) for group in self._groups)
+        return sum(len(group.rows) for group in list(self._groups))
 
     @property
     def tokens(self) -> int:
         """Positions that are held."""
-        return sum(row.tokens for group in self._groups for row in group.rows.values())
+        groups = list(self._groups)
+        return sum(row.tokens for group in groups for row in list(group.rows.values()))
 
     @property
     def waiting_tokens(self) -> int:
@@ -247,13 +248,13 @@ class Writers:
         """A token more in each row of the group whose turn it is."""
         changed = self._join()
         if self._groups:
-            group = self._groups.popleft()
+            group = self._groups[0]
             try:
                 changed += group.step()
             except BaseException as error:
                 changed += self._begin_again(group, error)
-            if group.rows:
-                self._groups.append(group)
+            self._groups.rotate(-1)
+            self._groups = deque(group for group in self._groups if group.rows)
         self._wake(row for row in changed if row.ended or row.streams)
 
     def stop(self, error: BaseException) -> None:

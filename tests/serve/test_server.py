@@ -1,0 +1,745 @@
+"""Rows of the fault catalogue, part G, against a server on this machine; each with its control."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from finetune.test_command import table
+from maskwright import memory
+from maskwright.errors import MaskwrightError
+from maskwright.finetune.command import finetune_file
+from maskwright.inference.generation import Generation
+from maskwright.predict.language_model import load
+from maskwright.serve import host as host_module
+from maskwright.serve import protocol, reading
+from maskwright.serve.host import Options
+from maskwright.serve.limits import Limits
+from serve.servers import Served, answers, request, server, until
+
+pytestmark = pytest.mark.loopback
+
+TEXT = "the cat sat on the mat"
+
+
+@pytest.fixture(scope="module")
+def heads(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two heads on one body, and an adapter on it."""
+    import io
+
+    folder = tmp_path_factory.mktemp("heads")
+    found = {}
+    for name, task, method in (
+        ("animals", "classification", "probe"),
+        ("numbers", "regression", "probe"),
+        ("turned", "classification", "lora"),
+    ):
+        data = table(folder / f"{task}.csv", task)
+        options: dict[str, Any] = {"method": method, "seeds": 1, "epochs": 1, "batch": 16}
+        finetune_file(model, data, folder / name, stream=io.StringIO(), **options)
+        found[name] = folder / name
+    return found
+
+
+LIMITS = Limits(
+    max_items=8, max_input_characters=2_000, max_body_bytes=50_000, max_queue_tokens=4_096
+)
+
+
+@pytest.fixture(scope="module")
+def plain(model: Path, models: dict[str, Path], heads: dict[str, Path]) -> Iterator[Served]:
+    """What most tests ask, and leave as it is."""
+    given = {"animals": heads["animals"], "numbers": heads["numbers"], "base": model}
+    given["gpt2"] = models["gpt2"]
+    with server(given, {"turned": heads["turned"]}, LIMITS) as made:
+        yield made
+
+
+# ------------------------------------------------------------------------------------- answers
+def test_answers_are_those_of_the_library(
+    plain: Served, model: Path, models: dict[str, Path], heads: dict[str, Path]
+) -> None:
+    texts = [TEXT, "a big dog saw the old cat", "the dog"]
+    own = {name: load(folder, precision="float32") for name, folder in heads.items()}
+    assert plain.ask("predict", texts)["values"] == own["animals"].predict(texts)
+    assert plain.ask("predict", texts, model="numbers")["values"] == own["numbers"].predict(texts)
+    assert plain.ask("predict", texts, adapter="turned")["values"] == own["turned"].predict(texts)
+    base = load(model, precision="float32")
+    found = plain.ask("embed", texts, model="base")
+    np.testing.assert_allclose(found, base.embed(texts), atol=1e-6)
+    masked = [f"the [MASK] sat on {text}" for text in texts]
+    wanted = [[hole.candidates[0].token for hole in holes] for holes in base.fill_mask(masked)]
+    assert plain.ask("fill", masked, model="base") == wanted
+    writer = load(models["gpt2"], precision="float32")
+    prompts = ["the cat", "a dog saw"]
+    written = writer.generate(prompts, tokens=6, temperature=0.0)
+    found = plain.ask("generate", prompts, model="gpt2", tokens=6)
+    assert [p + f for p, f in zip(prompts, found, strict=True)] == written
+    streamed = plain.post("/ask/stream", {"inputs": prompts[0], "model": "gpt2", "tokens": 6})
+    assert "".join(map(json.loads, streamed.body.splitlines())) == found[0]
+
+
+def test_heads_on_one_body_hold_it_once(plain: Served) -> None:
+    made = [plain.host.model(name) for name in plain.host.names]
+    assert made[0].backbone == made[1].backbone == made[2].backbone != made[3].backbone
+    weights = [each.opened.model.network.tokens.weight for each in made]
+    assert weights[0] is weights[1] is weights[2]
+
+
+def test_F119_an_answer_does_not_depend_on_its_neighbours(plain: Served) -> None:
+    words = ["the", "cat", "sat", "on", "a", "mat", "and", "big", "old", "dog", "saw", "it"]
+    draw = np.random.default_rng(0)
+    texts = [" ".join(draw.choice(words, int(n))) for n in draw.integers(1, 20, 60)]
+    alone = [plain.ask("predict", [text])["values"][0] for text in texts]
+    vectors = [plain.ask("embed", [text])[0] for text in texts]
+    with ThreadPoolExecutor(16) as pool:
+        mixed = list(pool.map(lambda text: plain.ask("predict", [text])["values"][0], texts))
+        beside = list(pool.map(lambda text: plain.ask("embed", [text])[0], texts))
+    for one, other in zip(alone, mixed, strict=True):
+        assert one["label"] == other["label"] and abs(one["score"] - other["score"]) <= 1e-6
+    np.testing.assert_allclose(beside, vectors, atol=1e-6)
+    assert len({tuple(np.round(v, 6)) for v in vectors}) > 40, "the control: texts differ"
+
+
+# -------------------------------------------------------------------------------- the body
+def test_F94_a_body_that_is_too_large_is_refused_unread(plain: Served) -> None:
+    head = request(plain.address, "/ask/predict", headers={"Content-Length": "300000000"})
+    before = memory.resident()
+    with plain.connect() as line:
+        line.sendall(head)
+        answer = next(answers(line))
+        assert answer.status == 413 and answer.headers["connection"] == "close"
+        sent = 0
+        try:
+            while sent < 300_000_000:
+                line.sendall(b"x" * 1_000_000)
+                sent += 1_000_000
+        except OSError:
+            pass
+    assert sent < 300_000_000 and memory.resident() - before < 20_000_000
+    assert answer.json["limit"] == "50000 bytes"
+
+
+def chunked(address: tuple[str, int], *chunks: bytes, end: bool = True) -> bytes:
+    how = {"Content-Length": "", "Transfer-Encoding": "chunked"}
+    head = request(address, "/ask/predict", headers=how)
+    body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
+    return head + body + (b"0\r\n\r\n" if end else b"")
+
+
+def test_F95_chunks_are_counted_and_lengths_are_not_believed(plain: Served) -> None:
+    body = json.dumps({"inputs": TEXT}).encode()
+    (found,) = plain.raw(chunked(plain.address, body[:5], body[5:]), 1.0)
+    assert found.status == 200  # the control
+    (found,) = plain.raw(chunked(plain.address, *[b" " * 10_000] * 6), 3.0)
+    assert found.status == 413
+    how = {"Transfer-Encoding": "chunked"}
+    both = request(plain.address, "/ask/predict", {"inputs": TEXT}, headers=how)
+    assert plain.raw(both, 1.0)[0].status in (400, 422)
+    twice = request(plain.address, "/ask/predict", {"inputs": TEXT}).replace(
+        b"\r\n\r\n", b"\r\nContent-Length: 3\r\n\r\n", 1
+    )
+    assert plain.raw(twice, 1.0)[0].status == 400
+    none = request(plain.address, "/ask/predict", headers={"Content-Length": ""})
+    assert plain.raw(none, 1.0)[0].status == 400  # an empty body is no JSON
+
+
+@pytest.mark.parametrize("kind", ["silent", "headers", "next headers", "body", "short body"])
+def test_F96_slow_sockets_are_closed(
+    kind: str, plain: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.4)
+    monkeypatch.setattr(protocol, "BODY_SECONDS", 0.4)
+    whole = request(plain.address, "/ask/predict", {"inputs": TEXT})
+    head, _, _body = whole.partition(b"\r\n\r\n")
+    first = {
+        "silent": b"",
+        "headers": whole[:20],
+        "next headers": whole + whole[:20],
+        "body": head + b"\r\n\r\n",
+        "short body": whole[:-3],
+    }[kind]
+    begin = time.monotonic()
+    with plain.connect(5.0) as line:
+        line.sendall(first)
+        drips, found = 0, b""
+        line.settimeout(0.05)
+        while time.monotonic() - begin < 5:
+            try:
+                data = line.recv(65_536)
+                if not data:
+                    break
+                found += data
+            except TimeoutError:
+                if drips < 100 and kind != "silent":
+                    with_drip = b"x" if kind != "body" else b" "
+                    try:
+                        line.sendall(with_drip if kind != "short body" else b"")
+                    except OSError:
+                        break
+                    drips += 1
+            except OSError:
+                break
+    assert 0.3 < time.monotonic() - begin < 4.0
+    assert b" 408 " in found
+    assert plain.ask("predict", TEXT)["values"], "the control: others are answered"
+
+
+def test_F97_headers_and_addresses_are_bounded(plain: Served) -> None:
+    assert plain.get("/health?" + "x" * 3_000).status == 414
+    many = {f"X-{n}": "1" for n in range(100)}
+    assert plain.post("/health", method="GET", headers=many).status == 431
+    assert (
+        plain.raw(
+            request(plain.address, "/health", method="GET", headers={"X": "y" * 20_000}), 1.0
+        )[0].status
+        == 431
+    )
+    assert plain.get("/health").status == 200
+
+
+TRAPS = {
+    "deep": b'{"inputs":' + b"[" * 5_000 + b"]" * 5_000 + b"}",
+    "nan": b'{"inputs":"a","tokens":NaN}',
+    "huge number": b'{"inputs":"a","tokens":1e999}',
+    "digits": b'{"inputs":"a","tokens":' + b"1" * 6_000 + b"}",
+    "twice": b'{"inputs":"a","inputs":"b"}',
+    "torn": b'{"inputs":"a',
+    "empty": b"",
+    "not UTF-8": b'{"inputs":"\xff"}',
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_F98_traps_of_json_are_refused(trap: str, plain: Served) -> None:
+    answer = plain.post("/ask/predict", data=TRAPS[trap])
+    assert answer.status == 400 and answer.json["field"] == "body" and len(answer.body) <= 4_096
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Content-Type": "application/json; charset=utf-8"}, 200),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": ""}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Content-Type": "application/json; charset=utf-16"}, 415),
+        ({"Content-Encoding": "gzip"}, 415),
+    ],
+)
+def test_F99_only_plain_json_is_read(plain: Served, headers: dict[str, str], status: int) -> None:
+    assert plain.post("/ask/predict", {"inputs": TEXT}, headers=headers).status == status
+
+
+BODIES: dict[str, Any] = {
+    "missing": {},
+    "null": {"inputs": None},
+    "wrong type": {"inputs": 3},
+    "wrong row": {"inputs": [3]},
+    "surrogate": {"inputs": "a \ud800"},
+    "long value": {"inputs": TEXT, "tokens": "x" * 40_000},
+    "no such model": {"inputs": TEXT, "model": "x" * 40_000},
+    "no such adapter": {"inputs": TEXT, "adapter": "\x1b[31m" + "x" * 40_000},
+    "many faults": {"inputs": TEXT, "tokens": "x", "truncate": "maybe", "deadline": []},
+    "array": [1],
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_F100_a_wrong_field_is_named_and_the_answer_is_short(body: str, plain: Served) -> None:
+    answer = plain.post("/ask/predict", BODIES[body])
+    assert answer.status in (404, 422) and len(answer.body) <= 4_096, answer
+    assert b"x" * 200 not in answer.body and answer.json["error"]
+
+
+def test_F101_what_is_too_long_is_refused_with_the_limit(plain: Served) -> None:
+    def says(**body: Any) -> tuple[int, Any, Any]:
+        answer = plain.post("/ask/predict", body)
+        return answer.status, answer.json.get("field"), answer.json.get("limit")
+
+    assert says(inputs=["the"] * 8)[0] == 200
+    assert says(inputs=["the"] * 9) == (422, "inputs", 8)
+    assert says(inputs=["the", "x" * 2_001]) == (413, "inputs[1]", 2_000)
+    longer = "the cat " * 40
+    status, field, limit = says(inputs=[TEXT, longer], adapter="turned")
+    assert (status, field) == (422, "inputs[1]") and "tokens" in limit
+    answer = plain.ask("predict", [TEXT, longer], truncate=True)
+    assert answer["truncated"] == [False, True]
+
+
+@pytest.mark.parametrize("inputs", ["", "   ", "\n", [], [""], [TEXT, " "]])
+def test_F102_nothing_to_read_is_refused(inputs: Any, plain: Served) -> None:
+    answer = plain.post("/ask/predict", {"inputs": inputs})
+    assert answer.status == 422 and answer.json["field"].startswith("inputs")
+
+
+# ----------------------------------------------------------------------------------- load
+class Slow:
+    """Readings that wait until they may go on, and fail where a text says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.may, self.batches = threading.Event(), list[int]()
+        self.inside = threading.Event()
+        self.fails: BaseException | None = None
+        self._read = reading.read_scores
+        monkeypatch.setattr(host_module, "read_scores", self.read)
+
+    def read(self, requests: Any) -> Any:
+        self.inside.set()
+        self.may.wait(10)
+        self.batches.append(len(requests))
+        if self.fails is not None and any(self.poisoned(each) for each in requests):
+            raise self.fails
+        return self._read(requests)
+
+    @staticmethod
+    def poisoned(request: Any) -> bool:
+        return any("poison" in row.text for row in request.encoded.rows)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    made = Slow(monkeypatch)
+    yield made
+    made.may.set()
+
+
+def test_F103_a_full_queue_answers_before_the_body_is_read(plain: Served, slow: Slow) -> None:
+    body = {"inputs": ["the cat sat on the mat and " * 3] * 8}
+    with ThreadPoolExecutor(40) as pool:
+        sent = [pool.submit(plain.post, "/ask/predict", body) for _ in range(40)]
+        assert until(lambda: any(each.done() for each in sent))
+        refused = next(each.result() for each in sent if each.done())
+        assert refused.status == 429 and int(refused.headers["retry-after"]) >= 1
+        held = plain.host._queue.tokens
+        assert held <= LIMITS.max_queue_tokens, "the bound holds"
+        plain.host._arriving += LIMITS.max_queue_tokens  # what other bodies will bring
+        head = request(plain.address, "/ask/predict", headers={"Content-Length": "5000"})
+        with plain.connect() as line:
+            begin = time.monotonic()
+            line.sendall(head)  # and never the body
+            assert next(answers(line)).status == 429 and time.monotonic() - begin < 2
+        plain.host._arriving -= LIMITS.max_queue_tokens
+        slow.may.set()
+        statuses = {each.result().status for each in sent}
+    assert statuses == {200, 429} and until(lambda: plain.host._queue.tokens == 0)
+    assert plain.ask("predict", TEXT)["values"]
+
+
+@pytest.mark.parametrize(
+    "fault", [RuntimeError("boom"), MemoryError(), SystemExit(3), KeyboardInterrupt()]
+)
+def test_F104_F106_one_poisonous_request_touches_no_other(
+    fault: BaseException, plain: Served, slow: Slow
+) -> None:
+    slow.fails = fault
+    texts = [TEXT] * 31 + ["the poison"]
+    with ThreadPoolExecutor(33) as pool:
+        first = pool.submit(plain.post, "/ask/predict", {"inputs": TEXT})
+        assert slow.inside.wait(10)
+        sent = [pool.submit(plain.post, "/ask/predict", {"inputs": text}) for text in texts]
+        assert until(lambda: len(plain.host._queue) == 32), "all wait while the first is computed"
+        slow.may.set()
+        statuses = [each.result().status for each in sent]
+    assert statuses == [200] * 31 + [500] and first.result().status == 200
+    assert max(slow.batches) > 8, "they were in one batch"
+    assert b"boom" not in sent[-1].result().body and plain.host.alive
+
+
+def test_F104_a_prompt_that_fails_ends_no_other(
+    plain: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that are written together are begun again alone; each text is as it would have been."""
+    prompts = ["the cat", "a dog saw the", "the old cat sat", "on the mat"]
+    wanted = [plain.ask("generate", [p], model="gpt2", tokens=8)[0] for p in prompts]
+    step, together = Generation.step, list[int]()
+
+    def fails(self: Generation) -> Any:
+        together.append(self.rows)
+        time.sleep(0.02)
+        if any(row.prompt.count == 7 for row in self._rows.values()):
+            raise SystemExit(1)
+        return step(self)
+
+    monkeypatch.setattr(Generation, "step", fails)
+
+    def ask(prompt: str, tokens: int) -> Any:
+        body = {"inputs": prompt, "model": "gpt2", "tokens": tokens}
+        return plain.post("/ask/generate", body)
+
+    with ThreadPoolExecutor(8) as pool:
+        sent = [pool.submit(ask, prompt, 8) for prompt in prompts]
+        bad = pool.submit(ask, "the dog", 7)
+        found = [each.result() for each in sent]
+    assert bad.result().status == 500 and max(together) > 1
+    assert [each.json[0] for each in found] == wanted
+
+
+def test_F105_a_client_that_leaves_is_not_computed_for(plain: Served, slow: Slow) -> None:
+    body = request(plain.address, "/ask/predict", {"inputs": TEXT})
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(plain.post, "/ask/predict", {"inputs": TEXT})
+        assert slow.inside.wait(10)
+        lines = [plain.connect() for _ in range(30)]
+        for line in lines:
+            line.sendall(body)
+        assert until(lambda: len(plain.host._queue) == 30)
+        for line in lines:
+            line.close()
+        assert until(lambda: len(plain.host._queue) == 0), "they are taken out of the queue"
+        slow.may.set()
+        assert first.result().status == 200
+    assert until(lambda: plain.running._server.gate.open_requests == 0)
+    assert sum(slow.batches) == 1, "nothing was computed for them"
+
+
+def test_F105_a_reader_who_leaves_ends_what_is_written(
+    plain: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, steps = Generation.step, list[int]()
+
+    def slowly(self: Generation) -> Any:
+        time.sleep(0.1)
+        steps.append(self.rows)
+        return step(self)
+
+    monkeypatch.setattr(Generation, "step", slowly)
+    body = {"inputs": "the cat", "model": "gpt2", "tokens": 50}
+    with plain.connect() as line:
+        line.sendall(request(plain.address, "/ask/stream", body))
+        assert until(lambda: plain.host._writers.rows == 1)
+        line.recv(10)
+    assert until(lambda: not plain.host._writers.ready()) and len(steps) < 50
+    assert until(lambda: plain.running._server.gate.open_requests == 0)
+
+
+def test_a_deadline_ends_what_nobody_waits_for(plain: Served, slow: Slow) -> None:
+    answer = plain.post("/ask/predict", {"inputs": TEXT, "deadline": 0.2})
+    assert answer.status == 408
+    slow.may.set()
+    assert until(lambda: len(plain.host._queue) == 0)
+
+
+# ------------------------------------------------------------------------------------ life
+def test_F107_a_server_is_ready_when_its_models_have_answered(heads: dict[str, Path]) -> None:
+    from maskwright.serve import served
+
+    may, holder = threading.Event(), dict[str, Any]()
+
+    def load_late() -> None:
+        may.wait(20)
+        holder["host"].load(served.open_all({"animals": heads["animals"]}, {}, "float32"))
+
+    with server({}, load=load_late) as made:
+        holder["host"] = made.host
+        assert until(lambda: made.get("/health").status == 200)
+        assert made.get("/ready").status == 503
+        refused = made.post("/ask/predict", {"inputs": TEXT})
+        assert refused.status == 503 and "retry-after" in refused.headers
+        may.set()
+        assert until(lambda: made.get("/ready").status == 200)
+        assert made.ask("predict", TEXT)["values"]
+
+
+def test_F107_a_model_that_cannot_be_loaded_ends_the_server(tmp_path: Path) -> None:
+    with pytest.raises(MaskwrightError), server({"none": tmp_path}):
+        pass
+
+
+def test_F108_a_stop_loses_no_request(heads: dict[str, Path]) -> None:
+    """Clients that ask again and again, while the server is stopped: each gets an answer to what
+    it asked, or the connection was closed after an answer that said so."""
+    lost, done, stop = [], [0], threading.Event()
+
+    def client(made: Served) -> None:
+        try:
+            line = made.connect()
+        except OSError:
+            return
+        with line:
+            got = answers(line)
+            while not stop.is_set():
+                try:
+                    line.sendall(request(made.address, "/ask/predict", {"inputs": TEXT}))
+                    answer = next(got)
+                except (OSError, StopIteration) as error:
+                    lost.append(repr(error))
+                    return
+                done[0] += answer.status == 200
+                if answer.headers.get("connection") == "close":
+                    return
+
+    with server({"animals": heads["animals"]}) as made:
+        threads = [threading.Thread(target=client, args=(made,)) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+    for thread in threads:
+        thread.join(10)
+    stop.set()
+    assert lost == [] and done[0] > 16
+    with pytest.raises(OSError):
+        made.connect(1.0)
+
+
+def test_F109_a_port_in_use_names_the_process() -> None:
+    import os
+
+    from maskwright.errors import UsageError
+    from maskwright.serve.process import bound
+
+    here = rf"the port is in use(.|\n)*process {os.getpid()}"
+    with bound("127.0.0.1", 0) as first, pytest.raises(UsageError, match=here):
+        bound("127.0.0.1", first.getsockname()[1])
+    with pytest.raises(UsageError, match="cannot be used"):
+        bound("192.0.2.1", 0)
+
+
+def test_F110_no_label_is_a_clients_and_names_are_bounded(plain: Served) -> None:
+    before = {line.split(" ")[0] for line in plain.get("/metrics").body.decode().splitlines()}
+    for n in range(20):
+        plain.post(f"/ask/none{n}", {"inputs": TEXT})
+        plain.post("/ask/predict", {"inputs": f"unheard{n}", "model": f"unheard{n}"})
+        plain.get(f"/health?unheard{n}", X_Name=f"unheard{n}")
+    text = plain.get("/metrics").body.decode()
+    after = {line.split(" ")[0] for line in text.splitlines()}
+    assert "unheard" not in text and len(after - before) < 12
+    for name in ("mw_queue_tokens", "mw_batch_tokens_bucket", "mw_batch_fill", "te_request_count"):
+        assert re.search(rf"^{name}\S* \d", text, re.M), name
+
+
+# ------------------------------------------------------------------------------- other sites
+def test_F111_pages_have_no_sink_and_a_policy(plain: Served) -> None:
+    answer = plain.get("/docs")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    for name in ("docs.html", "docs.js", "docs.css"):
+        text = resources.files("maskwright.serve").joinpath("assets", name).read_text("utf-8")
+        sinks = r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|https?:|\son\w+="
+        assert not re.search(sinks, text), name
+    script = plain.get("/docs/docs.js")
+    assert script.status == 200 and "javascript" in script.headers["content-type"]
+    error = plain.post("/ask/predict", {"inputs": TEXT, "model": "<script>alert(1)</script>"})
+    assert error.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/docs/../app.py", 404), ("/docs/%2e%2e%2fapp.py", 404), ("/docs/x", 404)]
+)
+def test_F118_no_file_is_reached(path: str, status: int, plain: Served) -> None:
+    assert plain.get(path).status == status
+
+
+def test_F112_F113_pages_of_other_sites_may_not_ask(heads: dict[str, Path], plain: Served) -> None:
+    body = {"inputs": TEXT}
+
+    def status(made: Served, **headers: str) -> int:
+        answer = made.post("/ask/predict", body, headers=headers)
+        assert "access-control-allow-credentials" not in answer.headers
+        return answer.status
+
+    own = f"http://{plain.address[0]}:{plain.address[1]}"
+    assert status(plain, Origin=own) == 200
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:1", own + ".evil.example"):
+        assert status(plain, Origin=origin) == 403
+    assert status(plain, Sec_Fetch_Site="cross-site") == 403
+    assert status(plain, Sec_Fetch_Site="same-origin") == 200
+    assert plain.get("/ask/predict", "OPTIONS", Origin="http://evil.example").status == 403
+    good = "https://good.example"
+    with server({"animals": heads["animals"]}, origins=(good,)) as made:
+        answer = made.post("/ask/predict", body, headers={"Origin": good})
+        assert answer.status == 200
+        assert answer.headers["access-control-allow-origin"] == good
+        assert status(made, Origin="https://evil.example") == 403
+        asks = {"Access_Control_Request_Method": "POST"}
+        before = made.get("/ask/predict", "OPTIONS", Origin=good, **asks)
+        assert before.status == 204 and before.headers["access-control-allow-origin"] == good
+        assert before.headers["vary"] == "Origin"
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8000", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:8000", 200),
+        ("evil.example", 421),
+        ("localhost.", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1:80:80", 421),
+        ("127.0.0.1@evil.example", 421),
+        ("[::1", 421),
+        ("0.0.0.0", 421),
+        ("", 400),
+    ],
+)
+def test_F114_only_its_own_names_are_answered(host: str, status: int, plain: Served) -> None:
+    headers = {"Host": host}
+    assert (
+        plain.raw(request(plain.address, "/health", method="GET", headers=headers), 0.5)[0].status
+        == status
+    )
+
+
+def test_F114_two_hosts_and_a_foreign_target_are_refused(plain: Served) -> None:
+    one = request(plain.address, "/health", method="GET")
+    two = one.replace(b"\r\n\r\n", b"\r\nHost: localhost\r\n\r\n")
+    assert plain.raw(two, 0.5)[0].status in (400, 421)
+    assert plain.raw(one.replace(b"GET /", b"GET http://evil.example/"), 0.5)[0].status == 400
+
+
+@pytest.mark.parametrize("target", ["@evil", "//health", "*", "health", "/%2e%2e/health"])
+def test_F115_a_target_is_a_path(target: str, plain: Served) -> None:
+    data = f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    assert plain.raw(data, 0.5)[0].status in (400, 404)
+
+
+def test_F116_without_the_token_only_health_answers(heads: dict[str, Path]) -> None:
+    with server({"animals": heads["animals"]}, token="right-token") as made:
+        gate = made.running._server.gate
+        routes = [r for router, _ in gate.application.routers for r in router.routes]
+        assert len(routes) > 8
+        for route in routes:
+            for method in getattr(route, "methods", ()):
+                path = getattr(route, "path", "").replace("{name}", "x")
+                for given in ("", "Bearer wrong-token", "Basic right-token", "Bearer "):
+                    how = {"Authorization": given}
+                    answer = made.post(path, {"inputs": TEXT}, method=method, headers=how)
+                    assert answer.status == (200 if path == "/health" else 401), (path, given)
+        right = {"Authorization": "Bearer right-token"}
+        assert made.post("/ask/predict", {"inputs": TEXT}, headers=right).status == 200
+        assert made.get("/nowhere").status == 401, "not even which paths there are"
+        assert "right-token" not in made.log.getvalue()
+
+
+def test_F117_nothing_leaks_and_the_log_has_no_text(plain: Served) -> None:
+    answer = plain.post("/ask/fail", {"inputs": "confidential"}, headers={"X-Request-Id": "a\x1bb"})
+    assert answer.status == 500
+    for each in (answer.body.decode(), plain.log.getvalue()):
+        assert not re.search(r"Traceback|confidential|secret|\x1b", each)
+        assert str(Path.home()) not in answer.body.decode()
+
+    def lines() -> list[Any]:
+        found = [json.loads(line) for line in plain.log.getvalue().splitlines()]
+        return [each for each in found if each["request"] == answer.headers["x-request-id"]]
+
+    assert until(lambda: len(lines()) == 2)
+    mine = lines()
+    assert {each["event"] for each in mine} == {"failure", "request"}
+    assert next(each for each in mine if each["event"] == "failure")["error"] == "RuntimeError"
+
+
+RAW = {
+    "no HTTP": (b"hello\r\n\r\n", {400}),
+    "binary": (bytes(range(256)) * 3, {400}),
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", {400}),
+    "two lengths": (
+        b"POST /ask/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
+        b"Content-Length: 6\r\n\r\nhello",
+        {400},
+    ),
+    "length with a sign": (
+        b"POST /ask/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: +5\r\n\r\nhello",
+        {400},
+    ),
+    "bad chunk": (
+        b"POST /ask/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        {400},
+    ),
+    "space before the colon": (b"GET /health HTTP/1.1\r\nHost : localhost\r\n\r\n", {400}),
+    "a header on two lines": (
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n",
+        {200, 400},
+    ),
+    "TRACE": (b"TRACE /health HTTP/1.1\r\nHost: localhost\r\n\r\n", {405}),
+    "DELETE": (b"DELETE /ask/predict HTTP/1.1\r\nHost: localhost\r\n\r\n", {405}),
+    "1.0": (b"GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n", {200}),
+    "0.9": (b"GET /health\r\n\r\n", {400}),
+    "2 preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400}),
+    "upgrade": (
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+        b"Upgrade: websocket\r\n\r\n",
+        {200},
+    ),
+    "HEAD": (b"HEAD /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", {200}),
+}
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_F120_raw_requests_get_one_answer(name: str, plain: Served) -> None:
+    data, statuses = RAW[name]
+    found = plain.raw(data, 0.5)
+    assert len(found) == 1 and found[0].status in statuses, found
+    if 405 in statuses and found[0].status == 405:
+        assert found[0].headers["allow"]
+
+
+def test_F120_pipelined_requests_are_answered_in_order(plain: Served) -> None:
+    bodies = [{"inputs": "the " * n} for n in (1, 3, 5, 7)]
+    data = b"".join(request(plain.address, "/ask/predict", body) for body in bodies)
+    found = plain.raw(data, 1.0)
+    assert [answer.json["tokens"] for answer in found] == [[3], [5], [7], [9]]
+
+
+def test_F121_a_model_is_swapped_under_load(heads: dict[str, Path]) -> None:
+    wanted = {
+        repr(load(folder, precision="float32").predict([TEXT])[0])
+        for folder in (heads["animals"], heads["numbers"])
+    }
+    assert len(wanted) == 2
+    found, stop = list[tuple[int, str, str]](), threading.Event()
+
+    def client() -> None:
+        with made.connect() as line:
+            got = answers(line)
+            while not stop.is_set():
+                line.sendall(request(made.address, "/ask/predict", {"inputs": TEXT}))
+                each = next(got)
+                value = repr(each.json["values"][0]) if each.status == 200 else ""
+                found.append((each.status, value, each.headers["x-model-id"]))
+
+    with server({"one": heads["animals"]}) as made:
+        threads = [threading.Thread(target=client) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for n in range(6):
+            made.host.swap("one", heads["numbers" if n % 2 == 0 else "animals"])
+            time.sleep(0.05)
+        with pytest.raises(MaskwrightError):
+            made.host.swap("one", heads["animals"].parent / "none")
+        stop.set()
+        for thread in threads:
+            thread.join(10)
+    assert {status for status, _, _ in found} == {200}
+    assert {value for _, value, _ in found} == wanted
+    assert len({(value, model) for _, value, model in found}) == 2, "the answer names its model"
+
+
+def test_the_hosts_answers_come_without_http(plain: Served) -> None:
+    async def ask() -> Any:
+        return await plain.host.predict("animals", [TEXT], Options(top=2))
+
+    loop = plain.host._loop
+    assert loop is not None
+    answered = asyncio.run_coroutine_threadsafe(ask(), loop).result(10)
+    assert len(answered.values[0]) == 2 and answered.timings.total > 0
+    assert answered.tokens == [8] and answered.windows == [1]
+
+
+def test_sockets_are_not_inherited(plain: Served) -> None:
+    assert isinstance(plain.running._server.sock, socket.socket)
