@@ -49,7 +49,8 @@ def routes(host: Host) -> APIRouter:
     @router.post("/ask/predict")
     async def predict(body: Body) -> dict[str, Any]:
         found = await host.predict(body.model, rows(body), options(body))
-        return {"values": found.values, "tokens": found.tokens, "truncated": found.truncated}
+        names = ("values", "tokens", "windows", "truncated")
+        return {name: getattr(found, name) for name in names}
 
     @router.post("/ask/embed")
     async def embed(body: Body) -> list[list[float]]:

@@ -273,10 +273,10 @@ def test_F101_what_is_too_long_is_refused_with_the_limit(plain: Served) -> None:
     assert says(inputs=["the"] * 9) == (422, "inputs", 8)
     assert says(inputs=["the", "x" * 2_001]) == (413, "inputs[1]", 2_000)
     longer = "the cat " * 40
-    status, field, limit = says(inputs=[TEXT, longer], adapter="turned")
-    assert (status, field) == (422, "inputs[1]") and "tokens" in limit
+    answer = plain.ask("predict", [TEXT, longer])
+    assert answer["windows"][0] == 1 < answer["windows"][1] and answer["truncated"] == [False] * 2
     answer = plain.ask("predict", [TEXT, longer], truncate=True)
-    assert answer["truncated"] == [False, True]
+    assert answer["truncated"] == [False, True] and answer["windows"] == [1, 1]
 
 
 @pytest.mark.parametrize("inputs", ["", "   ", "\n", [], [""], [TEXT, " "]])
@@ -364,16 +364,23 @@ def test_F104_a_prompt_that_fails_ends_no_other(
     """Rows that are written together are begun again alone; each text is as it would have been."""
     prompts = ["the cat", "a dog saw the", "the old cat sat", "on the mat"]
     wanted = [plain.ask("generate", [p], model="gpt2", tokens=8)[0] for p in prompts]
-    step, together = Generation.step, list[int]()
+    step, add, together = Generation.step, Generation.add, list[int]()
+    poisoned = set[int]()
+
+    def added(self: Generation, prompt: Any) -> int:
+        if prompt.count == 7:
+            poisoned.add(id(self))
+        return add(self, prompt)
 
     def fails(self: Generation) -> Any:
         together.append(self.rows)
         time.sleep(0.02)
-        if any(row.prompt.count == 7 for row in self._rows.values()):
+        if id(self) in poisoned:
             raise SystemExit(1)
         return step(self)
 
     monkeypatch.setattr(Generation, "step", fails)
+    monkeypatch.setattr(Generation, "add", added)
 
     def ask(prompt: str, tokens: int) -> Any:
         body = {"inputs": prompt, "model": "gpt2", "tokens": tokens}
