@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from explore.node import javascript, needs_node
-from maskwright.errors import IncompatibleError
 from maskwright.explore.bundle import files
-from maskwright.models.open import open_model
 from maskwright.predict.language_model import LanguageModel, load
 from maskwright.pretrain import run
 from maskwright.recipes.parts.recipe import ObjectiveChoice
@@ -128,9 +126,3 @@ def test_writing(name: str, found: dict[str, Any], opened: dict[str, LanguageMod
     assert found[name]["greedy"] == model.generate(PROMPTS, tokens=LENGTH, temperature=0)
     other = model.generate(PROMPTS, tokens=LENGTH, temperature=0.9, top_k=40, top_p=0.95, seed=4)
     assert found[name]["sampled"] != other  # a control: the seed decides
-
-
-def test_an_adapter_is_refused(model: Path) -> None:
-    opened = replace(open_model(model), is_adapter=True)
-    with pytest.raises(IncompatibleError, match="adapter"):
-        files(opened)

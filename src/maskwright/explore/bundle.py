@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
-from maskwright.errors import IncompatibleError
 from maskwright.inference.incremental import trained_length
 from maskwright.models import special_tokens
 from maskwright.models.model import Model
@@ -67,24 +66,17 @@ def tagged(value: Any) -> Any:
 
 
 def files(model: Model, dtype: torch.dtype = torch.float32) -> dict[str, bytes]:
-    """The three files, by name.
+    """The three files of a model without an adapter, by name.
 
     Args:
         dtype: of the weights, float32 or bfloat16.
 
     Raises:
-        IncompatibleError: the model has no tokenizer, or something acts on its weights.
+        IncompatibleError: the model has no tokenizer.
     """
-    network = model.network
-    if model.is_adapter or model.positions:
-        raise IncompatibleError(
-            "an adapter cannot be shown in the browser as it is",
-            where=model.folder,
-            do="merge it first: maskwright merge ADAPTER OUT",
-        )
     weights = {
         name: parameter.detach().to("cpu", dtype).contiguous()
-        for name, parameter in network.named_parameters()
+        for name, parameter in model.network.named_parameters()
     }
     return {
         "model.json": _json(facts(model)),

@@ -17,12 +17,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from maskwright.errors import UsageError
 from maskwright.explore import bundle
 from maskwright.explore.runs import ShownRun, runs_in
 from maskwright.models import folders
+from maskwright.models.merged import open_merged
 from maskwright.models.model import Model
-from maskwright.models.open import open_model
 from maskwright.models.run_folder import is_run
 from maskwright.storage import commit
 
@@ -57,6 +59,8 @@ class Site:
         models: in the order of the page's list.
         runs: whose training is shown; a run that trains may have no model yet.
         sample, prompt: texts that the pages begin with; None: their own.
+        live: a server answers, too.
+        dtype: of the weights that the browser gets.
         more: further files by name, such as `data/masks.json`.
     """
 
@@ -65,11 +69,18 @@ class Site:
     sample: str | None = None
     prompt: str | None = None
     live: bool = False
+    dtype: torch.dtype = torch.float32
     more: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     runs: Sequence[ShownRun] = ()
 
     @classmethod
-    def of(cls, paths: Sequence[Path | str], **given: Any) -> Site:
+    def of(
+        cls,
+        paths: Sequence[Path | str],
+        *,
+        most_checkpoints: int = MOST_CHECKPOINTS,
+        **given: Any,
+    ) -> Site:
         """The pages for models and runs.
 
         Raises:
@@ -78,7 +89,7 @@ class Site:
         """
         if not paths:
             raise UsageError("no model to explore", wanted="one folder or more")
-        models = [each for path in paths for each in shown(Path(path))]
+        models = [each for path in paths for each in shown(Path(path), most_checkpoints)]
         title = " and ".join(dict.fromkeys(folders.called(Path(path)) for path in paths))
         runs = [each for path in paths for each in runs_in(Path(path))]
         return cls(title, models, runs=runs, **given)
@@ -98,7 +109,7 @@ class Site:
 
         Raises:
             KeyError: there is no such file.
-            Others: as `open_model`.
+            Others: as `open_merged`.
         """
         if name in self.more:
             return self.more[name]()
@@ -156,14 +167,16 @@ class Site:
     @functools.cached_property
     def _files(self) -> Callable[[int], dict[str, bytes]]:
         # A page reads the three files of a model one after the other.
-        return functools.lru_cache(maxsize=2)(lambda number: bundle.files(self.opened(number)))
+        return functools.lru_cache(maxsize=2)(
+            lambda number: bundle.files(self.opened(number), self.dtype)
+        )
 
     def opened(self, number: int) -> Model:
-        """The model of that number."""
-        return open_model(self.models[number].path)
+        """The model of that number, its adapter folded in."""
+        return open_merged(self.models[number].path)
 
 
-def shown(path: Path) -> list[Shown]:
+def shown(path: Path, most: int = MOST_CHECKPOINTS) -> list[Shown]:
     """The model in `path`, or the checkpoints of a run, the last one last; none of a run that has
     not come to one yet.
 
@@ -181,11 +194,8 @@ def shown(path: Path) -> list[Shown]:
     _ = folders.model_folder(path)  # refuses a damaged last one
     steps = commit.numbered(path / "checkpoints")
     places = sorted(
-        {
-            round(n * (len(steps) - 1) / max(1, MOST_CHECKPOINTS - 1))
-            for n in range(MOST_CHECKPOINTS)
-        }
-        if len(steps) > MOST_CHECKPOINTS
+        {len(steps) - 1 - round(n * (len(steps) - 1) / max(1, most - 1)) for n in range(most)}
+        if len(steps) > most
         else range(len(steps))
     )
     found = []

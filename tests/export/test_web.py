@@ -1,0 +1,57 @@
+"""Pages for the browser: proved against the model, whole, and refused where they differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from maskwright.errors import CheckpointError
+from maskwright.explore import bundle, check
+from maskwright.explore.site import assets
+from maskwright.export.run import export_model
+from maskwright.models.open import open_model
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "bart"])
+def test_folders(name: str, model: Path, models: dict[str, Path], tmp_path: Path) -> None:
+    path = model if name == "bert" else models[name]
+    report = export_model(path, tmp_path / "web", to="web")
+    for file in assets():
+        assert (tmp_path / "web" / file).read_bytes() == assets()[file]
+    site = json.loads((tmp_path / "web/data/site.json").read_text())
+    weights = load_file(tmp_path / "web" / site["models"][-1]["folder"] / "model.safetensors")
+    assert weights.keys() == dict(open_model(path).network.named_parameters()).keys()
+    assert report.about["measured"]["difference"] == 0
+    if check.node() is not None:
+        assert 0 < report.about["measured"]["browser"] < 1e-5
+
+
+def test_one_file_with_weights_at_half_the_size(model: Path, tmp_path: Path) -> None:
+    whole = export_model(model, tmp_path / "one", to="web", options={"single_file": True})
+    half = export_model(
+        model, tmp_path / "half", to="web", options={"single_file": True, "bfloat16": True}
+    )
+    assert {p.name for p in (tmp_path / "one").iterdir()} >= {"index.html", "export.json"}
+    assert half.about["measured"]["bytes"] < whole.about["measured"]["bytes"]
+    assert 0 < half.about["measured"]["difference"] < 0.05
+    assert (tmp_path / "one" / "index.html").read_text().count("<script") > 3
+
+
+def test_what_differs_is_taken_away(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = bundle.files
+
+    def spoiled(*given: object) -> dict[str, bytes]:
+        files = made(*given)  # type: ignore[arg-type]
+        data = bytearray(files["model.safetensors"])
+        data[-2] ^= 0x40  # the exponent of the last number
+        return {**files, "model.safetensors": bytes(data)}
+
+    monkeypatch.setattr(bundle, "files", spoiled)
+    with pytest.raises(CheckpointError, match="other numbers"):
+        export_model(model, tmp_path / "web", to="web")
+    assert list(tmp_path.iterdir()) == []
