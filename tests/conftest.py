@@ -30,6 +30,7 @@ from jaxtyping import install_import_hook
 
 install_import_hook(["maskwright.nn", "maskwright.objectives"], "beartype.beartype")
 
+from serve.clients import tasks_server  # noqa: E402, F401 - fixture
 from small_models import model, models  # noqa: E402, F401 - fixtures
 from small_tasks import small_task  # noqa: E402, F401 - fixture
 

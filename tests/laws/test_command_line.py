@@ -122,6 +122,8 @@ FROZEN = {
         "--out",
         "--long",
         "--engine",
+        "--server",
+        "--token",
     },
     "serve": {
         "models",

@@ -29,7 +29,7 @@ TASKS = {
 
 
 @dataclass
-class Asked:
+class TasksServer:
     """A server, and how it is asked.
 
     Attributes:
@@ -72,11 +72,13 @@ class Asked:
         return value
 
 
-@pytest.fixture(scope="module")
-def asked(small_task: Callable[..., Path], model: Path, models: dict[str, Path]) -> Iterator[Asked]:
+@pytest.fixture(scope="session")
+def tasks_server(
+    small_task: Callable[..., Path], model: Path, models: dict[str, Path]
+) -> Iterator[TasksServer]:
     folders = {name: small_task(task) for name, task in TASKS.items()}
     folders |= {"masks": model, "writer": models["gpt2"]}
     running = serve(names=folders, port=0, background=True)
     assert running is not None
     with running as server:
-        yield Asked(server.url, folders)
+        yield TasksServer(server.url, folders)

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from maskwright.errors import UsageError
-from maskwright.predict.predictor import Predictor
-from maskwright.predict.shared_encoder import SharedEncoder
+from maskwright.predict.predictor import Answering
 
 PREDICTION, PREDICTED = "prediction", "predicted_"
 # In how many windows a row was read, where that was asked for.
@@ -38,9 +37,7 @@ def flat_row(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def names_of(
-    example: Any, model: Predictor | SharedEncoder, top: int | None, windows: bool
-) -> list[str]:
+def names_of(example: Any, model: Answering, top: int | None, windows: bool) -> list[str]:
     """The columns of an answer, which are the same for all rows; with that of its `windows`."""
     names = [name for name, _ in _cells(PREDICTED, model.answers([example], top)[0])]
     return [*names, *([PREDICTED_WINDOWS] if windows else [])]

@@ -28,7 +28,8 @@ from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.labelled.shapes import may_be_joined
 from maskwright.predict.columns import PREDICTION, WINDOWS, name_taken
-from maskwright.predict.predictor import PORTION, Predictor, load
+from maskwright.predict.predictor import PORTION, Answering, load
+from maskwright.predict.remote import Server, with_server
 from maskwright.predict.rows import rows_to_answer
 from maskwright.predict.shared_encoder import SharedEncoder, load_shared
 from maskwright.report.say import Say, quiet
@@ -53,6 +54,7 @@ def predict_file(
     base: Path | str | None = None,
     long: LongText = "as_trained",
     engine: str = TORCH,
+    server: Server | None = None,
     say: Say = quiet,
 ) -> int:
     """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines;
@@ -69,6 +71,7 @@ def predict_file(
         long: what becomes of a text that is longer than the model reads: as it was trained;
             "windows", and a row then says how many; or it is refused.
         engine: what reads texts, as of `language_model.load`.
+        server: what answers in place of a model in `folder`, which is not looked at.
         say: is told how many rows could not be answered, and which engine was chosen.
 
     Raises:
@@ -76,7 +79,7 @@ def predict_file(
             is.
         DataError: a row without the columns that are read.
     """
-    model = loaded(folder, also, columns, base, engine, say).reading(long)
+    model = loaded(folder, also, columns, base, engine, say, server).reading(long)
     counts = Counts()
     windows = long == "windows"
     count, bad = answer_rows(model, Path(source), stream, read, top, skip, say, counts, windows)
@@ -92,23 +95,28 @@ def loaded(
     base: Path | str | None = None,
     engine: str = TORCH,
     say: Say = quiet,
-) -> Predictor | SharedEncoder:
-    """What answers: the model in `folder`, or several with one body, which reads these `columns`.
+    server: Server | None = None,
+) -> Answering:
+    """What answers: the model in `folder`, or several with one body, or a server, which reads these
+    `columns`.
 
     Raises:
         UsageError: a column for a role that is not read; another engine for several models.
     """
     others = listed(also)
     given: dict[str, Sequence[str]] = {**as_names(columns)}
-    if others:
+    model: Answering
+    if server is not None:
+        model = with_server(server)
+    elif others:
         _require_own_engine(engine)
-        model: Predictor | SharedEncoder = load_shared([folder, *others])
+        model = load_shared([folder, *others])
     else:
         model = load(folder, base=base) if engine == TORCH else _by(engine, folder, base, say)
     if isinstance(model, SharedEncoder):
         _require_one_reading(model, given)
     if given and given.keys() == {model.task_type.alone}:
-        return replace(model, columns=given)
+        return model.with_columns(given)
     pairs = model.task_type.head == "sequence" and model.task_type.options.get(UNTOLD)
     known = {*model.columns, *([SECOND] if pairs else [])}
     for role, names in given.items():
@@ -122,7 +130,7 @@ def loaded(
                 wanted=", ".join(sorted(known)),
                 do="name one of these: --column ROLE=NAME",
             )
-    return replace(model, columns={**model.columns, **given})
+    return model.with_columns({**model.columns, **given})
 
 
 def _by(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> Predictor:
@@ -162,7 +170,7 @@ def _require_one_reading(model: SharedEncoder, columns: Mapping[str, Sequence[st
 
 
 def answer_rows(
-    model: Predictor | SharedEncoder,
+    model: Answering,
     source: Path,
     stream: TextIO,
     read: HowRead,

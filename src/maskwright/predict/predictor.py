@@ -100,6 +100,10 @@ class Answering(ABC):
         """
 
     @abstractmethod
+    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self:
+        """The same, reading these columns of a file, by role."""
+
+    @abstractmethod
     def extent(self, rows: Sequence[Any]) -> Extent:
         """How much of each example would be read."""
 
@@ -269,6 +273,9 @@ class Predictor(Answering):
         return (
             self if long == self.frame.too_long else replace(self, frame=asking(self.frame, long))
         )
+
+    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self:
+        return replace(self, columns=dict(columns))
 
     def extent(self, rows: Sequence[Any]) -> Extent:
         found = self.task_type.encode(rows, self.frame).extent

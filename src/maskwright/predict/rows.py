@@ -32,8 +32,7 @@ from maskwright.labelled.formats.table import TABLE_FILE
 from maskwright.labelled.shapes import may_be_joined
 from maskwright.predict.columns import PREDICTION, name_taken
 from maskwright.predict.given import LISTS
-from maskwright.predict.predictor import Predictor
-from maskwright.predict.shared_encoder import SharedEncoder
+from maskwright.predict.predictor import Answering
 from maskwright.storage.strict_json import parse
 
 # What the file of a row is called.
@@ -45,7 +44,7 @@ HEAD = 1 << 16
 
 
 def rows_to_answer(
-    source: Path, model: Predictor | SharedEncoder, read: HowRead, counts: Counts
+    source: Path, model: Answering, read: HowRead, counts: Counts
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """(values of the row, the example) of a table, or of lines of plain text; None is the example
     of a bad row, where those are passed over. Of a folder the values say the file, too. `counts`
@@ -129,7 +128,7 @@ def _with_file(values: Mapping[str, Any], file: str, source: Path) -> dict[str, 
     return {**values, name: file.removeprefix(shown(source)).lstrip("/")}
 
 
-def _not_there(row: Row, missing: str, model: Predictor | SharedEncoder) -> DataError:
+def _not_there(row: Row, missing: str, model: Answering) -> DataError:
     alone = model.task_type.alone
     role = next((role for role, names in model.columns.items() if missing in names), "ROLE")
     other = f", or --column {alone}=NAME for the answer to one text" if alone else ""
@@ -155,7 +154,7 @@ def _is_labelled(file: Source, reading: Reading) -> bool:
     )
 
 
-def _missing(row: Row, model: Predictor | SharedEncoder) -> str | None:
+def _missing(row: Row, model: Answering) -> str | None:
     """A column that the model reads and the row has not. Objects of their own leave out what is
     empty; of a text of several columns one is enough in them."""
     known = row.values.keys()
@@ -197,7 +196,7 @@ def _refuse_header(line: str, name: str, where: str) -> None:
         )
 
 
-def _example(model: Predictor | SharedEncoder, row: Row) -> Any:
+def _example(model: Answering, row: Row) -> Any:
     listed = [model.columns[role] for role in LISTS if role in model.columns]
     alone = [names[0] for names in listed if len(names) == 1]
     return model.task_type.of_row(row_with_lists(row, alone), model.columns)

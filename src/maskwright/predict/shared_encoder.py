@@ -68,6 +68,9 @@ class SharedEncoder(Answering):
         members = {name: each.reading(long) for name, each in self.members.items()}
         return replace(self, members=members)
 
+    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> SharedEncoder:
+        return replace(self, columns=columns)
+
     def extent(self, rows: Sequence[object]) -> Extent:
         return self.first.extent(rows)
 

@@ -32,7 +32,8 @@ from maskwright.models.open import home_of
 from maskwright.predict.columns import PREDICTION, WINDOWS, flat_row, name_taken, names_of
 from maskwright.predict.file import answer_rows, loaded, unanswered
 from maskwright.predict.given import LISTS
-from maskwright.predict.predictor import Predictor
+from maskwright.predict.predictor import Answering, Predictor
+from maskwright.predict.remote import RemotePredictor, Server
 from maskwright.predict.rows import rows_to_answer
 from maskwright.predict.shared_encoder import SharedEncoder
 from maskwright.report.say import Say, quiet
@@ -59,6 +60,7 @@ def write_predictions(
     base: Path | str | None = None,
     long: LongText = "as_trained",
     engine: str = TORCH,
+    server: Server | None = None,
     say: Say = quiet,
 ) -> int:
     """`predict_file` into the new file `out`, a csv, a tsv or JSON Lines by its name; returns how
@@ -100,6 +102,7 @@ def write_predictions(
             base,
             long,
             engine,
+            server,
             say,
         )
 
@@ -116,6 +119,7 @@ def _written(
     base: Path | str | None,
     long: LongText,
     engine: str,
+    server: Server | None,
     say: Say,
 ) -> int:
     staged = out.with_name(f".tmp-{out.name}.jsonl")
@@ -123,10 +127,9 @@ def _written(
         raise UsageError("the file is there already", where=out, do="choose another --out")
     started = False
     try:
-        model = loaded(folder, also, columns, base, engine, say).reading(long)
+        model = loaded(folder, also, columns, base, engine, say, server).reading(long)
         counts = Counts()
-        first = model.first if isinstance(model, SharedEncoder) else model
-        about: dict[str, Any] = {"model": _model(folder, first), "source": hashes(source)}
+        about: dict[str, Any] = {"model": _answering(folder, model), "source": hashes(source)}
         about |= {} if base is None else {"base": hashes(Path(base))}
         about |= {"also": [_model(Path(each)) for each in also]} if also else {}
         about |= {"columns": columns} if columns else {}
@@ -195,6 +198,14 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
+def _answering(folder: Path, model: Answering) -> dict[str, str]:
+    """The hashes of what answers."""
+    if isinstance(model, RemotePredictor):
+        return {"served": model.fingerprint}
+    first = model.first if isinstance(model, SharedEncoder) else model
+    return _model(folder, first if isinstance(first, Predictor) else None)
+
+
 def _model(folder: Path, opened: Predictor | None = None) -> dict[str, str]:
     """The hashes of what answers, without what else lies in the folder; those of the files that
     were compared when the model was `opened` are known."""
@@ -213,7 +224,7 @@ def _model(folder: Path, opened: Predictor | None = None) -> dict[str, str]:
 
 def _look_at(
     source: Path,
-    model: Predictor | SharedEncoder,
+    model: Answering,
     read: HowRead,
     top: int | None,
     flat: bool,

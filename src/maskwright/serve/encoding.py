@@ -15,6 +15,7 @@ from maskwright.models.model import Model
 from maskwright.predict.predictor import Predictor
 from maskwright.serve.errors import Refusal, of_error
 from maskwright.serve.limits import Limits
+from maskwright.tasks.parts.choices import LongText
 from maskwright.tasks.parts.reading import asking
 from maskwright.tasks.parts.task_type import Encoded
 
@@ -87,7 +88,7 @@ def parts_of(rows: Sequence[Any]) -> Iterator[range]:
 
 
 def encode(
-    predictor: Predictor, rows: Sequence[Any], first: int, truncate: bool, field: str = "inputs"
+    predictor: Predictor, rows: Sequence[Any], first: int, long: LongText, field: str = "inputs"
 ) -> Part:
     """Rows as the model reads them; `first` is the number of the first of them in the request.
 
@@ -101,8 +102,7 @@ def encode(
             found.append(predictor.row(row, where))
         except Exception as error:
             raise of_error(error, where) from error
-    # What may not be cut is read in windows; the task refuses what cannot be.
-    frame = asking(predictor.frame, "as_trained" if truncate else "windows")
+    frame = asking(predictor.frame, long)
     try:
         encoded = predictor.task_type.encode(found, frame)
     except DataError as error:

@@ -37,6 +37,7 @@ from maskwright.serve.reading import Asked, read_masks, read_scores, read_states
 from maskwright.serve.scheduler import FullError, Item, NeverFitsError, Queue
 from maskwright.serve.served import Asking, Served
 from maskwright.serve.writing import Row, Writers, Writing, Written
+from maskwright.tasks.parts.choices import LongText
 from maskwright.tasks.parts.task_type import Encoded
 from maskwright.train.machine.choices import Precision
 
@@ -50,6 +51,7 @@ class Options:
     Attributes:
         truncate: a text that is longer than the model reads is cut, and the answer says so; else it
             is read in windows, or refused where it cannot be.
+        long: what becomes of such a text, as of `LanguageModel.predict`; None: as `truncate` says.
         deadline: seconds after which nobody waits; None: the server's.
         adapter: the head or adapter that answers; None: the model itself.
         top: the best so many answers for each row.
@@ -59,12 +61,18 @@ class Options:
     """
 
     truncate: bool = False
+    long: LongText | None = None
     deadline: float | None = None
     adapter: str | None = None
     top: int | None = None
     raw: bool = False
     pooling: str | None = None
     field: str = "inputs"
+
+    @property
+    def reading(self) -> LongText:
+        """What becomes of a text that is longer than the model reads."""
+        return self.long or ("as_trained" if self.truncate else "windows")
 
 
 USUAL, USUAL_WRITING = Options(), Writing()
@@ -239,7 +247,7 @@ class Host:
 
         def work(rows: Sequence[Any], first: int) -> tuple[Any, Part]:
             predictor = asking.opened.pooled("mean")
-            part = encoding.encode(predictor, _alone(predictor, rows), first, options.truncate)
+            part = encoding.encode(predictor, _alone(predictor, rows), first, options.reading)
             return _encoded(part).examples, part
 
         reading = self._reading(asking, "states", read_states)
@@ -414,7 +422,7 @@ class Host:
 
         def work(chosen: Sequence[Any], first: int) -> tuple[Any, Part]:
             given = _alone(predictor, chosen) if alone else chosen
-            part = encoding.encode(predictor, given, first, options.truncate, options.field)
+            part = encoding.encode(predictor, given, first, options.reading, options.field)
             return Asked(objective, _encoded(part), predictor.collation, predictor.task_type), part
 
         read = read_written if writes else read_scores

@@ -208,6 +208,11 @@ class Classification(TaskType):
             return Pair(texts[0], texts[1], self._none, where)
         return Single(texts[0], self._none, where)
 
+    def value_of(self, example: Any) -> Any:
+        if isinstance(example, Pair):
+            return [example.first, example.second]
+        return example.text
+
     @property
     def _none(self) -> tuple[int, ...] | int:
         """What stands for the label of a text without one."""

@@ -199,6 +199,10 @@ class Embeddings(TaskType):
             return Single(text(value, self.alone, where), 0.0, where)
         return super().of_value(value, where)
 
+    def value_of(self, example: Any) -> Any:
+        texts = _texts(example)
+        return texts[0] if isinstance(example, Single) else list(texts[:2])
+
     # ------------------------------------------------------------------------ the way back
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
         """(R, choices D): of a text in windows the mean of their vectors, weighted by how many

@@ -105,6 +105,9 @@ class MultipleChoice(TaskType):
         options = options_of(row, columns["choices"])
         return self.example((question_of(row, columns), options), row.where)
 
+    def value_of(self, example: Any) -> Any:
+        return [example.question, list(example.choices)]
+
     # ------------------------------------------------------------------------ the way back
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
         """(N, choices): of a choice in windows the mean of their scores; -inf where a row has fewer

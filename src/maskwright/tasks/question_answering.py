@@ -174,6 +174,9 @@ class QuestionAnswering(TaskType):
         question, context = (text(v, r, where) for v, r in zip(values, self.roles, strict=True))
         return Answered(question, context, (), where)
 
+    def value_of(self, example: Any) -> Any:
+        return [example.question, example.context]
+
     # ------------------------------------------------------------------------ the way back
     def answers(self, encoded: Encoded, outputs: Scores) -> list[str]:
         return [found.answer(self.threshold) for found in self._found(encoded, outputs)]

@@ -66,6 +66,9 @@ class SequenceToSequence(Writing):
     def example(self, values: Sequence[Any], where: str) -> Rewrite:
         return Rewrite(text(values[0], "source", where), "", where)
 
+    def value_of(self, example: Any) -> Any:
+        return example.source
+
     # ------------------------------------------------------------------------ the way back
     def answers(self, encoded: Encoded, outputs: Outputs) -> list[str]:
         return [str(each) for each in outputs]

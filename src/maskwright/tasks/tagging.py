@@ -145,6 +145,11 @@ class Tagging(TaskType):
             value = value[self.roles[0]]
         return self.example([value], where)
 
+    def value_of(self, example: Any) -> Any:
+        text = example.text
+        cut = tuple(text[begin:end] for begin, end in words_in(text))
+        return text if cut == example.words else list(example.words)
+
     def _words(self, words: tuple[str, ...], where: str) -> tuple[str, ...]:
         if not any(word.strip() for word in words):
             raise DataError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,14 @@ SUMMARY = "apply a fine-tuned model to the rows of a file"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="a folder written by finetune, or a model folder")
+    parser.add_argument(
+        "model",
+        type=Path,
+        nargs="?",
+        default=None,
+        help="a folder written by finetune, or a model folder; with --server the name of a model "
+        "there, which may be left out where there is only one",
+    )
     parser.add_argument(
         "file",
         type=Path,
@@ -55,6 +63,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a .jsonl, .csv or .tsv file to write (default: the terminal)",
     )
     parser.add_argument(
+        "--server",
+        default=None,
+        metavar="URL",
+        help="let a running `maskwright serve` answer, such as http://127.0.0.1:8000",
+    )
+    parser.add_argument(
+        "--token", default=None, help="of that server (default: the variable MASKWRIGHT_TOKEN)"
+    )
+    parser.add_argument(
         "--long",
         choices=("as_trained", "windows", "refuse"),
         default="as_trained",
@@ -74,23 +91,33 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
+    if a.server is not None:
+        _require_no_folder(a)
+        if a.model is not None and a.file == STDIN and (a.model == STDIN or a.model.exists()):
+            a.model, a.file = None, a.model  # the only one that was given
+    elif a.token is not None:
+        raise UsageError("option has no effect here", where="--token", do="name the --server")
     if a.file == STDIN and len(a.also) > 1 and a.also[-1].is_file():
         a.file = a.also.pop()  # a model is a folder
-    for model in (a.model, *a.also):
-        existing(model, "model")
+    if a.server is None:
+        if a.model is None:
+            raise UsageError("no model to predict with", do="maskwright predict MODEL FILE")
+        for model in (a.model, *a.also):
+            existing(model, "model")
     if a.file != STDIN:
         existing(a.file, "file")
     elif sys.stdin.isatty():
         raise UsageError(
             "there are no rows to predict",
             wanted="a file, or lines from a pipe",
-            do=f"maskwright predict {a.model} FILE",
+            do=f"maskwright predict {a.model or ''} FILE",
         )
     columns, read = named_columns(a), how_read(a.read)
     read.require_only("reading", "header")
     require_engine(a.engine, "--engine")
     note_busy(a.threads)
     from maskwright.predict.file import predict_file
+    from maskwright.predict.remote import Server
     from maskwright.predict.rows import stdin_file
     from maskwright.predict.write import write_predictions
     from maskwright.report.say import printer
@@ -103,6 +130,9 @@ def do(a: argparse.Namespace) -> None:
         "base": a.base,
         "long": a.long,
         "engine": a.engine,
+        "server": None
+        if a.server is None
+        else Server(a.server, a.token or os.environ.get("MASKWRIGHT_TOKEN"), _name(a.model)),
         "say": printer(sys.stderr),
     }
     with (
@@ -111,7 +141,24 @@ def do(a: argparse.Namespace) -> None:
         else stdin_file(sys.stdin.buffer, read, complete=a.out is not None) as file
     ):
         if a.out is None:
-            predict_file(a.model, file, sys.stdout, **options)
+            predict_file(a.model or STDIN, file, sys.stdout, **options)
             return
-        count = write_predictions(a.model, file, a.out, **options)
+        count = write_predictions(a.model or STDIN, file, a.out, **options)
         printer(None)(f"{count:,} predictions: {a.out}")
+
+
+def _name(model: Path | None) -> str | None:
+    """The name of a model on a server."""
+    return None if model is None else str(model)
+
+
+def _require_no_folder(a: argparse.Namespace) -> None:
+    """Refuse what belongs to a model that is opened here."""
+    for name, value in (("--also", a.also), ("--base", a.base), ("--engine", a.engine != "torch")):
+        if value:
+            raise UsageError(
+                "option has no effect here",
+                where=name,
+                found="a server answers",
+                do="leave it out, or name a model folder in place of --server",
+            )

@@ -275,7 +275,10 @@ class _Shape:
             if piece.id is not None:
                 tokens.append(tokenizer.decode([piece.id]))
                 own.append(piece.logprob)
-                best.append({tokenizer.decode([n], False): p for n, p in piece.top_logprobs})
+                likely: dict[str, float] = {}
+                for number, log in piece.top_logprobs:  # of those that look alike, the best
+                    likely.setdefault(tokenizer.decode([number], False), log)
+                best.append(likely)
                 places.append(offset)
             offset += len(piece.text)
         return {

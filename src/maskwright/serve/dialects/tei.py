@@ -11,6 +11,7 @@ or classes. What differs from the original: a text that is too long is read in w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,7 @@ from maskwright.serve.dialects.parts.chosen import Chosen, choose
 from maskwright.serve.dialects.parts.classes import classes, rounded, scored
 from maskwright.serve.dialects.parts.headers import headers_of
 from maskwright.serve.dialects.parts.vectors import cosine, prompted, vectors
+from maskwright.serve.encoding import require_rows
 from maskwright.serve.errors import Kind, Refusal
 from maskwright.serve.host import Answered, Host
 from maskwright.version import VERSION
@@ -192,10 +194,10 @@ def _routes(host: Host) -> dict[str, Callable[..., Any]]:
         return _response(*await _similarity(choose(host, model), body))
 
     async def tokenize(body: Tokenize, model: Name) -> Response:
-        return JSONResponse(_tokenize(choose(host, model), body))
+        return JSONResponse(await asyncio.to_thread(_tokenize, choose(host, model), body))
 
     async def decode(body: Decode, model: Name) -> Response:
-        return JSONResponse(_decode(choose(host, model), body))
+        return JSONResponse(await asyncio.to_thread(_decode, choose(host, model), body))
 
     async def own(body: dict[str, Any], model: Name) -> Response:
         return _response(*await _own(choose(host, model), body))
@@ -312,7 +314,7 @@ async def _similarity(model: Chosen, body: Similarity) -> Found:
 def _tokenize(model: Chosen, body: Tokenize) -> list[list[dict[str, Any]]]:
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     _require_some(texts, "inputs")
-    host_limit(model.host, len(texts), "inputs")
+    require_rows(texts, model.host.limits)
     tokenizer = model.tokenizer
     texts = prompted(model, texts, body.prompt_name)
     before, after = _margins(model) if body.add_special_tokens else ([], [])

@@ -62,6 +62,9 @@ class InWords(Writing):
     def example(self, values: Sequence[Any], where: str) -> Any:
         return self.head_type.example(values, where)
 
+    def value_of(self, example: Any) -> Any:
+        return self.head_type.value_of(example)
+
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         return self.head_type.measured(rows, answers)
 

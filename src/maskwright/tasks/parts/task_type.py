@@ -88,6 +88,12 @@ class Extent:
             np.add.at(lost, rows, cut)
         return cls(tokens, windows, lost)
 
+    @classmethod
+    def whole(cls, examples: Examples, count: int) -> Extent:
+        """Of so many rows, each of which is read at once and whole."""
+        each = -(-int(examples.texts.lengths.sum()) // max(1, count))
+        return cls(np.full(count, each), np.ones(count, np.int64), np.zeros(count, np.int64))
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -250,7 +256,10 @@ class TaskType(ABC):
         """
         counting, unknown = frame.tokenizer.counting()
         encoded = self._encoded(rows, replace(frame, tokenizer=counting))
-        if frame.refuses and encoded.extent is not None:
+        if encoded.extent is None:  # a task type that tells nothing of windows
+            encoded = replace(encoded, extent=Extent.whole(encoded.examples, len(rows)))
+        assert encoded.extent is not None
+        if frame.refuses:
             self._require_whole(encoded, encoded.extent, frame)
         strange = unknown.finding(OTHER_MODEL)
         return replace(encoded, findings=(*encoded.findings, *([strange] if strange else [])))
@@ -320,6 +329,14 @@ class TaskType(ABC):
                 wanted=f"{len(self.roles)}: {', '.join(self.roles)}",
             )
         return self.example(values, where)
+
+    def value_of(self, example: Any) -> Any:
+        """What `of_value` makes such an example of, as JSON has it: a text, or a list.
+
+        Raises:
+            UsageError: examples of this task do not travel.
+        """
+        raise UsageError("rows of this task cannot be sent to a server", found=self.task)
 
     # ------------------------------------------------------------------------ the way back
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:

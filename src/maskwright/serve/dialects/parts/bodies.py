@@ -24,7 +24,7 @@ def _wrong(what: str) -> PydanticCustomError:
     return PydanticCustomError("wrong", "{what}", {"what": what})
 
 
-def _sound(value: Any) -> Any:
+def sound(value: Any) -> Any:
     """Refuse what no text holds, in strings at any depth."""
     if isinstance(value, str):
         if "\0" in value:
@@ -33,7 +33,7 @@ def _sound(value: Any) -> Any:
             raise _wrong("a text holds half of a surrogate pair, which is no character")
     elif isinstance(value, list):
         for each in value:
-            _sound(each)
+            sound(each)
     return value
 
 
@@ -52,7 +52,7 @@ def _texts(value: Any) -> Any:
     )
     if not fits:
         raise _wrong("wanted a text, a list of texts, token ids, or a list of lists of these")
-    return _sound(value)
+    return sound(value)
 
 
 def _rows(value: Any) -> Any:
@@ -69,17 +69,17 @@ def _rows(value: Any) -> Any:
         )
     ):
         raise _wrong("wanted a text, a pair of texts, or a list of lists of one text or two")
-    return _sound(value)
+    return sound(value)
 
 
 def _many(value: Any) -> Any:
     alone = isinstance(value, str)
     if not (alone or (isinstance(value, list) and all(isinstance(each, str) for each in value))):
         raise _wrong("wanted a text, or a list of texts")
-    return _sound(value)
+    return sound(value)
 
 
-Text = Annotated[str, BeforeValidator(_sound)]
+Text = Annotated[str, BeforeValidator(sound)]
 # One text or several.
 Many = Annotated[str | list[str], BeforeValidator(_many)]
 # One text or several, or their token ids.

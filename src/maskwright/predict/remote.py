@@ -1,0 +1,238 @@
+"""A model that a running server answers for, asked row by row as one that was opened here.
+
+    with_server("http://127.0.0.1:8000").answers(rows)
+
+Rows go there in chunks, several at a time, and answers come back in the order of the rows. A server
+that is full is asked again when it says; a chunk that is too much for it is halved.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import numpy as np
+
+from maskwright.errors import DataError, IncompatibleError, UsageError
+from maskwright.findings import Finding, Note, ignore
+from maskwright.predict.predictor import Answer, Answering
+from maskwright.tasks.parts.choices import LongText, require_long_text
+from maskwright.tasks.parts.find import task_for
+from maskwright.tasks.parts.task_type import Extent, TaskType
+
+CHUNK, AT_ONCE = 64, 4  # rows of a request, and requests at a time
+SHARE = 4  # of the largest body, so that a chunk may take this part
+PATIENCE = 300.0  # seconds that a server may be full, or not be there
+LONGEST_WAIT = 10.0
+TIMEOUT = 120.0
+FULL, TOO_MUCH = (429, 503), (408, 413)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server of models.
+
+    Attributes:
+        url: such as http://127.0.0.1:8000.
+        token: that it wants; None: none.
+        model: the name of the model there; None: the only one.
+    """
+
+    url: str
+    token: str | None = None
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+            raise UsageError(
+                "no address of a server",
+                where="--server",
+                found=self.url,
+                wanted="http://HOST:PORT",
+            )
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+        """The value that it answers with.
+
+        Raises:
+            UsageError: it cannot be reached, or stays full, or refuses what is asked; so do
+            DataError and IncompatibleError.
+        """
+        begin, wait = time.monotonic(), 0.1
+        while True:
+            status, headers, text = self._once(method, path, body)
+            if status not in FULL:
+                break
+            if time.monotonic() - begin > PATIENCE:
+                raise UsageError(
+                    "the server stays full",
+                    where=self.url,
+                    found=f"{status} for {PATIENCE:g} seconds",
+                    do="try again later, or start it with a higher --max-queue-tokens",
+                )
+            told = headers.get("retry-after", "")
+            time.sleep(min(float(told) if told.isdigit() else wait, LONGEST_WAIT))
+            wait = min(2 * wait, LONGEST_WAIT)
+        if status == 200:
+            return json.loads(text)
+        raise self._refused(status, text)
+
+    def _once(self, method: str, path: str, body: bytes | None) -> tuple[int, dict[str, str], str]:
+        parts = urlsplit(self.url)
+        secure = parts.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        assert parts.hostname is not None
+        connection = kind(parts.hostname, parts.port, timeout=TIMEOUT)
+        headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        headers |= {} if body is None else {"Content-Type": "application/json"}
+        try:
+            connection.request(method, parts.path.rstrip("/") + path, body, headers)
+            response = connection.getresponse()
+            text = response.read().decode("utf-8", "replace")
+            return response.status, {n.lower(): v for n, v in response.getheaders()}, text
+        except (OSError, http.client.HTTPException) as error:
+            raise UsageError(
+                "the server cannot be reached",
+                where=self.url,
+                found=f"{type(error).__name__}: {error}",
+                do="start it: maskwright serve MODEL",
+            ) from error
+        finally:
+            connection.close()
+
+    def _refused(self, status: int, text: str) -> Exception:
+        try:
+            told = json.loads(text)
+            what, kind, place = (told.get(name) for name in ("error", "kind", "field"))
+        except (ValueError, AttributeError):
+            what, kind, place = text[:200], None, None
+        where = f"{self.url}{f', {place}' if place else ''}"
+        if status in TOO_MUCH:
+            return _TooMuchError(str(what), where=where)
+        classes = {"validation": DataError, "model": IncompatibleError}
+        do = "give the token of the server: --token" if status == 401 else None
+        made = classes.get(str(kind), UsageError)
+        return made(f"the server refuses: {what}", where=where, found=f"status {status}", do=do)
+
+
+class _TooMuchError(DataError):
+    """A chunk is too much for the server, or takes it too long."""
+
+
+@dataclass(frozen=True)
+class RemotePredictor(Answering):
+    """A model of a task on a server.
+
+    Attributes:
+        task_type, columns: as the server says; no network is here.
+        fingerprint: of the model there.
+        long: what becomes of a text that is longer than it reads.
+    """
+
+    server: Server
+    task_type: TaskType
+    columns: Mapping[str, Sequence[str]]
+    fingerprint: str
+    max_rows: int
+    max_bytes: int
+    long: LongText = "as_trained"
+    known: Sequence[Finding] = field(default_factory=tuple)
+
+    @property
+    def findings(self) -> list[Finding]:
+        return list(self.known)
+
+    def reading(self, long: LongText) -> RemotePredictor:
+        require_long_text(long)
+        return replace(self, long=long)
+
+    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> RemotePredictor:
+        return replace(self, columns=columns)
+
+    def extent(self, rows: Sequence[Any]) -> Extent:
+        return self.answered(rows)[1]
+
+    def answered(
+        self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
+    ) -> tuple[list[Answer], Extent]:
+        if top is not None and top < 1:
+            raise UsageError("no answer to give", where="--top", found=top, wanted="1 or more")
+        values = [self.task_type.value_of(row) for row in rows]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            parts = list(pool.map(lambda part: self._part(part, top), self._chunks(values)))
+        found: dict[str, list[Any]] = {
+            name: [each for part in parts for each in part[name]]
+            for name in ("answers", "tokens", "windows", "truncated")
+        }
+        if cut := sum(found["truncated"]):
+            note(Finding("truncated", f"{cut:,} of {len(rows):,} rows truncated by the server"))
+        numbers = (np.array(found[name], np.int64) for name in ("tokens", "windows", "truncated"))
+        return found["answers"], Extent(*numbers)
+
+    def _chunks(self, values: Sequence[Any]) -> list[list[Any]]:
+        """Rows by as many as go into a request."""
+        most, largest = min(CHUNK, self.max_rows), self.max_bytes // SHARE
+        found: list[list[Any]] = []
+        size = 0
+        for value in values:
+            own = len(json.dumps(value))
+            if not found or len(found[-1]) == most or size + own > largest:
+                found.append([])
+                size = 0
+            found[-1].append(value)
+            size += own
+        return found
+
+    def _part(self, values: list[Any], top: int | None) -> dict[str, list[Any]]:
+        body = {"model": self.server.model, "rows": values, "top": top, "long": self.long}
+        try:
+            made: dict[str, list[Any]] = self.server.ask(
+                "POST", "/v1/predict", json.dumps(body).encode()
+            )
+            return made
+        except _TooMuchError:
+            if len(values) == 1:
+                raise
+        half = len(values) // 2
+        one, other = self._part(values[:half], top), self._part(values[half:], top)
+        return {
+            name: one[name] + other[name] for name in ("answers", "tokens", "windows", "truncated")
+        }
+
+
+def with_server(server: Server) -> RemotePredictor:
+    """The model of a task that a server answers for.
+
+    Raises:
+        IncompatibleError: the model there was trained for no task, or for one that this release
+            does not know.
+        UsageError: it cannot be reached; no such model, or several and none is named; or a token
+            is wanted.
+    """
+    name = server.model
+    path = "/v1/task" if name is None else f"/v1/models/{quote(name, safe='')}/task"
+    told = server.ask("GET", path)
+    try:
+        task_type = task_for(told["task"], told["labels"], told["options"])
+        columns = {role: tuple(names) for role, names in told["columns"].items()}
+        known = tuple(Finding(**each) for each in told["findings"])
+        made = str(told["fingerprint"]), int(told["max_rows"]), int(told["max_body_bytes"])
+    except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
+        raise IncompatibleError(
+            "the server describes its model in a way that is not known here",
+            where=server.url,
+            found=str(error)[:200],
+            do="use the same release of maskwright there and here",
+        ) from error
+    return RemotePredictor(server, task_type, columns, *made, known=known)

@@ -1,0 +1,177 @@
+"""`predict --server`: the bytes that the same model writes here, from a server that may be full."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from maskwright.cli.main import main
+from maskwright.errors import MaskwrightError, UsageError
+from maskwright.predict import remote
+from maskwright.predict.file import predict_file
+from maskwright.predict.remote import Server, with_server
+from maskwright.tasks.parts.find import task_for
+from serve.clients import TasksServer
+
+pytestmark = [
+    pytest.mark.loopback,
+    pytest.mark.filterwarnings("ignore::maskwright.predict.language_model.CutWarning"),
+]
+LONG = "the cat sat on the mat and then one big red dog ran under a tall old tree . " * 4
+ROWS: dict[str, list[dict[str, Any]]] = {
+    "classes": [{"text": "the cat sat"}, {"text": LONG}, {"text": "a\tdog  \u00e9"}],
+    "labels": [{"text": "the cat sat"}, {"text": LONG}],
+    "number": [{"text": "the cat sat", "id": 7}],
+    "entailment": [{"text": "a cat", "text_pair": "a dog"}, {"text": "x", "text_pair": LONG}],
+    "vectors": [{"text": "the cat sat"}, {"text": LONG}],
+    "choices": [{"question": "who", "choices": ["a cat", "a dog"]}],
+    "tags": [{"tokens": ["the", "cat", "in", "Rome"]}, {"tokens": "the cat\r\n in Rome."}],
+    "answers": [{"question": "who sat", "context": "the cat sat on a rug"}],
+    "rewrites": [{"source": "the cat sat"}],
+}
+
+
+@pytest.mark.parametrize("long", ["as_trained", "windows"])
+@pytest.mark.parametrize("name", ROWS)
+def test_a_file_is_answered_as_here(
+    tasks_server: TasksServer, tmp_path: Path, name: str, long: str
+) -> None:
+    task_type = tasks_server.opened(name).predictor.task_type
+    rows = [dict(zip(task_type.roles, row.values(), strict=False)) for row in ROWS[name]]
+    if name == "vectors":
+        rows = ROWS[name]
+    if name == "rewrites" and long == "windows":
+        rows = [{"source": "the cat sat"}]
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    columns = {"text": "text"} if name == "vectors" else None
+    options: dict[str, Any] = {"long": long, "columns": columns}
+    here, there = io.StringIO(), io.StringIO()
+    predict_file(tasks_server.folders[name], source, here, **options)
+    server = Server(tasks_server.url, model=name)
+    predict_file(Path("-"), source, there, server=server, **options)
+    assert there.getvalue() == here.getvalue() and here.getvalue()
+    lines = [json.loads(line) for line in here.getvalue().splitlines()]
+    assert all(line["prediction"] is not None for line in lines)
+    assert ("prediction_windows" in lines[0]) is (long == "windows")
+
+
+def test_the_command(
+    tasks_server: TasksServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "rows.csv"
+    with source.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["text"], *[[f"the cat sat {n}"] for n in range(300)]])
+    ask = ["predict", "classes", str(source), "--server", tasks_server.url, "--top", "2"]
+    assert main([*ask, "--out", str(tmp_path / "there.csv")]) == 0
+    folder = str(tasks_server.folders["classes"])
+    assert (
+        main(["predict", folder, str(source), "--top", "2", "--out", str(tmp_path / "a.csv")]) == 0
+    )
+    assert (tmp_path / "there.csv").read_bytes() == (tmp_path / "a.csv").read_bytes()
+    assert main(["predict", str(source), "--server", tasks_server.url]) != 0
+    assert "several models are served" in capsys.readouterr().err
+    assert main(["predict", "nobody", str(source), "--server", tasks_server.url]) != 0
+    assert "no model of that name" in capsys.readouterr().err
+    assert main([*ask, "--also", folder]) != 0
+    assert "no effect here" in capsys.readouterr().err
+    assert main(["predict", "masks", str(source), "--server", tasks_server.url]) != 0
+    assert "fine-tuned" in capsys.readouterr().err
+    assert main(["predict"]) != 0
+    assert "no model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_examples_travel(tasks_server: TasksServer, name: str) -> None:
+    """What is sent means the same example."""
+    task_type = tasks_server.opened(name).predictor.task_type
+    for row in ROWS[name]:
+        values = list(row.values())[: max(1, len(task_type.roles))]
+        example = task_type.of_value(values[0] if len(values) == 1 else values, "here")
+        sent = json.loads(json.dumps(task_type.value_of(example)))
+        assert task_type.of_value(sent, "here") == example
+
+
+class _Busy(BaseHTTPRequestHandler):
+    """A server that is full twice, and to which more than two rows are too much."""
+
+    asked: ClassVar[list[int]] = []
+    always_full: ClassVar[bool] = False
+
+    def do_GET(self) -> None:
+        shape = task_for("classification", ("a", "b"))
+        told = {"task": shape.task, "labels": ["a", "b"], "options": {}, "columns": {}}
+        told |= {"fingerprint": "x", "max_rows": 128, "max_body_bytes": 1000, "findings": []}
+        self._answer(200, told)
+
+    def do_POST(self) -> None:
+        rows = json.loads(self.rfile.read(int(self.headers["content-length"])))["rows"]
+        self.asked.append(len(rows))
+        if self.always_full or len(self.asked) <= 2:
+            self._answer(429, {"error": "full"}, {"retry-after": "0"})
+        elif len(rows) > 2:
+            self._answer(413, {"error": "too large", "kind": "too_large"})
+        else:
+            ones = [1] * len(rows)
+            self._answer(
+                200,
+                {
+                    "answers": rows,
+                    "tokens": ones,
+                    "windows": ones,
+                    "truncated": [False] * len(rows),
+                },
+            )
+
+    def _answer(self, status: int, value: Any, headers: Any = None) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        for name, each in {**(headers or {}), "content-length": str(len(data))}.items():
+            self.send_header(name, each)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *given: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def busy() -> Iterator[str]:
+    _Busy.asked.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Busy)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_full_server_is_asked_again(busy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = with_server(Server(busy))
+    texts = [f"text {n}" for n in range(7)]
+    assert model.predict(texts) == texts, "in their order, from chunks that were halved"
+    assert sum(n for n in _Busy.asked if n <= 2) >= 7 and max(_Busy.asked) == 7
+    monkeypatch.setattr(_Busy, "always_full", True)
+    monkeypatch.setattr(remote, "PATIENCE", 0.3)
+    with pytest.raises(UsageError, match="stays full"):
+        model.predict(texts)
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://a", "http://", "http://a:b"])
+def test_no_address(url: str) -> None:
+    with pytest.raises(UsageError, match="no address"):
+        Server(url)
+
+
+def test_nobody_is_there() -> None:
+    with pytest.raises(MaskwrightError, match="cannot be reached"):
+        with_server(Server("http://127.0.0.1:9"))

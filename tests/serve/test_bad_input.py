@@ -1,0 +1,173 @@
+"""What is wrong with a body is said with its field: 4xx, short, and no neighbour is touched."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from serve.clients import TasksServer
+
+pytestmark = pytest.mark.loopback
+PIPELINE = "/models/{}/pipeline/{}"
+# path -> a good body, the field of its texts
+GOOD: dict[str, tuple[dict[str, Any], str]] = {
+    "/vectors/embed": ({"inputs": "the cat"}, "inputs"),
+    "/masks/embed_all": ({"inputs": ["the cat"]}, "inputs"),
+    "/classes/predict": ({"inputs": "the cat"}, "inputs"),
+    "/alike/rerank": ({"query": "a cat", "texts": ["the cat"]}, "texts"),
+    "/vectors/tokenize": ({"inputs": "the cat"}, "inputs"),
+    "/v1/embeddings": ({"model": "vectors", "input": "the cat"}, "input"),
+    "/v1/completions": ({"model": "writer", "prompt": "the cat", "max_tokens": 2}, "prompt"),
+    "/v1/predict": ({"model": "classes", "rows": ["the cat"]}, "rows"),
+    PIPELINE.format("classes", "text-classification"): ({"inputs": "the cat"}, "inputs"),
+    PIPELINE.format("masks", "fill-mask"): ({"inputs": "the [MASK]"}, "inputs"),
+    PIPELINE.format("writer", "text-generation"): (
+        {"inputs": "the cat", "parameters": {"max_new_tokens": 2}},
+        "inputs",
+    ),
+}
+SURROGATE = '"\\ud800 the cat"'
+
+
+def faults(path: str) -> dict[str, tuple[bytes, str]]:
+    """Bodies that are wrong, and what the refusal names."""
+    body, field = GOOD[path]
+    is_list = isinstance(body[field], list)
+
+    def put(value: Any, name: str = field) -> bytes:
+        return json.dumps({**body, name: value}).encode()
+
+    missing = {name: value for name, value in body.items() if name != field}
+    many = ["the [MASK]"] * 200
+    found = {
+        "missing": (json.dumps(missing).encode(), field),
+        "extra": (put(1, "colour"), "colour"),
+        "null": (put(None), field),
+        "number": (put(7), field),
+        "object": (put({"text": "a"}), field),
+        "mixed": (put(["the cat", 5, None]), field),
+        "nul": (put(["a\0b"] if is_list else "a\0b"), "NUL"),
+        "empty list": (put([]), field),
+        "too many": (put(many), "128"),
+        "too long": (put(["x " * 150_000] if is_list else "x " * 150_000), "200000"),
+        "surrogate": (
+            put("SIGN").replace(b'"SIGN"', (f"[{SURROGATE}]" if is_list else SURROGATE).encode()),
+            "",
+        ),
+        "no json": (b'{"inputs": ', "JSON"),
+        "twice": (b'{"inputs": "a", "inputs": "b"}', ""),
+        "not an object": (b'["the cat"]', ""),
+    }
+    if path == "/classes/predict":  # a list of texts is a pair there
+        found["too many"] = (put([["a"]] * 200), "128")
+    if path == "/v1/predict":  # rows may be of any shape; what they are is said by their number
+        found["mixed"] = (put(["the cat", 5]), "rows[1]")
+    return found
+
+
+@pytest.mark.parametrize("path", GOOD)
+def test_what_is_wrong_is_said(tasks_server: TasksServer, path: str) -> None:
+    body, _ = GOOD[path]
+    status, _, good = tasks_server.ask("POST", path, body)
+    assert status == 200, good
+    for name, (raw, named) in faults(path).items():
+        status, headers, told = tasks_server.ask("POST", path, raw=raw)
+        text = json.dumps(told)
+        assert 400 <= status < 500, (name, status, text)
+        assert len(text) <= 4096 and headers["content-type"].startswith("application/json"), name
+        assert named in text, (name, text)
+        assert "Traceback" not in text and "/site-packages/" not in text
+    assert tasks_server.ask("POST", path, body)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "named"),
+    [
+        ("/embed", {"inputs": "a"}, 422, "several models"),
+        ("/nobody/embed", {"inputs": "a"}, 404, "no model of that name"),
+        ("/classes/embed", {"inputs": "a"}, 424, "vectors"),
+        ("/vectors/predict", {"inputs": "a"}, 424, "classes"),
+        ("/number/rerank", {"query": "a", "texts": ["b"]}, 424, "reranker"),
+        ("/vectors/embed", {"inputs": ""}, 422, "inputs[0]"),
+        ("/vectors/embed", {"inputs": []}, 400, "Empty"),
+        ("/vectors/embed", {"inputs": "a", "dimensions": 3}, 422, "Matryoshka"),
+        ("/vectors/embed", {"inputs": "a", "prompt_name": "query"}, 422, "prompt_name"),
+        ("/vectors/embed", {"inputs": [999_999]}, 422, "vocabulary"),
+        ("/vectors/embed", {"inputs": [2, 2, 3]}, 422, "no text"),
+        (
+            "/vectors/embed",
+            {"inputs": "a", "truncate": True, "truncation_direction": "Left"},
+            422,
+            "truncation_direction",
+        ),
+        ("/vectors/embed_sparse", {"inputs": "a"}, 424, "SPLADE"),
+        ("/classes/predict", {"inputs": ["a", "b", "c"]}, 422, "pair"),
+        ("/vectors/decode", {"ids": [999_999]}, 422, "vocabulary"),
+        ("/entailment/vertex", {"instances": [{"inputs": ["a", "b"]}, {}]}, 422, "instances[1]"),
+        ("/v1/completions", {"model": "writer", "prompt": "a", "best_of": 3}, 400, "best_of"),
+        ("/v1/completions", {"model": "writer", "prompt": "a", "suffix": "b"}, 400, "suffix"),
+        ("/v1/completions", {"model": "writer", "prompt": "a", "max_tokens": 0}, 400, "max_tokens"),
+        ("/v1/completions", {"model": "writer", "prompt": "a", "temperature": 3}, 400, "temper"),
+        ("/v1/completions", {"model": "writer", "prompt": "a", "stop": [""]}, 400, "stop"),
+        (
+            "/v1/completions",
+            {"model": "writer", "prompt": "a", "echo": True, "logprobs": 1},
+            400,
+            "logprobs",
+        ),
+        ("/v1/completions", {"model": "writer", "prompt": "a", "n": 2, "stream": True}, 400, "one"),
+        ("/v1/completions", {"model": "classes", "prompt": "a"}, 400, "writes"),
+        ("/v1/completions", {"model": "writer", "prompt": "a " * 500}, 400, "prompt[0]"),
+        (PIPELINE.format("classes", "tagging"), {"inputs": "a"}, 404, "no such task"),
+        (PIPELINE.format("masks", "fill-mask"), {"inputs": "a"}, 422, "inputs[0]"),
+        (
+            PIPELINE.format("classes", "zero-shot-classification"),
+            {"inputs": "a", "parameters": {"candidate_labels": ["b"]}},
+            424,
+            "entail",
+        ),
+        (
+            PIPELINE.format("entailment", "zero-shot-classification"),
+            {"inputs": "a", "parameters": {"candidate_labels": []}},
+            422,
+            "candidate_labels",
+        ),
+        (
+            PIPELINE.format("tags", "token-classification"),
+            {"inputs": "a", "parameters": {"aggregation_strategy": "max"}},
+            422,
+            "aggregation_strategy",
+        ),
+        ("/v1/predict", {"model": "masks", "rows": ["a"]}, 424, "fine-tuned"),
+        ("/v1/predict", {"model": "classes", "rows": [["a", "b"]]}, 422, "rows[0]"),
+        (
+            "/v1/predict",
+            {"model": "classes", "rows": ["a", "the cat " * 99], "long": "refuse"},
+            422,
+            "rows[1]",
+        ),
+        ("/v1/predict", {"model": "number", "rows": ["a"], "top": 2}, 422, "one answer"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    tasks_server: TasksServer, path: str, body: Any, status: int, named: str
+) -> None:
+    found, _, told = tasks_server.ask("POST", path, body)
+    text = json.dumps(told)
+    assert (found, named in text, len(text) <= 4096) == (status, True, True), (found, text)
+
+
+def test_a_bad_row_leaves_its_neighbours_alone(tasks_server: TasksServer) -> None:
+    """Many at once, every second one wrong: the others get what they get alone."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    path = PIPELINE.format("masks", "fill-mask")
+    bodies = [{"inputs": f"the {'[MASK]' if n % 2 else 'cat'} sat"} for n in range(24)]
+    alone = tasks_server.post(path, bodies[1])
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda body: tasks_server.ask("POST", path, body), bodies))
+    assert [each[0] for each in found] == [422, 200] * 12
+    for _, _, told in found[1::2]:
+        assert [each["token"] for each in told] == [each["token"] for each in alone]
