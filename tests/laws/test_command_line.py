@@ -123,7 +123,7 @@ FROZEN = {
         "--long",
         "--engine",
         "--server",
-        "--token",
+        "--server-token",
     },
     "serve": {
         "models",

@@ -86,7 +86,7 @@ def test_the_command(
     assert main(["predict", "masks", str(source), "--server", tasks_server.url]) != 0
     assert "fine-tuned" in capsys.readouterr().err
     assert main(["predict"]) != 0
-    assert "no model" in capsys.readouterr().err
+    assert "no model to predict with" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ROWS)

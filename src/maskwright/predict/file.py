@@ -28,7 +28,7 @@ from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.labelled.shapes import may_be_joined
 from maskwright.predict.columns import PREDICTION, WINDOWS, name_taken
-from maskwright.predict.predictor import PORTION, Answering, load
+from maskwright.predict.predictor import PORTION, Answering, Predictor, load
 from maskwright.predict.remote import Server, with_server
 from maskwright.predict.rows import rows_to_answer
 from maskwright.predict.shared_encoder import SharedEncoder, load_shared

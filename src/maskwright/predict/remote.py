@@ -81,8 +81,8 @@ class Server:
                     found=f"{status} for {PATIENCE:g} seconds",
                     do="try again later, or start it with a higher --max-queue-tokens",
                 )
-            told = headers.get("retry-after", "")
-            time.sleep(min(float(told) if told.isdigit() else wait, LONGEST_WAIT))
+            after = headers.get("retry-after", "")
+            time.sleep(min(float(after) if after.isdigit() else wait, LONGEST_WAIT))
             wait = min(2 * wait, LONGEST_WAIT)
         if status == 200:
             return json.loads(text)
@@ -113,15 +113,15 @@ class Server:
 
     def _refused(self, status: int, text: str) -> Exception:
         try:
-            told = json.loads(text)
-            what, kind, place = (told.get(name) for name in ("error", "kind", "field"))
+            reply = json.loads(text)
+            what, kind, place = (reply.get(name) for name in ("error", "kind", "field"))
         except (ValueError, AttributeError):
             what, kind, place = text[:200], None, None
         where = f"{self.url}{f', {place}' if place else ''}"
         if status in TOO_MUCH:
             return _TooMuchError(str(what), where=where)
         classes = {"validation": DataError, "model": IncompatibleError}
-        do = "give the token of the server: --token" if status == 401 else None
+        do = "give the token of the server: --server-token" if status == 401 else None
         made = classes.get(str(kind), UsageError)
         return made(f"the server refuses: {what}", where=where, found=f"status {status}", do=do)
 
@@ -222,12 +222,16 @@ def with_server(server: Server) -> RemotePredictor:
     """
     name = server.model
     path = "/v1/task" if name is None else f"/v1/models/{quote(name, safe='')}/task"
-    told = server.ask("GET", path)
+    described = server.ask("GET", path)
     try:
-        task_type = task_for(told["task"], told["labels"], told["options"])
-        columns = {role: tuple(names) for role, names in told["columns"].items()}
-        known = tuple(Finding(**each) for each in told["findings"])
-        made = str(told["fingerprint"]), int(told["max_rows"]), int(told["max_body_bytes"])
+        task_type = task_for(described["task"], described["labels"], described["options"])
+        columns = {role: tuple(names) for role, names in described["columns"].items()}
+        known = tuple(Finding(**each) for each in described["findings"])
+        made = (
+            str(described["fingerprint"]),
+            int(described["max_rows"]),
+            int(described["max_body_bytes"]),
+        )
     except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
         raise IncompatibleError(
             "the server describes its model in a way that is not known here",

@@ -69,7 +69,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="let a running `maskwright serve` answer, such as http://127.0.0.1:8000",
     )
     parser.add_argument(
-        "--token", default=None, help="of that server (default: the variable MASKWRIGHT_TOKEN)"
+        "--server-token",
+        default=None,
+        help="of that server (default: the variable MASKWRIGHT_TOKEN)",
     )
     parser.add_argument(
         "--long",
@@ -95,13 +97,20 @@ def do(a: argparse.Namespace) -> None:
         _require_no_folder(a)
         if a.model is not None and a.file == STDIN and (a.model == STDIN or a.model.exists()):
             a.model, a.file = None, a.model  # the only one that was given
-    elif a.token is not None:
-        raise UsageError("option has no effect here", where="--token", do="name the --server")
+    elif a.server_token is not None:
+        raise UsageError(
+            "option has no effect here", where="--server-token", do="name the --server"
+        )
     if a.file == STDIN and len(a.also) > 1 and a.also[-1].is_file():
         a.file = a.also.pop()  # a model is a folder
     if a.server is None:
         if a.model is None:
-            raise UsageError("no model to predict with", do="maskwright predict MODEL FILE")
+            raise UsageError(
+                "no model to predict with",
+                found="no argument besides the options, which take all that follows them",
+                wanted="MODEL FILE before the options, or after --",
+                do="name a folder, or a running server with --server",
+            )
         for model in (a.model, *a.also):
             existing(model, "model")
     if a.file != STDIN:
@@ -132,7 +141,7 @@ def do(a: argparse.Namespace) -> None:
         "engine": a.engine,
         "server": None
         if a.server is None
-        else Server(a.server, a.token or os.environ.get("MASKWRIGHT_TOKEN"), _name(a.model)),
+        else Server(a.server, a.server_token or os.environ.get("MASKWRIGHT_TOKEN"), _name(a.model)),
         "say": printer(sys.stderr),
     }
     with (
