@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -92,7 +93,11 @@ class Site:
         models = [each for path in paths for each in shown(Path(path), most_checkpoints)]
         title = " and ".join(dict.fromkeys(folders.called(Path(path)) for path in paths))
         runs = [each for path in paths for each in runs_in(Path(path))]
-        return cls(title, models, runs=runs, **given)
+        site = cls(title, models, runs=runs, **given)
+        from maskwright.explore.masks import masks  # which know of sites
+
+        site.more = {"data/masks.json": once(lambda: masks(site)), **site.more}
+        return site
 
     def names(self) -> list[str]:
         """All files."""
@@ -203,6 +208,19 @@ def shown(path: Path, most: int = MOST_CHECKPOINTS) -> list[Shown]:
         step = int(steps[place].name.rpartition("-")[2])
         found.append(Shown(f"{name}, step {step:,}", steps[place], path, step))
     return found
+
+
+def once(make: Callable[[], bytes]) -> Callable[[], bytes]:
+    """What `make` gives, made when it is first asked for, by whoever asks first."""
+    lock, kept = threading.Lock(), list[bytes]()
+
+    def given() -> bytes:
+        with lock:
+            if not kept:
+                kept.append(make())
+            return kept[0]
+
+    return given
 
 
 @functools.cache

@@ -1,0 +1,271 @@
+// Masks: who may see whom in a family, or in this model, by an objective; through the layers.
+
+import { matrices, reach, reachAcross } from "../rules.js";
+import { choice, el, figure, pressable, slider, svg } from "../ui.js";
+
+const FILE = "data/masks.json";
+const CELL = 20, LEFT = 46, TOP = 58;
+const KINDS = ["", "two", "three"]; // a colour for each document
+const NARROW = 2;
+
+export const masks = {
+  id: "masks",
+  title: "Masks",
+  lead: "The mask decides what a model is: which position may see which, and so what can be asked of it. Dark is seen by this layer itself, pale is felt through the layers up to it.",
+
+  cannot(model, site) {
+    return site.files.includes(FILE) ? null : "The masks were not written with these pages.";
+  },
+
+  async mount(root, { model, source, state, remember, announce }) {
+    const found = await source.json(FILE);
+    const rows = [...found.rows].sort((a, b) => b.models.length - a.models.length);
+    const own = rows.find((row) => row.models.includes(model?.number));
+    const named = (name) => rows.find((row) => row.name === name);
+    const settings = {
+      row: (named(state.masks_of) ?? own ?? rows[0]).name, objective: state.objective,
+      packed: state.packed === "1", narrow: state.windows !== "real", kind: Number(state.kind ?? 0),
+      layer: Number(state.layer ?? 1), position: state.position === undefined ? null : Number(state.position),
+    };
+    const controls = el("div"), picture = el("div"), table = el("div");
+    root.append(controls, picture, el("h3", {}, "What each can learn by"),
+      el("p", { class: "soft small" }, "Asked of the objectives' own checks. Press one to see it."), table);
+    const set = (name, key, value, whole = true) => {
+      settings[name] = value;
+      remember({ [key]: value === true ? "1" : value === false ? null : value });
+      if (whole) draw();
+      else drawPicture();
+    };
+
+    function draw() {
+      const row = named(settings.row);
+      if (!row.cells[settings.objective]) {
+        const learns = found.objectives.filter(({ name }) => row.cells[name].single?.some((n) => found.examples[n].read.length));
+        settings.objective = (learns.find(({ usual }) => usual) ?? learns[0] ?? found.objectives[0]).name;
+      }
+      const { example, cases } = chosen();
+      settings.position ??= example?.read[Math.min(2, example.read.length - 1)] ?? 0;
+      const windows = Object.values(row.stacks).flat().some((layer) => layer[1] !== null);
+      const deepest = Math.max(...Object.values(row.stacks).map((layers) => layers.length));
+      settings.layer = Math.max(1, Math.min(deepest, settings.layer));
+      const focused = controls.contains(document.activeElement) ? document.activeElement.closest("label")?.dataset.name : null;
+      controls.replaceChildren(el("div", { class: "controls" },
+        tagged("row", choice({ label: "Family, or model", value: settings.row,
+          options: rows.map(({ name }) => [name, name]), change: (v) => set("row", "masks_of", v) }).element),
+        tagged("objective", choice({ label: "Objective", value: settings.objective,
+          options: found.objectives.map(({ name }) => [name, row.cells[name].refused ? `${name} (refused)` : name]), change: (v) => set("objective", "objective", v) }).element),
+        cases.length > 1 ? tagged("kind", choice({ label: "Row", value: Math.min(settings.kind, cases.length - 1),
+          options: cases.map((n, at) => [at, kindOf(found.examples[n])]), change: (v) => set("kind", "kind", Number(v)) }).element) : null,
+        tagged("packed", check("documents packed in one row", settings.packed, (on) => set("packed", "packed", on))),
+        windows ? tagged("narrow", check(`windows narrowed to ${NARROW}, to be seen`, settings.narrow, (on) => set("narrow", "windows", on ? null : "real"))) : null),
+      el("div", { class: "controls" },
+        tagged("layer", slider({ label: "Layer", min: 1, max: deepest, value: settings.layer, show: (n) => `${n} of ${deepest}`, input: (v) => set("layer", "layer", v, false) }).element),
+        tagged("position", slider({ label: "Position", min: 0, max: lengthOf(example) - 1, value: Math.min(settings.position, lengthOf(example) - 1), input: (v) => set("position", "position", v, false) }).element)));
+      if (focused) controls.querySelector(`[data-name="${focused}"] :is(input, select)`)?.focus();
+      drawPicture();
+      const within = table.contains(document.activeElement);
+      table.replaceChildren(tableOf());
+      if (within) table.querySelector("[aria-pressed=true]").focus();
+    }
+
+    /** What is looked at: the cell of the table, and its example; of a refused one that of others. */
+    function chosen() {
+      const cell = named(settings.row).cells[settings.objective];
+      const how = settings.packed ? "packed" : "single";
+      const stacks = named(settings.row).stacks;
+      const other = cell.refused ? rows.map((row) => row.cells[settings.objective]).filter((each) => !each.refused)
+        .map((each) => each[how]).find((each) => drawable(found.examples[each[0]], stacks)) : null;
+      const cases = cell.refused ? other ?? [] : cell[how];
+      return { cell, cases, example: found.examples[cases[Math.min(settings.kind, cases.length - 1)]] ?? null };
+    }
+
+    function drawPicture() {
+      const row = named(settings.row), { cell, example } = chosen();
+      const about = found.objectives.find(({ name }) => name === settings.objective).about;
+      const parts = [el("p", { class: "small" }, about)];
+      if (cell.refused) parts.push(refusal(cell.refused, settings));
+      if (example !== null) {
+        const narrow = settings.narrow ? [NARROW, NARROW] : null;
+        const drawn = matrices(row.stacks, example, narrow);
+        const text = signsOf(example, found.signs);
+        const { read, wanted, decoder } = example;
+        // Of a decoder the wanted token stands one place on in what it reads itself.
+        const next = (place) => (decoder.documents[place + 1] === decoder.documents[place] ? place + 1 : NaN);
+        const targets = read.map((place, n) => [place, decoder === null ? wanted[n] : next(place),
+          decoder !== null || example.tokens[wanted[n]] === wanted[n]]);
+        const within = (count) => Math.min(settings.layer, count);
+        const boxes = [];
+        for (const side of ["encoder", "decoder"]) {
+          if (drawn[side] === null) continue;
+          const count = within(drawn[side].length), length = drawn[side][0].length;
+          const predicts = decoder === null || side === "decoder";
+          boxes.push(matrix({
+            title: `${side}, layer ${count}: ${say(row.stacks[side][count - 1], narrow !== null)}`, name: `mask-${side}`,
+            direct: drawn[side][count - 1], felt: reach(drawn[side].slice(0, count), length),
+            queries: text[side] ?? text.encoder, groups: decoder !== null && side === "decoder" ? decoder.documents : example.documents,
+            targets: predicts ? targets : [], position: predicts ? settings.position : null,
+            press: (n) => set("position", "position", n),
+          }));
+        }
+        if (drawn.across !== null) {
+          const length = drawn.encoder[0].length;
+          boxes.push(matrix({
+            title: "across: what the decoder sees of the encoder", name: "mask-across", direct: drawn.across,
+            felt: reachAcross(drawn.decoder.slice(0, within(drawn.decoder.length)), drawn.across, reach(drawn.encoder, length), length),
+            queries: text.decoder, keys: text.encoder, groups: decoder.documents, targets: [], position: settings.position,
+            press: (n) => set("position", "position", n),
+          }));
+        }
+        const told = sentence(cell, example, drawn, targets, text);
+        parts.push(el("p", { "aria-live": "polite" }, told), el("div", { class: "columns" }, boxes), legend(example, cell));
+        announce(told);
+      }
+      const pressed = () => [...picture.querySelectorAll("button, [role=button]")];
+      const focused = pressed().indexOf(document.activeElement);
+      picture.replaceChildren(...parts);
+      if (focused >= 0) pressed()[focused]?.focus();
+    }
+
+    function sentence(cell, example, drawn, targets, text) {
+      const side = drawn.decoder ? "decoder" : "encoder";
+      const direct = drawn[side][Math.min(settings.layer, drawn[side].length) - 1];
+      const through = reach(drawn[side].slice(0, settings.layer), direct.length);
+      const query = Math.min(settings.position, direct.length - 1);
+      const signs = text[side] ?? text.encoder;
+      const sees = places(direct[query], signs), feels = places(through[query], signs);
+      const parts = [`Position ${query} (${signs[query]}) sees ${sees || "nothing"}`];
+      if (feels !== sees) parts.push(`through the layers it feels ${feels}`);
+      const own = targets.filter(([place]) => place === query);
+      for (const [, target] of own) {
+        if (example.decoder !== null) {
+          const next = target < direct.length ? `, which stands at ${target} and is ${through[query][target] ? "seen" : "not seen"}` : "";
+          parts.push(`it predicts the next token${next}`);
+        } else if (target < 0) parts.push(`it predicts “${found.signs[-1 - target] ?? "another token"}”`);
+        else parts.push(`it predicts ${letter(target, example)} of place ${target}, ${visible(example, through, query, target, Boolean(cell.refused?.leak))}`);
+      }
+      if (!own.length && targets.length) parts.push("nothing is predicted from here");
+      return `${parts.join("; ")}.`;
+    }
+
+    function tableOf() {
+      return el("div", { class: "wide" }, el("table", { class: "cells" },
+        el("thead", {}, el("tr", {}, el("th", { scope: "col" }, ""), rows.map((row) => el("th", { scope: "col" }, row.name)))),
+        el("tbody", {}, found.objectives.map(({ name }) => el("tr", {}, el("th", { scope: "row" }, name), rows.map((row) => {
+          const { refused } = row.cells[name];
+          const here = row.name === settings.row && name === settings.objective;
+          const words = refused ? (refused.leak ? "would see its target" : "does not fit") : "learns by it";
+          return el("td", {}, el("button", {
+            type: "button", class: refused ? (refused.leak ? "leak" : "out") : "fits", "aria-pressed": here ? "true" : "false",
+            "aria-label": `${name}, ${row.name}: ${words}`, title: refused ? refused.what : words,
+            click: () => {
+              settings.row = row.name;
+              set("objective", "objective", name);
+              remember({ masks_of: row.name });
+              controls.scrollIntoView({ block: "nearest" });
+            },
+          }, refused ? (refused.leak ? "leak" : "–") : "✓"));
+        }))))));
+    }
+
+    draw();
+    return {};
+  },
+};
+
+const lengthOf = (example) => (example === null ? 1 : (example.decoder ?? example).tokens.length);
+const drawable = (example, stacks) => (example.decoder === null ? true : Boolean(stacks.encoder && stacks.decoder));
+
+function kindOf({ prefix, tokens }) {
+  if (prefix === 0) return "read to the left only";
+  return prefix >= tokens.length ? "read both ways" : `a prefix of ${prefix}`;
+}
+
+const say = ([name, left, right], narrow) => (left === null ? name
+  : `${name}, window ${left} to the left, ${right} to the right${narrow ? `, drawn as ${NARROW}` : ""}`);
+
+/** What a place of the example's row holds, as a letter or a sign. */
+function letter(place, { row }) {
+  return row[place] ?? (place < 26 ? String.fromCharCode(97 + place) : String(place));
+}
+
+/** The signs of what is read: {encoder, decoder}. */
+function signsOf(example, signs) {
+  const of = (tokens) => tokens.map((token) => (token >= 0 ? letter(token, example) : signs[-1 - token] ?? "other"));
+  return { encoder: of(example.tokens), decoder: example.decoder === null ? null : of(example.decoder.tokens) };
+}
+
+/** Whether the reader of a target sees it where it stands, in words. */
+function visible(example, through, query, target, leak) {
+  if (target >= example.tokens.length) return "which it does not read";
+  const there = example.tokens[target];
+  if (!through[query][target]) return "which it does not see";
+  if (there === target && leak) return "and sees it, so that there is nothing to predict";
+  if (there === target) return "and sees it: it was left as it is, on purpose";
+  return "where it sees another token put in its place";
+}
+
+/** Places with a 1, as ranges. */
+function places(row, signs) {
+  const found = [];
+  for (let n = 0; n < row.length; n++) {
+    if (!row[n]) continue;
+    const last = found.at(-1);
+    if (last && last[1] === n - 1) last[1] = n;
+    else found.push([n, n]);
+  }
+  return found.map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`)).join(", ") + (found.length === 1 && found[0][0] === found[0][1] ? ` (${signs[found[0][0]] ?? ""})` : "");
+}
+
+function refusal(refused, { row, objective }) {
+  const line = (name, value) => (value ? el("p", { class: "small" }, el("span", { class: "soft" }, `${name}: `), value) : null);
+  return el("div", { class: "notice" }, el("p", {}, el("strong", {}, `Refused: ${refused.what}`)),
+    line("where", refused.where), line("found", refused.found), line("wanted", refused.wanted), line("what to do", refused.do),
+    refused.leak ? el("p", { class: "small" }, `Drawn below as if it were not: in red what ${objective} would have ${row} predict, and see.`) : null);
+}
+
+/** One matrix: rows are queries, columns keys. `targets` are [query, key, whether the
+ * wanted token itself stands there]: outlined, and red where it is seen. */
+function matrix({ title, name, direct, felt, queries, keys = queries, groups, targets, position, press }) {
+  const height = TOP + direct.length * CELL + 6, width = LEFT + keys.length * CELL + 6;
+  const wanted = new Map(targets.map(([query, key, shown]) => [`${query},${key}`, shown]));
+  const count = direct.reduce((sum, row) => sum + row.reduce((a, b) => a + b, 0), 0);
+  // Words stand above the letters, in two lines by turns.
+  let words = 0;
+  const above = keys.map((sign) => (sign.length > 2 ? 12 + 12 * (words++ % 2) : 0));
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "group",
+    "aria-label": `${title}: ${count} of ${direct.length * keys.length} pairs are seen` },
+    svg("text", { class: "soft", x: LEFT, y: 12 }, "is seen →"), svg("text", { class: "soft", x: 2, y: TOP - 8 }, "sees ↓"),
+    keys.map((sign, key) => svg("text", { class: "soft middle tiny", x: LEFT + key * CELL + CELL / 2 - 1, y: TOP - 6 - above[key] }, sign)),
+    direct.map((row, query) => svg("g", { class: `${KINDS[Math.max(0, groups[query] - 1) % 3]} ${query === position ? "here" : ""}`,
+      ...pressable(`position ${query}, ${queries[query]}: sees ${places(row, keys) || "nothing"}`, () => press(query)) },
+      svg("rect", { class: "unseen", x: 2, y: TOP + query * CELL, width: LEFT - 8, height: CELL - 2, rx: 3 }),
+      svg("text", { class: "end tiny", x: LEFT - 10, y: TOP + query * CELL + 14 }, queries[query]),
+      Array.from(row, (seen, key) => {
+        const place = `${query},${key}`, target = wanted.has(place);
+        const leak = wanted.get(place) && felt[query][key] && query !== key;
+        return svg("rect", { class: `${seen ? "seen" : felt[query][key] ? "felt" : "unseen"} ${target ? "wanted" : ""} ${leak ? "leaking" : ""}`,
+          x: LEFT + key * CELL, y: TOP + query * CELL, width: CELL - 2, height: CELL - 2, rx: 3 });
+      }))));
+  return figure(picture, title, name);
+}
+
+function legend({ read, decoder, documents }, { refused }) {
+  const parts = ["A row is a position that sees, a column one that is seen.", "Letters are tokens of the text, words are signs that stand for none."];
+  if (read.length) parts.push(decoder === null
+    ? "Framed: the place of the token that this row predicts."
+    : "Framed: where the token that this row predicts stands in what the decoder reads.");
+  if (refused?.leak) parts.push("Red: it is seen.");
+  if (Math.max(...documents) > 1) parts.push("Each document has its own colour, and is blind to the others.");
+  return el("p", { class: "soft small" }, parts.join(" "));
+}
+
+const tagged = (name, element) => {
+  element.dataset.name = name;
+  return element;
+};
+
+function check(label, on, change) {
+  const box = el("input", { type: "checkbox", change: () => change(box.checked) });
+  box.checked = on;
+  return el("label", {}, box, " ", label);
+}

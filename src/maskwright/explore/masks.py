@@ -1,0 +1,220 @@
+"""Who may see whom, for every family and objective, as rules that the page draws (data/masks.json).
+
+    rows        families in their published base size, and the models of the site: layers with
+                pattern and window; with each objective an example, or why it is refused
+    examples    a row, and what the objective's own code makes of it: `told`
+
+Whether an objective is refused is asked of its own `build`: nothing is known here of any of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maskwright import catalogue
+from maskwright.data.rows import Rows, spread
+from maskwright.errors import MaskwrightError
+from maskwright.explore.trial import Refused, architectures, numbered, told, tried
+from maskwright.families.parts.family import family
+from maskwright.models import folders
+from maskwright.nn.config import Stack, TransformerConfig
+from maskwright.objectives.parts.objective import Objective, Vocabulary
+from maskwright.objectives.parts.spec import Member, Spec, member_of
+
+if TYPE_CHECKING:
+    from maskwright.explore.site import Site
+
+PAD, BEGIN, END, MASK = range(4)
+SENTINELS = (31, 30, 29, 28)
+VOCABULARY = Vocabulary(
+    size=32,
+    mask=MASK,
+    special=(PAD, BEGIN, END, MASK, *SENTINELS),
+    pad=PAD,
+    begin=BEGIN,
+    end=END,
+    sentinels=SENTINELS,
+)
+SIGNS = {
+    PAD: "pad",
+    BEGIN: "begin",
+    END: "end",
+    MASK: "mask",
+    **{sentinel: f"gap {n + 1}" for n, sentinel in enumerate(SENTINELS)},
+}
+LENGTH, PACKED = 16, (6, 5, 5)
+# Rows among which one of each kind is looked for: kinds may be rare.
+ROWS, PREFIX = 128, 6
+
+
+def masks(site: Site) -> bytes:
+    """The file `data/masks.json`."""
+    members = [member_of(name) for name in catalogue.names("objectives")]
+    examples: list[Any] = []
+    rows = [
+        row(name, architectures(family(name), VOCABULARY.size), members, examples)
+        for name in catalogue.names("families")
+    ]
+    found = {
+        "rows": rows + models(site, members, examples),
+        "objectives": [
+            {
+                "name": member.name,
+                "about": about(member),
+                "usual": member.spec.usual_for is not None,
+            }
+            for member in members
+        ],
+        "examples": examples,
+        "signs": {str(id): sign for id, sign in SIGNS.items()},
+    }
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def models(site: Site, members: Sequence[Member], examples: list[Any]) -> list[dict[str, Any]]:
+    """A row for each model of the site that can be opened; the checkpoints of a run are one."""
+    groups: dict[Path, list[int]] = {}
+    for number, shown in enumerate(site.models):
+        groups.setdefault(shown.run or shown.path, []).append(number)
+    found: list[dict[str, Any]] = []
+    for path, numbers in groups.items():
+        try:
+            config = site.opened(numbers[-1]).config
+        except MaskwrightError:
+            continue  # the pages about this model say what is wrong with it
+        name = f"{folders.called(path)} (here)"
+        if name in [each["name"] for each in found]:
+            name = f"{folders.called(path)} (here, number {numbers[0] + 1})"
+        found.append({**row(name, [config], members, examples), "models": numbers})
+    return found
+
+
+def row(
+    name: str,
+    configs: Sequence[TransformerConfig],
+    members: Sequence[Member],
+    examples: list[Any],
+) -> dict[str, Any]:
+    """A family or a model with every objective; new examples are added to `examples`."""
+    cells: dict[str, Any] = {}
+    for member in members:
+        found = tried(member, configs, VOCABULARY)
+        if isinstance(found, Refused):
+            cells[member.name] = {"refused": asdict(found)}
+            continue
+        kinds = {
+            "single": cases(found[1], member.spec, (LENGTH,)),
+            "packed": cases(found[1], member.spec, PACKED),
+        }
+        cells[member.name] = {
+            kind: [_number(case, examples) for case in each] for kind, each in kinds.items()
+        }
+    widest = max(configs, key=lambda config: len(config.stacks))
+    stacks = {side: layers(stack) for side, stack in widest.stacks.items()}
+    return {"name": name, "stacks": stacks, "cells": cells, "models": []}
+
+
+def layers(stack: Stack) -> list[list[Any]]:
+    """[pattern, window to the left, window to the right] of each layer; null without a window."""
+    attentions = [block.attention for block in stack.blocks]
+    return [[a.pattern, *(a.window or (None, None))] for a in attentions]
+
+
+def about(member: Member) -> str:
+    """What an objective says of itself in its first sentence."""
+    module = catalogue.load("objectives", member.name)
+    return " ".join((module.__doc__ or "").split("\n\n")[0].split())
+
+
+def example(kind: str, lengths: Sequence[int]) -> Rows:
+    """`ROWS` equal rows with documents of these lengths, framed as rows of that kind are.
+
+    Rows of next-token prediction have a token more than is read; pairs and blocks of text are one
+    document however long.
+    """
+    whole = kind in ("pairs", "swapped-pairs", "blocks")
+    sizes = np.array([LENGTH] if whole else lengths)
+    if kind == "stream":
+        sizes[-1] += 1
+    total = int(sizes.sum())
+    place, last = spread(sizes), np.repeat(sizes, sizes) - 1
+    special = np.zeros(total, dtype=bool)
+    segments = None
+    tokens = np.full(total, PAD)
+    if kind == "stream":
+        special, tokens = place == 0, np.full(total, END)
+    elif kind != "blocks":
+        special = (place == 0) | (place == last)
+        tokens = np.where(place == 0, BEGIN, END)
+    if kind in ("pairs", "swapped-pairs", "parallel"):
+        middle = last // 2
+        segments = place > middle
+        special = special | (place == middle)
+    return Rows(
+        tokens=_rows(tokens).astype(np.int64),
+        positions=_rows(place),
+        documents=_rows(np.repeat(np.arange(len(sizes)) + 1, sizes)).astype(np.int32),
+        special=_rows(special),
+        starts_word=_rows(~special),
+        ids=np.arange(ROWS),
+        segments=None if segments is None else _rows(segments).astype(np.int64),
+        starts_sentence=_rows((place % 4 == 1) & ~special),
+        pair_label=np.arange(ROWS) % 2 if kind in ("pairs", "swapped-pairs") else None,
+    )
+
+
+def cases(objective: Objective, spec: Spec, lengths: Sequence[int]) -> list[dict[str, Any]]:
+    """An example of each kind of row that the objective makes of documents of these lengths: of
+    rows that are read both ways, to the left only, or with a prefix."""
+    rows = example(spec.rows, lengths)
+    if spec.rows == "labelled":  # labels lie beside the text, and all rows are as they were
+        return [plain(rows)]
+    batch = objective.corrupt(numbered(rows), np.zeros(len(rows), dtype=np.int64), seed=0)
+    row = {"row": signs(rows)}
+    if batch.prefix is None:
+        return [row | told(batch, 0)]
+    prefix, length = batch.prefix.numpy(), batch.tokens.shape[1]
+    kinds = np.sign(prefix) + (prefix >= length)
+    found = []
+    for kind in np.unique(kinds):
+        alike = np.flatnonzero(kinds == kind)
+        found.append(row | told(batch, int(alike[np.abs(prefix[alike] - PREFIX).argmin()])))
+    return found
+
+
+def plain(rows: Rows) -> dict[str, Any]:
+    """A row without targets."""
+    nothing = dict.fromkeys(("segments", "prefix", "decoder", "label", "pooled"))
+    return {
+        "row": signs(rows),
+        "tokens": list(range(rows.tokens.shape[1])),
+        "documents": rows.documents[0].tolist(),
+        "read": [],
+        "wanted": [],
+        "drawn": False,
+        **nothing,
+    }
+
+
+def signs(rows: Rows) -> list[str | None]:
+    """What stands at each place of the first row: a special token by its sign; null for text."""
+    return [
+        SIGNS[int(token)] if special else None
+        for token, special in zip(rows.tokens[0], rows.special[0], strict=True)
+    ]
+
+
+def _rows(values: np.ndarray) -> np.ndarray:
+    return np.tile(values, (ROWS, 1))
+
+
+def _number(case: dict[str, Any], examples: list[Any]) -> int:
+    if case not in examples:
+        examples.append(case)
+    return examples.index(case)
