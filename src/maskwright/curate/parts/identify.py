@@ -44,14 +44,13 @@ class NaiveBayes:
     """The tables of py3langid.
 
     Attributes:
-        moves: (R * 256,) the next state by row and byte; rows: (S,) where the row of a state is.
-        features: (S,) the n-gram that a state completes, or -1.
+        rows: (R * 256,) int32, by row and byte where the row of the next state is.
+        features: (R * 256,) int32, by row and byte the n-gram that the next state completes, or -1.
         depth: the length of the longest n-gram.
         weights: (F, L) log-probabilities of the n-grams; priors: (L,) of the languages.
     """
 
     languages: Sequence[str]
-    moves: NDArray[np.uint32]
     rows: NDArray[np.int32]
     features: NDArray[np.int32]
     depth: int
@@ -67,13 +66,9 @@ class NaiveBayes:
         there = np.flatnonzero(found >= 0)
         held = np.diff(np.searchsorted(there, np.concatenate([[0], np.cumsum(lengths)])))
         owners = np.repeat(np.arange(len(passages)), held)
-        # By n-gram, so that the large table of weights is read once, in order; and sorting numbers
-        # is faster than building the matrix out of order.
+        # By n-gram, so that the large table of weights is read once, in order.
         bits = len(passages).bit_length()
-        narrow = len(self.weights) << bits < 1 << 32
-        pairs: NDArray[Any] = found[there].astype(np.int64) << bits | owners
-        pairs = pairs.astype(np.uint32) if narrow else pairs
-        pairs.sort()
+        pairs = _by_gram(found[there], owners, bits)
         first = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)])
         often = np.diff(np.append(first, len(pairs))).astype(np.float32)
         pairs = pairs[first]
@@ -94,12 +89,33 @@ class NaiveBayes:
         stretches = np.lib.stride_tricks.sliding_window_view(padded, length + self.depth)[::length]
         columns = np.ascontiguousarray(stretches.T)  # (length + depth, lanes)
         found = np.empty((length, lanes), np.int32)
-        states = np.zeros(lanes, np.uint32)
+        rows, moves = np.zeros(lanes, np.int32), np.empty(lanes, np.int64)
         for place, column in enumerate(columns):
-            states = self.moves[self.rows[states] + column]
+            np.add(rows, column, out=moves)
             if place >= self.depth:
-                found[place - self.depth] = self.features[states]
+                np.take(self.features, moves, out=found[place - self.depth], mode="clip")
+            np.take(self.rows, moves, out=rows, mode="clip")
         return found.T.ravel()[: len(data)]
+
+
+def _by_gram(
+    grams: NDArray[np.int32], owners: NDArray[np.int64], bits: int
+) -> NDArray[np.unsignedinteger[Any]]:
+    """Numbers `gram << bits | owner`, ascending.
+
+    Args:
+        owners: ascending, below 2**bits.
+    """
+    most = int(grams.max(initial=0))
+    if most << bits >= 1 << 32:
+        return np.sort(grams.astype(np.uint64) << np.uint64(bits) | owners.astype(np.uint64))
+    pairs = grams.astype(np.uint32) << np.uint32(bits) | owners.astype(np.uint32)
+    # 16 bits sort by counting, and keep the order of the owners; what is above them is small.
+    pairs = pairs[np.argsort((grams & 0xFFFF).astype(np.uint16), kind="stable")]
+    if most <= 0xFFFF:
+        return pairs
+    high = pairs >> np.uint32(bits + 16)
+    return np.concatenate([pairs[high == part] for part in range((most >> 16) + 1)])
 
 
 @functools.cache
@@ -136,7 +152,9 @@ def open_py3langid() -> NaiveBayes:
             wanted="py3langid 0.4",
             do="install a release that maskwright[curate] names",
         ) from error
-    return NaiveBayes(names, moves, rows, features, _depth(moves, rows), weights, priors)
+    # One look-up of a state's row and one of its n-gram for each byte.
+    after, completed = rows[moves], features[moves]
+    return NaiveBayes(names, after, completed, _depth(moves, rows), weights, priors)
 
 
 def _depth(moves: NDArray[np.uint32], rows: NDArray[np.int32]) -> int:
