@@ -11,6 +11,7 @@ import pytest
 from curate.dirty import dirty_texts
 from curate.in_process import batch_of, removed, run, survivors
 from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.order import hash_128
 from maskwright.curate.steps.exact_duplicates import Settings
 from maskwright.errors import ConfigError
 
@@ -107,3 +108,14 @@ def test_planted_copies_are_found_in_dirty_text(real_data: Path) -> None:
             groups.setdefault(row["dup_group"], set()).add(name)
     assert len(groups) > 50
     assert all(len(group - found) == 1 for group in groups.values())
+
+
+@pytest.mark.parametrize("case", [True, False])
+@pytest.mark.parametrize("blanks", [True, False])
+def test_the_short_way_for_ascii_gives_the_same_hash(case: bool, blanks: bool) -> None:
+    step = Settings(ignore_case=case, ignore_spaces=blanks)
+    texts = ["A  b\tC", " A b\x1fc\n", "a b c", "A\u00a0b c", "Ä b"]
+    assert [step._key(text) for text in texts] == [hash_128(step.compared(text)) for text in texts]
+    # The control: what is to be told apart is.
+    wanted = {(True, True): 2, (True, False): 5, (False, True): 4, (False, False): 5}
+    assert len({step._key(text) for text in texts}) == wanted[case, blanks]

@@ -14,6 +14,7 @@ from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.lines import repeats
 from maskwright.curate.parts.ngrams import repeated_ngrams
 from maskwright.curate.parts.sentences import sentences_of
+from maskwright.curate.parts.words import words_of
 
 TEXTS = [
     "one line",
@@ -105,3 +106,14 @@ def test_repeated_ngrams_equal_counting_them() -> None:
     # The control: without the words' texts, what another text says would count.
     joined = repeated_ngrams(batch_of([" ".join(texts)]).words, (2,), (5,))[1][5]
     assert joined[0] > found[5].mean() + 0.2
+
+
+def test_words_are_taken_with_their_texts() -> None:
+    batch = batch_of(["One two, it's three.", "", "日本 語 four", "five", "six seven one"])
+    whole = batch.words
+    chosen = np.array([True, False, True, False, True])
+    taken = batch.take(chosen)
+    assert "words" in vars(taken)
+    for name, values in vars(words_of(taken.texts)).items():
+        assert getattr(taken.words, name).tolist() == values.tolist()
+    assert len(whole.hashes) > len(taken.words.hashes)  # the control

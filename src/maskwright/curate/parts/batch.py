@@ -79,16 +79,19 @@ class Batch:
         return changed
 
     def take(self, chosen: NDArray[np.bool_]) -> Batch:
-        """The documents where `chosen`, (B,), is true."""
+        """The documents where `chosen`, (B,), is true; their words need not be found again."""
         if chosen.all():
             return self
         places = np.flatnonzero(chosen).tolist()
-        return Batch(
+        taken = Batch(
             rows=self.rows[chosen],
             ids=[self.ids[i] for i in places],
             texts=[self.texts[i] for i in places],
             notes={name: [column[i] for i in places] for name, column in self.notes.items()},
         )
+        if "words" in self.__dict__:
+            taken.__dict__["words"] = self.words.of(chosen)
+        return taken
 
     def to_arrow(self) -> pa.Table:
         import pyarrow as pa

@@ -112,7 +112,12 @@ def inked(text: str) -> int:
 
 def hash_128(text: str) -> tuple[int, int]:
     """BLAKE2b of the text's UTF-8, 128 bits as two numbers of 64."""
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return bytes_128(text.encode("utf-8", "surrogatepass"))
+
+
+def bytes_128(data: bytes) -> tuple[int, int]:
+    """BLAKE2b of bytes, 128 bits as two numbers of 64."""
+    digest = blake2b(data, digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
 
 

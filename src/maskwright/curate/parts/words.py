@@ -54,6 +54,13 @@ class Words:
         """(W,) the text of each word."""
         return np.repeat(np.arange(len(self.starts) - 1), self.counts)
 
+    def of(self, chosen: NDArray[np.bool_]) -> Words:
+        """The words of the texts where `chosen`, (B,), is true."""
+        counts = self.counts
+        held = np.repeat(chosen, counts)
+        starts = np.concatenate([[0], np.cumsum(counts[chosen])])
+        return Words(self.hashes[held], self.begins[held], self.ends[held], starts)
+
     def shingles(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Hashes of every `size` consecutive words of a text, and where the texts' begin.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.order import ORDER, OrderedStep, firsts, hash_128, ids_of
+from maskwright.curate.parts.order import ORDER, OrderedStep, bytes_128, firsts, hash_128, ids_of
 from maskwright.curate.parts.outcome import Outcome, Removal
 from maskwright.curate.parts.step import DOCUMENT, Corpus, Pass
 
@@ -47,11 +47,20 @@ class Settings(OrderedStep):
             text = PUNCTUATION.sub(" ", text) if PUNCTUATION.sub("", text).strip() else text
         return spaced(text) if self.ignore_spaces else text
 
+    def _key(self, text: str) -> tuple[int, int]:
+        """The hash of what is compared; of ASCII without leaving its bytes."""
+        if not text.isascii() or self.ignore_punctuation:
+            return hash_128(self.compared(text))
+        plain = text.encode()
+        if self.ignore_case:
+            plain = plain.lower()
+        return bytes_128(_spaced(plain) if self.ignore_spaces else plain)
+
     def hashes(self, batch: Batch, known: pa.Table | None) -> pa.Table:
         """The pass: of each document the hash, the columns of the order and the id."""
         import pyarrow as pa
 
-        keys = [hash_128(self.compared(text)) for text in batch.texts]
+        keys = [self._key(text) for text in batch.texts]
         columns = {
             name: pa.array([key[n] for key in keys], pa.uint64()) for n, name in enumerate(KEYS)
         }
@@ -100,7 +109,12 @@ def spaced(text: str) -> str:
     if not text.isascii():
         return " ".join(text.split())
     # The same, at some times its speed.
-    plain = text.encode().translate(BLANKS)
+    return _spaced(text.encode()).decode()
+
+
+def _spaced(plain: bytes) -> bytes:
+    """ASCII with one blank for any run of white space, and none at its ends."""
+    plain = plain.translate(BLANKS)
     while b"  " in plain:
         plain = plain.replace(b"  ", b" ")
-    return plain.strip(b" ").decode()
+    return plain.strip(b" ")
