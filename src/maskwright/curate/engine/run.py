@@ -67,7 +67,7 @@ class Pieces:
         packed: the folders of the shards that have documents left.
         found: what steps reported about the whole corpus, by step.
         read: the folders of the groups of files.
-        asked: the folders of passes, and the files of what was known.
+        pass_files: the folders of passes, and the files of what was known.
     """
 
     reading: list[dict[str, Any]]
@@ -75,7 +75,7 @@ class Pieces:
     packed: list[Path]
     found: dict[str, list[Finding]] = field(default_factory=dict)
     read: list[Path] = field(default_factory=list)
-    asked: set[Path] = field(default_factory=set)
+    pass_files: set[Path] = field(default_factory=set)
 
     @functools.cached_property
     def facts(self) -> list[dict[str, Any]]:
@@ -200,7 +200,7 @@ def run(
     found: dict[str, list[Finding]] = {}
     shards: list[Shard] = read.shards
     segments: list[tuple[list[str], list[Path]]] = []
-    asked: set[Path] = set()
+    pass_files: set[Path] = set()
     walks = _segments(recipe)
     for names, following in itertools.pairwise([*walks, []]):
         known: Any = None
@@ -208,10 +208,10 @@ def run(
         key = _step_key(names[0], first)
         if isinstance(first, CorpusStep):
             noted = _Noted(note, found.setdefault(names[0], []))
-            corpus = ShardCorpus(engine, shards, names[0], key, work, noted, progress, asked)
+            corpus = ShardCorpus(engine, shards, names[0], key, work, noted, progress, pass_files)
             known = first.gather(corpus, opened(names[0], first))
         tasks = _tasks(recipe, names, following[:1], shards, known, work)
-        asked.update(Path(task["known"]) for task in tasks)
+        pass_files.update(Path(task["known"]) for task in tasks)
         folders = _apply(names, tasks, shards, engine, progress)
         segments.append((names, folders))
         shards = [_next(shard, folder) for shard, folder in zip(shards, folders, strict=True)]
@@ -225,13 +225,13 @@ def run(
         tasks.append({"shard": str(shard.path), "tokenizer": tokenizer, "out": str(out)})
     engine.run(pack_shard, tasks, _size(left), lambda done: progress("packing", len(tasks), done))
     packed = [Path(task["out"]) for task in tasks]
-    return Pieces(read.facts, segments, packed, found, read.folders, asked)
+    return Pieces(read.facts, segments, packed, found, read.folders, pass_files)
 
 
 def prune(work: Path, pieces: Pieces) -> None:
     """Remove what the work folder holds of other files and settings."""
     used = {folder for _, folders in pieces.segments for folder in folders} | set(pieces.packed)
-    used |= set(pieces.read) | pieces.asked
+    used |= set(pieces.read) | pieces.pass_files
     for room in ("reading/*", "segments/*", "packed/*", "passes/*/*"):
         for folder in work.glob(room):
             if folder not in used and OWN.fullmatch(folder.name) and folder.is_dir():
