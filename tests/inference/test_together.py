@@ -228,3 +228,39 @@ def test_one_asker_goes_the_usual_path() -> None:
     (only,) = requests("bert", ("none",), ("sequence",))
     assert isinstance(only.objective.product, Prepared)
     assert np.array_equal(scores_of_all([only])[0], alone([only])[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ["none", "lora", "prefix"])
+def test_an_answer_alone_is_the_answer_in_a_batch(method: str, kind: str) -> None:
+    """Of every kind of task, on the path that each of them takes."""
+    (every,) = requests("bert", (method,), (kind,))
+    whole = scores(every.objective, every.examples, every.collation)
+    examples = every.examples
+    places = examples.places
+    ends = np.cumsum(examples.texts.lengths)
+    texts_of = {"choice": [3] * 3, "pieces": [3, 1, 3]}.get(kind, [1] * len(ends))
+    first_row, first_text = 0, 0
+    for count in texts_of:
+        here = slice(first_text, first_text + count)
+        ids = slice(*(int(n) for n in (np.r_[0, ends][first_text], ends[here][-1])))
+        own_places, labels = None, examples.labels[:1]
+        rows = 1
+        if places is not None:
+            rows = int(places.lengths[here].sum())
+            own_places = Sequences(np.arange(rows), places.lengths[here])
+            labels = examples.labels[:1] if kind == "span" else examples.labels[:rows]
+        one = Examples(
+            Sequences(examples.texts.tokens[ids], examples.texts.lengths[here]),
+            labels,
+            None if examples.segments is None else examples.segments[ids],
+            choices=examples.choices,
+            pieces=np.array([count]) if kind == "pieces" else None,
+            places=own_places,
+        )
+        found = scores(every.objective, one, every.collation)
+        assert np.allclose(found, whole[first_row : first_row + rows], **NEAR)
+        first_row, first_text = first_row + rows, first_text + count
+    assert first_row == len(whole)
+    # The control: the answers are not all alike.
+    assert not np.allclose(whole, np.roll(whole, 1, 0), **NEAR)
