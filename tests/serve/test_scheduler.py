@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.serve.scheduler import (
+    LEAST,
     PATIENCE,
     UNLIKE,
     FairShare,
@@ -126,6 +127,24 @@ def test_batches_are_alike_in_length() -> None:
         lengths = [item.longest for item in batch]
         unlike = len(lengths) * max(lengths) ** 2 / sum(n * n for n in lengths)
         assert unlike <= UNLIKE or not free
+
+
+def test_a_batch_is_as_large_as_its_time_allows() -> None:
+    queue = Queue(10**9, 4_096)
+    queue.submit(items(*[50] * 400), 0.0)
+    assert sum(taken(queue)) == 4_050, "nothing is known yet"
+    for _ in range(20):
+        queue.note("k", 4_050, 0.4)  # 10,000 tokens a second
+    assert 900 <= sum(taken(queue)) <= 1_050
+    queue.note("k", 50, 0.04)  # what a single text takes says nothing
+    assert 900 <= sum(taken(queue)) <= 1_050
+    for _ in range(20):
+        queue.note("k", 1_000, 10.0)
+    assert sum(taken(queue)) == LEAST // 50 * 50
+    queue.submit(items(*[50] * 400, key="other"), 0.0)
+    while next(iter(queue._items.values())).key == "k":
+        queue.take(0.0)
+    assert sum(taken(queue)) == 4_050, "another model has a rate of its own"
 
 
 def test_turns_are_shared_by_seconds() -> None:

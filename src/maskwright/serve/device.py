@@ -173,6 +173,8 @@ class Device:
                 alone = [_alone(reading, item) for item in batch]
                 found, errors = [value for value, _ in alone], [error for _, error in alone]
         computed = time.monotonic() - begin
+        with self._changed:
+            self.queue.note(reading, taken.tokens, computed)
         return [
             (item, Outcome(value, error, begin - item.arrived, computed, False, taken.tokens))
             for item, value, error in zip(batch, found, errors, strict=True)

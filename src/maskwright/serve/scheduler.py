@@ -16,7 +16,7 @@ queue is made to `linger`.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +27,9 @@ WINDOW = 8
 UNLIKE = 1.5
 # How often an item may see younger ones of its key go first.
 PATIENCE = 2
+# A batch takes no longer than this, by the rate of those before, and need not be smaller than that:
+# a larger one makes everybody wait longer and reads hardly more tokens a second.
+BATCH_SECONDS, LEAST = 0.1, 512
 
 
 class FullError(Exception):
@@ -98,6 +101,7 @@ class Queue:
 
     def __init__(self, max_tokens: int, batch_tokens: int, linger: float = 0.0) -> None:
         self.max_tokens, self.batch_tokens, self.linger = max_tokens, batch_tokens, linger
+        self._rates: dict[Hashable, float] = {}
         self._items: OrderedDict[int, Item] = OrderedDict()
         self.tokens = 0
 
@@ -153,6 +157,19 @@ class Queue:
             self.discard(item)
         return Taken(batch, dropped)
 
+    def note(self, key: Hashable, tokens: int, seconds: float) -> None:
+        """How long a batch took: later ones of its key are as large as `BATCH_SECONDS` allow."""
+        rate, seen = tokens / max(seconds, 1e-6), self._rates.get(key)
+        # Of a small batch most is what any batch costs, which says nothing about larger ones.
+        if tokens >= LEAST or (seen is not None and rate > seen):
+            self._rates[key] = rate if seen is None else 0.7 * seen + 0.3 * rate
+
+    def _budget(self, key: Hashable) -> int:
+        rate = self._rates.get(key)
+        if rate is None:
+            return self.batch_tokens
+        return min(self.batch_tokens, max(LEAST, int(rate * BATCH_SECONDS)))
+
     def _window(self, oldest: Item) -> list[Item]:
         """The items of the key of the oldest that are near the front, but for itself."""
         found, left = [], WINDOW * self.batch_tokens
@@ -169,8 +186,8 @@ class Queue:
         due = [item for item in others if item.passed >= PATIENCE]
         rest = [item for item in others if item.passed < PATIENCE]
         rest.sort(key=lambda item: abs(item.longest - oldest.longest))  # stable: older first
-        left = self.batch_tokens - oldest.tokens
-        certain, free = [oldest], []
+        left = self._budget(oldest.key) - oldest.tokens
+        certain, free = [oldest], list[Item]()
         for item in due:
             if item.tokens <= left:
                 certain.append(item)
@@ -211,17 +228,18 @@ def _late(item: Item, now: float) -> bool:
     return item.deadline is not None and item.deadline <= now
 
 
-def _alike(certain: Sequence[Item], free: list[Item]) -> list[Item]:
+def _alike(certain: Sequence[Item], free: Sequence[Item]) -> list[Item]:
     """Of the `free` items those that stay when the lengths of the batch are to be alike."""
-    free = sorted(free, key=lambda item: item.longest)
+    waits = deque(sorted(free, key=lambda item: item.longest))
     bound = max(item.longest for item in certain)
-    while free and _unlike([*certain, *free]) > UNLIKE:
+    lengths = [length for item in (*certain, *waits) for length in item.lengths]
+    rows, squares = len(lengths), sum(length * length for length in lengths)
+    while waits:
+        longest = max(bound, waits[-1].longest)
+        if rows * longest**2 <= UNLIKE * squares:
+            break
         # The longest waits; where it is one that must go, the shortest does.
-        free.pop(-1 if free[-1].longest > bound else 0)
-    return free
-
-
-def _unlike(items: Sequence[Item]) -> float:
-    lengths = [length for item in items for length in item.lengths]
-    squares = sum(length * length for length in lengths)
-    return len(lengths) * max(lengths) ** 2 / squares if squares else 1.0
+        item = waits.pop() if waits[-1].longest > bound else waits.popleft()
+        rows -= len(item.lengths)
+        squares -= sum(length * length for length in item.lengths)
+    return list(waits)
