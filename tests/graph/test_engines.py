@@ -17,8 +17,9 @@ from maskwright.graph.engines.parts import calibration, engine, names
 from maskwright.graph.engines.parts.calibration import CELLS, calibrate, choose
 from maskwright.inference.batches import WASTE, Group, rectangles
 from maskwright.inference.prepared import prepare
+from maskwright.inference.shared_layers import can_share, layers_of
 from maskwright.nn.transformer import Transformer
-from maskwright.predict import engine_network
+from maskwright.predict import engine_network, opened
 from maskwright.predict.engine_network import EngineNetwork, with_engine
 from maskwright.predict.language_model import load
 from toys import VOCABULARY, bert, encoder_decoder, gpt2
@@ -136,6 +137,35 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Any]:
     return made
 
 
+def test_several_askers_are_read_by_one_engine_once() -> None:
+    network = gpt2()
+    ready, reads = prepare(network, precision="float32"), Scripted("other", network, 0.0)
+    both = [EngineNetwork(ready, reads), EngineNetwork(ready, reads)]
+    assert can_share(*both)
+    assert not can_share(both[0], ready)
+    assert not can_share(both[0], EngineNetwork(ready, Scripted("other", network, 0.0)))
+    lengths = np.repeat([g.length for g in GROUPS], [g.count for g in GROUPS])
+    wanted = np.array([np.arange(len(lengths)) % 2 == 0, np.arange(len(lengths)) > 2])
+    tokens = torch.randint(5, VOCABULARY.size, (int(lengths.sum()),))
+    layers = layers_of(both)
+    assert layers.readings(wanted).tolist() == [1] * len(lengths)
+    for place in (None, "last"):
+        found = layers.ragged(tokens, lengths, wanted, None, place)  # type: ignore[arg-type]
+        ours = ready.ragged(tokens, GROUPS, None, place)  # type: ignore[arg-type]
+        for states, mine in zip(found, wanted, strict=True):
+            rows = np.repeat(mine, lengths) if place is None else mine
+            assert torch.allclose(states, ours[torch.from_numpy(rows)], atol=1e-5)
+
+
+def test_what_acts_beside_the_weights_is_not_read_by_an_engine() -> None:
+    network = gpt2()
+    assert engine_network.is_plain(network)
+    hook = network.register_forward_hook(lambda module, given, out: out)
+    assert not engine_network.is_plain(network)
+    hook.remove()
+    assert opened._one_stack(network, network) and not opened._one_stack(network, gpt2())
+
+
 def test_an_engine_with_other_states_is_refused(scripted: Callable[[float], Any]) -> None:
     with pytest.raises(IncompatibleError, match="other states"):
         with_engine(scripted(0.05), "other")
@@ -217,7 +247,7 @@ def test_what_is_missing_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) 
         load(model, engine="openvino")
     assert "openvino" not in names.exact() and "onnxruntime-int8" not in names.exact()
     monkeypatch.setattr(names, "exact", lambda: [])
-    opened = load(model, engine="auto")
-    assert opened.engine == "torch" and "our own answers" in " ".join(map(str, opened.findings))
+    other = load(model, engine="auto")
+    assert other.engine == "torch" and "our own answers" in " ".join(map(str, other.findings))
     with pytest.raises(IncompatibleError, match="two stacks"):
         engine_network._graph(prepare(encoder_decoder(), precision="float32"), Path())

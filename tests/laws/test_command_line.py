@@ -135,6 +135,7 @@ FROZEN = {
         "--insecure",
         "--allowed-host",
         "--allowed-origin",
+        "--engine",
         "--precision",
         "--quiet",
         *(f"--{name.replace('_', '-')}" for name in Limits.__dataclass_fields__),

@@ -25,7 +25,7 @@ from maskwright.bench.sides.parts.side import OURS, ROOM, absence, missing, peer
 from maskwright.bench.turns import PAUSE, Process
 from maskwright.bench.work import Work, items_of, work_of
 from maskwright.config import require
-from maskwright.errors import ResourceError
+from maskwright.errors import MaskwrightError, ResourceError
 from maskwright.report import document, tables
 from maskwright.report.say import Say, quiet
 from maskwright.report.tables import Table
@@ -146,10 +146,33 @@ def _prepared(
     if not beside:
         return work, {}
     wanting = [name for name in peers() if catalogue.load(ROOM, name).GRAPH and not missing(name)]
+    reasons: dict[str, str | None] = {}
     if wanting and work.kind in ("label", "vector"):
-        work = replace(work, graph=str(write_graph(model.model, work.kind, place / "model.onnx")))
-    reasons = {name: absence(name, work) for name in peers()}
+        try:
+            work = replace(work, graph=str(_write_graph(model, work, place)))
+        except MaskwrightError as error:
+            why = error.what if error.found is None else f"{error.what}: {error.found}"
+            reasons |= dict.fromkeys(wanting, why)
+    reasons |= {name: absence(name, work) for name in peers() if name not in reasons}
     return work, {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _write_graph(model: LanguageModel, work: Work, place: Path) -> Path:
+    """The scores of the head, or the states, as a graph in a file.
+
+    Raises:
+        IncompatibleError: the model has no such graph.
+    """
+    from maskwright.graph import onnx
+    from maskwright.graph.graphs import graphs_of, states_graph
+
+    network = model.model.network.float()
+    start = model.model.extra.get("decoder_start_token_id")
+    if work.kind == "label":
+        graph, *_ = graphs_of(network, decoder_start=start)
+    else:
+        graph = states_graph(network)
+    return onnx.write(graph, place)[0]
 
 
 def _measured(
@@ -233,7 +256,3 @@ def _tokens(
         return statistics.mean(counts)
     texts = [" ".join(map(str, i.values())) if isinstance(i, dict) else i for i in items]
     return statistics.mean(len(tokenizer.encode(text)) + margins for text in texts)
-
-
-def write_graph(model: Any, kind: str, target: Path) -> Path:
-    return target

@@ -354,6 +354,9 @@ class Prepared:
     arguments; none has a gradient. States have the type of the products, scores that of the
     network. A stack is laid out when it is first asked."""
 
+    # Another engine that reads texts in place of the stacks, by `ragged` alone.
+    engine: Any = None
+
     def __init__(self, network: Transformer, products: Products) -> None:
         self.network, self.products = network, products
         self.config: TransformerConfig = network.config

@@ -128,6 +128,36 @@ class SharedLayers:
         return torch.cat(parts).to(self.stacks[0].dtype)
 
 
+class SharedEngine:
+    """As `SharedLayers`, of networks whose texts one other engine reads."""
+
+    def __init__(self, networks: Sequence[Prepared]) -> None:
+        self.networks = list(networks)
+
+    def readings(self, wanted: Bool[np.ndarray, "G T"]) -> NDArray[np.int64]:
+        """(T,) of ones: each text is read once."""
+        return np.ones(wanted.shape[1], np.int64)
+
+    @torch.inference_mode()
+    def ragged(
+        self,
+        tokens: Int[Tensor, " N"],
+        lengths: NDArray[np.int64],
+        wanted: Bool[np.ndarray, "G T"],
+        segments: Int[Tensor, " N"] | None = None,
+        place: Place | None = None,
+    ) -> list[Tensor]:
+        """As `SharedLayers.ragged`."""
+        states = self.networks[0].ragged(tokens, _groups(lengths), segments, place)
+        rows = wanted if place else [np.repeat(mine, lengths) for mine in wanted]
+        return [states[torch.from_numpy(mine).to(states.device)] for mine in rows]
+
+
+def layers_of(networks: Sequence[Prepared]) -> SharedLayers | SharedEngine:
+    """What reads the texts of networks which `can_share`."""
+    return (SharedLayers if networks[0].engine is None else SharedEngine)(networks)
+
+
 class _Level:
     """Rows at one layer: for each of the different networks the texts wanted of it, in order.
 
@@ -182,7 +212,10 @@ def spans_of(counts: Sequence[int]) -> dict[int, list[slice]]:
 
 def can_share(network: Prepared, other: Prepared) -> bool:
     """Whether the stacks that read texts are of one shape and on shared weights, and nothing acts
-    on them that changes what a row is: vectors or keys in front."""
+    on them that changes what a row is: vectors or keys in front. Texts that another engine reads
+    are shared by those who have the same."""
+    if network.engine is not None or other.engine is not None:
+        return network.engine is other.engine
     return (
         network.products is other.products
         and not network.products.live

@@ -26,7 +26,7 @@ from maskwright.inference.batches import read_by
 from maskwright.inference.encoded import Collation, Examples
 from maskwright.inference.prepared import Place, Prepared
 from maskwright.inference.scores import Scored, Scores, place_of, scores
-from maskwright.inference.shared_layers import SharedLayers, can_share
+from maskwright.inference.shared_layers import can_share, layers_of
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _read_together(requests: Sequence[Asked]) -> list[NDArray[np.float32]]:
     readings = [_Reading(each, texts.numbers(each.examples)) for each in requests]
     networks = list(dict.fromkeys(map(_network, requests)))
     members = [networks.index(_network(each)) for each in requests]
-    layers, lengths, device = SharedLayers(networks), texts.lengths, networks[0].device
+    layers, lengths, device = layers_of(networks), texts.lengths, networks[0].device
     wanted = np.zeros((len(networks), len(lengths)), dtype=np.bool_)
     for member, reading in zip(members, readings, strict=True):
         wanted[member, reading.texts] = True

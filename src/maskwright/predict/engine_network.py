@@ -85,6 +85,15 @@ class EngineNetwork(Prepared):
         return states[np.arange(len(rows)), 0 if place == "first" else lengths - 1]
 
 
+def is_plain(network: Transformer) -> bool:
+    """Whether an engine could read texts as the network does: nothing acts beside its weights."""
+    try:
+        states_graph(network)
+    except IncompatibleError:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class Choice:
     """Which engine answers, and what there is to say of it."""

@@ -70,15 +70,25 @@ class Opened:
                 self._restore()  # a second layout needs all weights
                 frees = self._frees and not self._networks
                 made = prepare(network, precision=precision, give_up=frees)
-            self._networks[dtype] = self._read_by_engine(made)
+            self._networks[dtype] = self._read_by_engine(made, precision)
         return self._networks[dtype]
 
-    def _read_by_engine(self, made: Prepared) -> Prepared:
-        """The same, its texts read by the engine; a second precision is read by the same one."""
+    def _read_by_engine(self, made: Prepared, precision: Precision) -> Prepared:
+        """The same, its texts read by the engine; a second precision is read by the same one, and
+        so is another head on the same stack. What acts beside the weights is read by our own."""
         if self.engine == TORCH:
             return made
-        from maskwright.predict.engine_network import with_engine
+        from maskwright.predict.engine_network import EngineNetwork, is_plain, with_engine
 
+        if self.base is not None:
+            if not is_plain(made.network):
+                what = "what an adapter does beside the weights is read by our own engine"
+                self.engine_findings = (Finding("engine-left-out", what),)
+                self.engine = TORCH
+                return made
+            shared = self.base.network(precision).engine
+            if shared is not None and _one_stack(made.network, self.base.model.network):
+                return EngineNetwork(made, shared)
         choice = with_engine(made, self.engine)
         self.engine, self.engine_findings = choice.name, choice.findings
         return choice.network
@@ -203,7 +213,9 @@ class Opened:
         """Another opened folder, on the weights of this one; None where it stands on others."""
         if found.config.tokens != self.model.config.tokens or not self._reads_alike(found):
             return None
-        return Opened(found, self.precision, self) if self._share_weights(found) else None
+        if not self._share_weights(found):
+            return None
+        return Opened(found, self.precision, self, self.engine)
 
     def _share_weights(self, found: Model) -> bool:
         """Put the weights of this model in place of those that are equal; whether the tokens'
@@ -218,6 +230,16 @@ class Opened:
     def _reads_alike(self, found: Model) -> bool:
         alike = found.words is not None and self.model.words is not None
         return not alike or found.tokenizer.fingerprint == self.model.tokenizer.fingerprint
+
+
+def _one_stack(network: Transformer, base: Transformer) -> bool:
+    """Whether all weights but those of heads are the same ones."""
+    known = dict(base.named_parameters())
+    return all(
+        known.get(name) is parameter
+        for name, parameter in network.named_parameters()
+        if not name.startswith(TOPS)
+    )
 
 
 @torch.no_grad()

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, get_args
 
 from maskwright.errors import IncompatibleError, UsageError
+from maskwright.graph.engines.parts.names import TORCH
+from maskwright.graph.engines.parts.names import require as require_engine
 from maskwright.serve.limits import Limits
 from maskwright.train.machine.choices import Precision
 
@@ -34,6 +36,7 @@ def serve(
     allowed_origins: Sequence[str] = (),
     limits: Limits | None = None,
     precision: Precision = "auto",
+    engine: str = TORCH,
     background: bool = False,
     log: TextIO | None = None,
     say: Callable[[str], None] | None = None,
@@ -51,6 +54,7 @@ def serve(
         allowed_origins: pages of other sites that may ask, such as https://example.org.
         limits: what is taken at most.
         precision: what is computed in.
+        engine: what reads texts, as of `maskwright.load`.
         background: answer on a thread, and return at once; `wait()` until it is ready.
         log: takes a line of JSON for each request; None: nothing.
         say: takes what a person is told.
@@ -77,6 +81,7 @@ def serve(
         raise UsageError(
             "no such precision", found=repr(precision), wanted=", ".join(get_args(Precision))
         )
+    require_engine(engine)
     folders = served.names_of([models] if isinstance(models, Path | str) else list(models))
     for name, folder in (names or {}).items():
         if name in folders:
@@ -91,7 +96,7 @@ def serve(
     limits = limits or Limits()
     sock = bound(host, port)
     try:
-        made = Host({}, limits, precision=precision)
+        made = Host({}, limits, precision=precision, engine=engine)
         usual = ["*"] if token is not None and not is_loopback(host) else [host]
         entrance = Entrance(
             token=token,
@@ -105,7 +110,7 @@ def serve(
         raise
 
     def load() -> None:
-        made.load(served.open_all(folders, placed, precision, limits_note(say)))
+        made.load(served.open_all(folders, placed, precision, limits_note(say), engine))
 
     if background:
         return Running(server, load)

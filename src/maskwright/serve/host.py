@@ -25,6 +25,7 @@ import numpy as np
 from maskwright import memory
 from maskwright.errors import IncompatibleError
 from maskwright.findings import Note, ignore
+from maskwright.graph.engines.parts.names import TORCH
 from maskwright.inference.stream import Piece
 from maskwright.predict.predictor import Predictor, answers_of
 from maskwright.serve import encoding, served
@@ -129,7 +130,7 @@ class Host:
     Args:
         models: by name; the first answers where a request names none.
         limits: what is taken at most.
-        precision: what models are computed in that are swapped in.
+        precision, engine: what models are computed in, and read by, that are swapped in.
         threads: how many make ids of texts.
     """
 
@@ -139,6 +140,7 @@ class Host:
         limits: Limits | None = None,
         *,
         precision: Precision = "auto",
+        engine: str = TORCH,
         threads: int = 2,
         metrics: Metrics | None = None,
         note: Note = ignore,
@@ -146,6 +148,7 @@ class Host:
         self.limits = limits or Limits()
         self.metrics = metrics or Metrics()
         self._models, self._precision, self._note = dict(models), precision, note
+        self._engine = engine
         self._pool = ThreadPoolExecutor(threads, "tokenise")
         self._queue = Queue(
             self.limits.max_queue_tokens, self.limits.max_batch_tokens, self.limits.linger_ms / 1e3
@@ -357,7 +360,9 @@ class Host:
             As `maskwright.load`; the model before then stays.
         """
         others = [each for each in self._models.values() if each.name != name]
-        made = served.open_one(name, Path(folder), others, self._precision, self._note)
+        made = served.open_one(
+            name, Path(folder), others, self._precision, self._note, self._engine
+        )
         made.warm()
         self._models = {**self._models, name: made}
 

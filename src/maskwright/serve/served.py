@@ -19,6 +19,7 @@ from typing import Any
 from maskwright.checkpoint.fine_tuned import ADAPTER
 from maskwright.errors import IncompatibleError, MaskwrightError, UsageError
 from maskwright.findings import Note, ignore
+from maskwright.graph.engines.parts.names import TORCH
 from maskwright.inference.engine import hidden
 from maskwright.models import folders, special_tokens
 from maskwright.models.model import Model
@@ -178,7 +179,12 @@ class Served:
 
 
 def open_one(
-    name: str, folder: Path, known: Sequence[Served], precision: Precision, note: Note = ignore
+    name: str,
+    folder: Path,
+    known: Sequence[Served],
+    precision: Precision,
+    note: Note = ignore,
+    engine: str = TORCH,
 ) -> Served:
     """The model in `folder`, on the weights of one of the `known` where they are equal.
 
@@ -204,6 +210,7 @@ def open_all(
     adapters: Mapping[str, Path],
     precision: Precision,
     note: Note = ignore,
+    engine: str = TORCH,
 ) -> dict[str, Served]:
     """All models by name, and each adapter on the model that it was trained on.
 
@@ -216,7 +223,7 @@ def open_all(
         raise UsageError("no model to serve", wanted="one folder or more")
     found: dict[str, Served] = {}
     for name, folder in models.items():
-        found[name] = open_one(name, folder, list(found.values()), precision, note)
+        found[name] = open_one(name, folder, list(found.values()), precision, note, engine)
     for name, folder in adapters.items():
         _place(name, folder, list(found.values()))
     return found

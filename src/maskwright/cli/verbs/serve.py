@@ -10,6 +10,7 @@ from pathlib import Path
 from maskwright.cli.from_dataclass import add_fields, given
 from maskwright.cli.verbs.arguments import existing
 from maskwright.errors import UsageError
+from maskwright.graph.engines.parts.names import require as require_engine
 from maskwright.serve.limits import Limits
 
 SUMMARY = "answer requests over HTTP with one model or several"
@@ -62,6 +63,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision", default="auto", help="auto, float32 or bfloat16 (default auto)"
     )
+    parser.add_argument(
+        "--engine",
+        default="torch",
+        metavar="NAME",
+        help="what reads texts, as of predict: torch (default), onnxruntime, openvino, auto, …",
+    )
     parser.add_argument("--quiet", action="store_true", help="no line for each request")
     add_fields(parser, Limits)
 
@@ -74,6 +81,7 @@ def do(a: argparse.Namespace) -> None:
         existing(folder, "adapter")
     if not 0 <= a.port <= 65_535:
         raise UsageError("no such port", where="--port", found=a.port, wanted="0 to 65535")
+    require_engine(a.engine, "--engine")
     limits = Limits(**given(a, Limits))
     from maskwright.serve.command import printer, serve
 
@@ -89,6 +97,7 @@ def do(a: argparse.Namespace) -> None:
         allowed_origins=a.allowed_origin,
         limits=limits,
         precision=a.precision,
+        engine=a.engine,
         log=None if a.quiet else sys.stdout,
         say=printer(),
     )

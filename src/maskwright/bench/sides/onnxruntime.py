@@ -1,0 +1,27 @@
+"""ONNX Runtime over the model's graph, in float32."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from maskwright.bench.sides.parts import graph
+from maskwright.bench.sides.parts.side import Side
+from maskwright.bench.work import Work
+
+LABEL = "ONNX Runtime"
+NEEDS = ("onnxruntime", "onnx", "onnxscript")
+INSTALL = "pip install 'maskwright[export]'"
+PRECISION = "float32"
+GRAPH = True
+refusal = graph.refusal
+
+
+def open(work: Work, threads: int) -> Side:
+    """A session over the graph."""
+    from maskwright.graph.session import Session
+
+    session = Session(Path(work.graph), threads=threads)
+    output = session.outputs[0]
+    return Side(
+        graph.loop(work, session.inputs, lambda feeds: session.run(feeds)[output]), PRECISION
+    )

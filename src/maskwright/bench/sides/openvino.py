@@ -1,0 +1,24 @@
+"""OpenVINO over the model's graph, with its own choice of precision: bfloat16 where it has units
+for it."""
+
+from __future__ import annotations
+
+from maskwright.bench.sides.parts import graph
+from maskwright.bench.sides.parts.side import Side
+from maskwright.bench.work import Work
+
+LABEL = "OpenVINO"
+NEEDS = ("openvino", "onnx", "onnxscript")
+INSTALL = "pip install 'maskwright[openvino]'"
+PRECISION = ""
+GRAPH = True
+refusal = graph.refusal
+
+
+def open(work: Work, threads: int) -> Side:
+    """The compiled graph."""
+    from maskwright.graph.engines.openvino import compiled, precision_of
+
+    model = compiled(work.graph, threads)
+    inputs = [each.get_any_name() for each in model.inputs]
+    return Side(graph.loop(work, inputs, lambda feeds: model(feeds)[0]), precision_of(model))
