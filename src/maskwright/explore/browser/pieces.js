@@ -128,15 +128,16 @@ function merges(words, parts) {
  * tokenizer with N merges does what the whole one does until that takes one that is not among the
  * N; so a cut belongs to the highest rank on the way to it. */
 function replayed(model, word) {
-  const ids = model.letters(word);
-  const first = [...ids], changes = [];
+  const made = model.letters(word);
+  const ids = () => made.map(({ id }) => id);
+  const first = ids(), changes = [];
   for (;;) {
-    const next = model.next(ids);
+    const next = model.next(made);
     if (next === null) return { first, changes };
-    ids.splice(next.at, 2, next.id);
+    model.join(made, next);
     const last = changes[changes.length - 1];
-    if (last !== undefined && next.rank <= last.rank) last.ids = [...ids];
-    else changes.push({ rank: next.rank, ids: [...ids] });
+    if (last !== undefined && next.rank <= last.rank) last.ids = ids();
+    else changes.push({ rank: next.rank, ids: ids() });
   }
 }
 

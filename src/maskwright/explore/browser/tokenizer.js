@@ -180,7 +180,8 @@ const NORMALIZERS = {
   Prepend: (json) => (text) => (text === "" ? text : json.prepend + text),
   Replace: (json) => {
     const pattern = expression(json.pattern);
-    return (text) => text.replace(pattern, () => json.content);
+    return Object.assign((text) => text.replace(pattern, () => json.content),
+      { pattern, content: json.content });
   },
   Strip: stripped,
   StripAccents: () => (text) => text.replace(/\p{Mn}/gu, ""),
@@ -350,20 +351,24 @@ function wordPiece({ model, added_tokens: added }, special) {
   return {
     kind: "WordPiece", tokens, known,
     encode(word) {
+      return this.cut(word).map(({ id }) => id);
+    },
+    cut(word) {
       const letters = Array.from(word);
-      if (letters.length > model.max_input_chars_per_word) return [unknown];
-      const ids = [];
+      const whole = [{ id: unknown, begin: 0, end: letters.length }];
+      if (letters.length > model.max_input_chars_per_word) return whole;
+      const made = [];
       for (let begin = 0; begin < letters.length;) {
         let end = letters.length, found;
         for (; end > begin; end--) {
           const piece = (begin ? prefix : "") + letters.slice(begin, end).join("");
           if ((found = known.get(piece)) !== undefined) break;
         }
-        if (found === undefined) return [unknown];
-        ids.push(found);
+        if (found === undefined) return whole;
+        made.push({ id: found, begin, end });
         begin = end;
       }
-      return ids;
+      return made;
     },
   };
 }
@@ -384,15 +389,16 @@ function bpe({ model, added_tokens: added }, special) {
     byRank[rank] = own;
   });
 
+  /** Single characters, or bytes: {id, begin, end} by place in the word. */
   const letters = (word) => {
-    const ids = [];
+    const made = [];
     const all = Array.from(word);
     let open = false; // a run of unknown characters is one, where the model says so
     all.forEach((c, place) => {
       const spelled = (place ? prefix : "") + c + (place === all.length - 1 ? suffix : "");
       const id = known.get(spelled);
       if (id !== undefined) {
-        ids.push(id);
+        made.push({ id, begin: place, end: place + 1 });
         open = false;
         return;
       }
@@ -400,23 +406,24 @@ function bpe({ model, added_tokens: added }, special) {
         const bytes = Array.from(new TextEncoder().encode(c),
           (b) => known.get(`<0x${b.toString(16).toUpperCase().padStart(2, "0")}>`));
         if (bytes.every((b) => b !== undefined)) {
-          ids.push(...bytes);
+          made.push(...bytes.map((byte) => ({ id: byte, begin: place, end: place + 1 })));
           open = false;
           return;
         }
       }
-      if (unknown === undefined || (model.fuse_unk && open)) return;
-      ids.push(unknown);
+      if (unknown === undefined) return;
+      if (model.fuse_unk && open) made[made.length - 1].end = place + 1;
+      else made.push({ id: unknown, begin: place, end: place + 1 });
       open = true;
     });
-    return ids;
+    return made;
   };
 
-  /** The pair of ids that is merged first, {rank, id, at}; null where none is. */
-  const next = (ids) => {
+  /** The pair of pieces that is merged first, {rank, id, at}; null where none is. */
+  const next = (made) => {
     let best = null, at = -1;
-    for (let i = 0; i + 1 < ids.length; i++) {
-      const merge = ranks.get(`${ids[i]} ${ids[i + 1]}`);
+    for (let i = 0; i + 1 < made.length; i++) {
+      const merge = ranks.get(`${made[i].id} ${made[i + 1].id}`);
       if (merge !== undefined && (best === null || merge.rank < best.rank)) {
         best = merge;
         at = i;
@@ -428,11 +435,17 @@ function bpe({ model, added_tokens: added }, special) {
   return {
     kind: "BPE", tokens, letters, next, merges: model.merges.length,
     merge: (rank) => byRank[rank],
+    join: (made, { at, id }) => made.splice(at, 2, { id, begin: made[at].begin, end: made[at + 1].end }),
     encode(word) {
-      if (model.ignore_merges && known.has(word)) return [known.get(word)];
-      const ids = letters(word);
-      for (let found = next(ids); found !== null; found = next(ids)) ids.splice(found.at, 2, found.id);
-      return ids;
+      return this.cut(word).map(({ id }) => id);
+    },
+    cut(word) {
+      if (model.ignore_merges && known.has(word)) {
+        return [{ id: known.get(word), begin: 0, end: Array.from(word).length }];
+      }
+      const made = letters(word);
+      for (let found = next(made); found !== null; found = next(made)) this.join(made, found);
+      return made;
     },
   };
 }
@@ -454,6 +467,9 @@ function unigram({ model, added_tokens: added }, special) {
   return {
     kind: "Unigram", tokens, scores, least, longest, unknownPenalty: UNKNOWN_PENALTY,
     encode(word) {
+      return this.cut(word).map(({ id }) => id);
+    },
+    cut(word) {
       const letters = Array.from(word);
       const best = [{ score: 0, from: 0, id: -1 }];
       for (let begin = 0; begin < letters.length; begin++) {
@@ -478,33 +494,34 @@ function unigram({ model, added_tokens: added }, special) {
       }
       const pieces = [];
       for (let at = letters.length; at > 0; at = best[at].from) {
-        pieces.push({ id: best[at].id, text: letters.slice(best[at].from, at).join("") });
+        pieces.push({ id: best[at].id, begin: best[at].from, end: at });
       }
-      return fused(pieces.reverse());
+      return fused(pieces.reverse(), letters);
     },
   };
 
   // Neighbours that are unknown are one piece; it is spelled in bytes, where these are known.
-  function fused(pieces) {
-    const ids = [];
-    let run = "";
+  function fused(pieces, letters) {
+    const made = [];
+    let run = null;
     const close = () => {
-      if (run === "") return;
-      const bytes = model.byte_fallback ? Array.from(new TextEncoder().encode(run),
+      if (run === null) return;
+      const { begin, end } = run, text = letters.slice(begin, end).join("");
+      const bytes = model.byte_fallback ? Array.from(new TextEncoder().encode(text),
         (b) => scores.get(`<0x${b.toString(16).toUpperCase().padStart(2, "0")}>`)?.id) : [undefined];
-      if (bytes.every((b) => b !== undefined)) ids.push(...bytes);
-      else if (unknown !== null && unknown !== undefined) ids.push(unknown);
-      run = "";
+      if (bytes.every((b) => b !== undefined)) made.push(...bytes.map((id) => ({ id, begin, end })));
+      else if (unknown !== null && unknown !== undefined) made.push({ id: unknown, begin, end });
+      run = null;
     };
-    for (const { id, text } of pieces) {
-      if (id === unknown) run += text;
+    for (const piece of pieces) {
+      if (piece.id === unknown) run = { begin: run === null ? piece.begin : run.begin, end: piece.end };
       else {
         close();
-        ids.push(id);
+        made.push(piece);
       }
     }
     close();
-    return ids;
+    return made;
   }
 }
 

@@ -1,0 +1,96 @@
+"""Where in a text tokens stand, in the browser as in Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from explore.node import javascript, needs_node
+from maskwright.labelled.formats import as_given, words
+from maskwright.labelled.windows.offsets import inked
+from tokenizer.odd_texts import odd_texts
+from tokenizer.toy_tokenizers import KINDS, prose, trained
+
+pytestmark = needs_node
+ODD = odd_texts(120)
+PLAIN = [
+    *prose()[:40],
+    "The café in Zürich, isn't it?\r\n  two  lines",
+    "\x07bell 漢字 and 한국어 ภาษาไทย",
+    "re\u0301sume\u0301 ﬁne ½ Ⅷ don't",
+]
+ALMOST = 0.97  # of odd texts: marks that no letter stands before are placed otherwise
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    given = [
+        {
+            "kind": kind,
+            "json": trained(kind, lowercase=lower).plain,
+            "special": sorted(trained(kind, lowercase=lower).special_ids),
+            "texts": [*PLAIN, *ODD],
+        }
+        for kind in KINDS
+        for lower in (False, True)
+    ]
+    return dict(
+        javascript(
+            """
+            const { Tokenizer } = await load("tokenizer.js");
+            const { placed } = await load("places.js");
+            return given.map(({ json, special, texts, kind }, n) => {
+              const words = new Tokenizer(json, { special });
+              return [`${kind} ${n % 2}`, texts.map((text) => placed(words, text)
+                .map(({ id, begin, end }) => [id, begin, end]))];
+            });
+            """,
+            given,
+        )
+    )
+
+
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_places_of_tokens(kind: str, lower: bool, found: dict[str, Any]) -> None:
+    tokenizer, texts = trained(kind, lowercase=lower), [*PLAIN, *ODD]
+    ours = found[f"{kind} {int(lower)}"]
+    wrong = 0
+    for number, (text, (ids, spans)) in enumerate(
+        zip(texts, as_given.encode(tokenizer, texts), strict=True)
+    ):
+        places = inked(text, spans)
+        wanted = [[int(i), *map(int, s)] for i, s in zip(ids, places, strict=True)]
+        mine = ours[number]
+        assert [each[0] for each in mine] == [each[0] for each in wanted], text
+        # What covers nothing stands nowhere.
+        inks = [[each for each in some if each[1] < each[2]] for some in (mine, wanted)]
+        if number < len(PLAIN):
+            assert inks[0] == inks[1], text
+        else:
+            wrong += inks[0] != inks[1]
+    assert wrong <= (1 - ALMOST) * len(ODD)
+
+
+def test_words() -> None:
+    texts = [
+        *PLAIN[-4:],
+        *(t for t in ODD if len(t) < 200),
+        "I can't; naïve co\u00adop 👍🏽🇩🇪 re\u0301sume\u0301 don’t",
+    ]
+    found = javascript(
+        """
+        const { wordsIn, wholeWords } = await load("words.js");
+        return given.map((text) => [
+          wordsIn(text),
+          Array.from({ length: Math.max(0, Array.from(text).length - 1) }, (_, n) =>
+            wholeWords(text, n, n + 1)),
+        ]);
+        """,
+        texts,
+    )
+    for text, (parts, whole) in zip(texts, found, strict=True):
+        assert [tuple(part) for part in parts] == list(words.words_in(text)), text
+        wanted = [words.whole_words(text, n, n + 1) for n in range(max(0, len(text) - 1))]
+        assert [tuple(each) for each in whole] == wanted, text
