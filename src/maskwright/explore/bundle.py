@@ -14,9 +14,11 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
+from maskwright.errors import MaskwrightError
 from maskwright.inference.incremental import trained_length
 from maskwright.models import special_tokens
 from maskwright.models.model import Model
+from maskwright.predict.predictor import of_vectors, predictor
 from maskwright.randomness import purpose_key
 
 # Choices of the config that are told apart by their type.
@@ -51,7 +53,31 @@ def facts(model: Model) -> dict[str, Any]:
         "filled_by_decoder": trained and tokenizer.mask is not None,
         "longest": model.config.longest,
         "trained_length": trained_length(model.config),
+        "task": _task(model),
         "purposes": {"sample": str(purpose_key("sample"))},
+    }
+
+
+def _task(model: Model) -> dict[str, Any]:
+    """How the model answers its task; where it was trained for none, how it makes vectors."""
+    trained = True
+    try:
+        found = predictor(model)
+    except MaskwrightError:
+        trained, found = False, of_vectors(model, "mean")
+    task = found.task_type
+    return {
+        "trained": trained,
+        "head": task.head,
+        "writes": task.writes,
+        "problem": task.problem,
+        "labels": list(task.labels),
+        "roles": list(task.roles),
+        "length": found.frame.length,
+        "long": found.frame.long,
+        "last": found.collation.last,
+        "decoder_start": found.collation.decoder_start,
+        "told": task.told,
     }
 
 

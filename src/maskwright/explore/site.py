@@ -124,7 +124,8 @@ class Site:
             number, _, file = name.removeprefix("data/models/").partition("/")
             if not number.isdecimal() or int(number) >= len(self.models):
                 raise KeyError(name)
-            return self._files(int(number))[file]
+            with self._opening:  # a page asks for the three at once
+                return self._files(int(number))[file]
         if (found := self._of_run(name)) is not None:
             run, file = found
             return run.read(file)
@@ -170,8 +171,11 @@ class Site:
         }
 
     @functools.cached_property
+    def _opening(self) -> threading.Lock:
+        return threading.Lock()
+
+    @functools.cached_property
     def _files(self) -> Callable[[int], dict[str, bytes]]:
-        # A page reads the three files of a model one after the other.
         return functools.lru_cache(maxsize=2)(
             lambda number: bundle.files(self.opened(number), self.dtype)
         )

@@ -83,6 +83,10 @@ class Classification(TaskType):
         return PROBLEMS[self.shape.label]
 
     @property
+    def told(self) -> dict[str, Any]:
+        return {name: bool(self.options.get(name)) for name in (LOGIT, UNTOLD)}
+
+    @property
     def wrongness(self) -> str:
         return {"single": "how sure", "multi": "labels wrong", "number": "off by"}[self.problem]
 

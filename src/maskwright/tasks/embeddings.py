@@ -110,6 +110,17 @@ class Embeddings(TaskType):
         return tuple(str(self.options.get("pooling", "mean")).split("+"))
 
     @property
+    def told(self) -> dict[str, Any]:
+        return {
+            "poolings": self.poolings,
+            "prompt": self.prompt,
+            "lowercase": bool(self.options.get(LOWER)),
+            "skipped": int(self.options.get(SKIPPED, 0)),
+            "unit": True,
+            "similarity": "cosine",
+        }
+
+    @property
     def prompt(self) -> str:
         """What is put before each text."""
         name = self.options.get(NAME)

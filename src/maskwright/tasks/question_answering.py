@@ -117,6 +117,16 @@ class QuestionAnswering(TaskType):
             return self
         return self.with_options({"measure": BALANCED_F1})
 
+    @property
+    def told(self) -> dict[str, Any]:
+        return {
+            "threshold": self.threshold if np.isfinite(self.threshold) else None,
+            "longest": self.longest_answer,
+            "within_words": self.within_words,
+            "stride": STRIDE,
+            "longest_question": LONGEST_QUESTION,
+        }
+
     # ------------------------------------------------------------------------ the way there
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         questions = [

@@ -67,6 +67,15 @@ class Tagging(TaskType):
         return True
 
     @property
+    def told(self) -> dict[str, Any]:
+        """`read`: each label as a tag of the usual spelling, with B, I, E, S and O alone as
+        prefixes; None where tags mark no entities. `missing`: the label of a word without a
+        token."""
+        read = as_entities(self.labels, self.labels) if self.marks_entities else None
+        tags_read = None if read is None else [tags.split_tag(tag) for tag in read]
+        return {"read": tags_read, "missing": str(self.options.get("missing", OUTSIDE))}
+
+    @property
     def marks_entities(self) -> bool:
         """Whether the tags are those of a scheme, such as B-LOC."""
         return spelling_of(self.labels) is not None

@@ -41,8 +41,9 @@ export class Files {
 
 // What a model can be asked; `worker.js` answers.
 const ASKED = [
-  "read", "tokenize", "decode", "fill", "look", "headWeights", "headScores", "vector", "writing",
+  "read", "tokenize", "decode", "fill", "look", "headWeights", "vector", "writing",
   "scores", "next", "take", "back", "release", "pieces", "steps",
+  "answer", "without", "wordVectors", "tableVector",
 ];
 
 export class Engine {

@@ -66,35 +66,6 @@ export class Model {
     return scores.subarray(0, this.words.size);
   }
 
-  /** What a head makes of a text: scores of its labels, or of each token's. */
-  headScores(name, ids, segments = null) {
-    const head = this.network.config.heads.find((each) => each.name === name);
-    const states = this.network.config.encoder === null
-      ? this.network.decode(ids) : this.network.encode(ids, { segments });
-    if (head.kind === "token" || head.kind === "span") return this.network.head(name, states);
-    return this.network.head(name, this.pooled(states, head.pooling));
-  }
-
-  /** One vector of the states (T, D) of a text. */
-  pooled(states, pooling) {
-    const width = this.network.config.width, count = states.length / width;
-    if (pooling === "place") {
-      const place = this.network.config.encoder === null ? count - 1 : 0;
-      return states.slice(place * width, (place + 1) * width);
-    }
-    const out = new Float32Array(width);
-    for (let i = 0; i < width; i++) {
-      let sum = 0, most = -Infinity;
-      for (let t = 0; t < count; t++) {
-        const value = states[t * width + i];
-        sum += value;
-        if (value > most) most = value;
-      }
-      out[i] = pooling === "max" ? most : sum / count;
-    }
-    return out;
-  }
-
   /** A text that is being continued. */
   writing(prompt) {
     return new Writing(this, prompt);

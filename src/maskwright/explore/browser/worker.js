@@ -1,11 +1,13 @@
 // The worker: it holds the models, and the texts that are being written.
 
+import { Task } from "./answers.js";
 import { Look } from "./heads.js";
 import { Model } from "./model.js";
 import { pieces, steps } from "./pieces.js";
 
 const models = new Map();
 const texts = new Map();
+const tasks = new Map();
 const looks = new Map(); // the last text that each model looked at
 let number = 0;
 
@@ -26,8 +28,14 @@ const CALLS = {
     return looks.get(at).summary;
   },
   headWeights: (at, ...given) => looks.get(at).head(...given),
-  headScores: (at, ...given) => models.get(at).headScores(...given),
-  vector: (at, ...given) => models.get(at).vector(...given),
+  answer(at, texts) {
+    const { shown } = taskOf(at).answer(texts);
+    return { ...shown, cut: taskOf(at).cut, masks: taskOf(at).masks };
+  },
+  without: (at, ...given) => taskOf(at).without(...given),
+  vector: (at, text) => taskOf(at).vector(text),
+  wordVectors: (at, ...given) => taskOf(at).wordVectors(...given),
+  tableVector: (at, word) => taskOf(at).tableVector(word),
   writing(at, prompt) {
     const text = models.get(at).writing(prompt);
     texts.set(++number, text);
@@ -50,6 +58,11 @@ const CALLS = {
   },
   release: (at, text) => texts.delete(text),
 };
+
+function taskOf(at) {
+  if (!tasks.has(at)) tasks.set(at, new Task(models.get(at)));
+  return tasks.get(at);
+}
 
 function state(text) {
   const { words } = text.model;

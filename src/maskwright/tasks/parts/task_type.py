@@ -176,6 +176,12 @@ class TaskType(ABC):
         """What transformers' hub calls such a task."""
 
     @property
+    def told(self) -> dict[str, Any]:
+        """What turns the scores of the head into answers, besides head, problem and labels: JSON
+        values by name, for what computes the answers elsewhere."""
+        return {}
+
+    @property
     def shape(self) -> Shape:
         """What the data of the task look like, and its metrics."""
         return shape_of(self.task)

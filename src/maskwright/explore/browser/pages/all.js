@@ -5,7 +5,8 @@ import { attention } from "./attention.js";
 import { fill } from "./fill.js";
 import { generate } from "./generate.js";
 import { masks } from "./masks.js";
+import { task } from "./task.js";
 import { tokenizer } from "./tokenizer.js";
 import { training } from "./training.js";
 
-export const PAGES = [fill, generate, masks, tokenizer, attention, training];
+export const PAGES = [fill, generate, masks, tokenizer, attention, task, training];

@@ -1,0 +1,236 @@
+// The task of a fine-tuned model: its answers to one's own texts, and which words mattered.
+
+import { bars, el, field, figure, percent, pressable, shown } from "../ui.js";
+import { wordsIn } from "../words.js";
+
+const TONES = ["one", "two", "three", "four", "five", "six"];
+const MOST_WORDS = 150; // that are hidden one after the other
+const PATIENCE = 6000; // milliseconds that this may take without being asked
+const TOP = 12;
+
+// What is asked by head: [label, rows, sample] of each text; the choices stand one to a line.
+const ASKED = {
+  sequence: [["Text", 2, "A warm and funny film, though the end is not what it could have been."], ["Second text", 2, "The film is amusing."]],
+  token: [["Text", 3, "Ada Lovelace met Charles Babbage in London, and wrote to the Royal Society in 1843."]],
+  span: [["Question", 1, "Where did the queen live?"], ["Context", 4, "The king lived in a castle by the sea. The queen lived in a small house in the forest, and nobody knew why."]],
+  choice: [["Question", 2, "She opened the umbrella because"], ["Choices, one to a line", 3, "it was raining.\nit was late.\nshe was hungry."]],
+  null: [["First text", 2, "The queen lives in a small house."], ["Second text", 2, "A house in the forest is where she lives."]],
+};
+const VIEWS = { sequence: classes, choice: classes, token: tags, span: answers, null: alike };
+
+export const task = {
+  id: "task",
+  title: "Task",
+  lead: "What this model answers, and which words of the text it rests on.",
+
+  cannot(model) {
+    if (model === null) return "There is no model here.";
+    const { trained, writes } = model.facts.task;
+    if (!trained) return "This model was not trained for a task. Fine-tune it (maskwright finetune MODEL --data FILE) and explore the result.";
+    return writes ? "This model writes its answers as text. See Generation." : null;
+  },
+
+  async mount(root, context) {
+    const { model, state, remember, announce, failed } = context;
+    const { head, roles, told } = model.facts.task;
+    const two = head !== "sequence" || roles.length > 1 || told.untold;
+    const asked = ASKED[head].slice(0, head === "token" || !two ? 1 : 2);
+    const optional = head === "sequence" && roles.length === 1;
+    const given = asked.map(([, , sample], n) => state[n ? "second" : "text"] ?? (n && optional ? "" : sample));
+    let turn = 0, target = null;
+    const answer = el("div"), mattered = el("section", {});
+    root.append(...asked.map(([label, rows], n) => field({
+      label: n && optional ? `${label}, if there is one` : label, rows, value: given[n], input: (value) => {
+        given[n] = value;
+        target = null;
+        remember({ [n ? "second" : "text"]: value });
+        draw().catch(failed);
+      },
+    }).element), answer, mattered);
+
+    const texts = () => {
+      if (head === "choice") return [given[0], ...given[1].split("\n").map((each) => each.trim()).filter(Boolean)];
+      return optional && !given[1]?.trim() ? [given[0]] : given;
+    };
+
+    async function draw() {
+      const own = ++turn, now = texts();
+      const missing = now.findIndex((text) => !text.trim());
+      if (missing >= 0 || (head === "choice" && now.length < 3)) {
+        answer.replaceChildren(el("p", { class: "soft" }, head === "choice" ? "Write a question and two choices or more." : `Nothing is read yet: write the ${asked[missing][0].toLowerCase()}.`));
+        mattered.replaceChildren();
+        return;
+      }
+      const begun = performance.now();
+      let found;
+      try {
+        found = await model.answer(now);
+      } catch (error) {
+        if (own !== turn) return;
+        answer.replaceChildren(el("p", { class: "notice", role: "alert" }, error.message));
+        mattered.replaceChildren();
+        return;
+      }
+      if (own !== turn) return;
+      const took = performance.now() - begun;
+      const show = (wanted) => {
+        target = wanted;
+        const view = VIEWS[head](found, now, target, (other) => {
+          show(other);
+          weigh(now, found, took).catch(failed);
+        });
+        target = view.target;
+        answer.replaceChildren(...[
+          found.cut ? el("p", { class: "notice" }, `${found.cut.toLocaleString("en")} tokens are more than the model reads, and are left out as it was trained.`) : null,
+          ...view.elements].filter(Boolean));
+      };
+      show(target);
+      announce(VIEWS[head](found, now, null, () => {}).said);
+      await weigh(now, found, took);
+    }
+
+    /** Which words mattered: each is hidden by itself, and the score is taken again. */
+    async function weigh(now, found, took) {
+      const own = ++turn, wanted = target;
+      if (wanted === null) {
+        mattered.replaceChildren();
+        return;
+      }
+      const all = now.flatMap((text, n) => wordsIn(text).map(([begin, end]) => ({ text: n, begin, end })));
+      const words = all.filter(({ text, begin, end }) => /[\p{L}\p{N}]/u.test(Array.from(now[text]).slice(begin, end).join("")))
+        .filter(({ text }) => head !== "choice" || text === 0 || text === wanted.target.label + 1).slice(0, MOST_WORDS);
+      const drops = new Map();
+      const body = el("div");
+      const how = found.masks ? "hidden behind the mask token" : "left out";
+      mattered.replaceChildren(el("h3", {}, "Which words mattered"),
+        el("p", { class: "soft" }, `Each word by itself is ${how}, and ${wanted.name} is scored again: blue where the score falls without the word, orange where it rises, with the change ${head === null || found.problem === "number" ? "of the number" : "in percentage points"}.`),
+        body);
+      const paint = () => body.replaceChildren(...weighed(now, words, drops, wanted.whole));
+      const run = async () => {
+        const mine = ++turn;
+        for (const word of words) {
+          const score = await model.without(now, word, wanted.target);
+          if (mine !== turn) return;
+          drops.set(word, wanted.score - score);
+          paint();
+        }
+        announce("each word was hidden once");
+      };
+      if (took * words.length <= PATIENCE) {
+        await run();
+        return;
+      }
+      if (own !== turn) return;
+      body.replaceChildren(el("button", { type: "button", click: () => {
+        paint();
+        run().catch(failed);
+      } }, `Hide ${words.length} words one by one (about ${Math.ceil(took * words.length / 1000)} s)`));
+    }
+
+    function weighed(now, words, drops, whole) {
+      const most = Math.max(whole ? 0.05 : 0.02, ...[...drops.values()].map(Math.abs));
+      const made = now.map((text, n) => {
+        const letters = Array.from(text), own = words.filter((word) => word.text === n);
+        if (!own.length) return null;
+        return el("ul", { class: "pieces" }, own.map((word) => {
+          const drop = drops.get(word), name = letters.slice(word.begin, word.end).join("");
+          const piece = el("span", { class: `piece share ${drop < 0 ? "two" : "one"}` }, shown(name),
+            el("small", {}, drop === undefined ? "…" : change(drop, whole)));
+          piece.style.setProperty("--share", drop === undefined ? 0 : Math.min(1, Math.abs(drop) / most));
+          return el("li", {}, piece);
+        }));
+      });
+      return made.filter(Boolean);
+    }
+
+    await draw();
+    return { close: () => turn++ };
+  },
+};
+
+const change = (drop, whole) => {
+  const value = whole ? -drop : -100 * drop;
+  const size = Math.abs(value);
+  const least = whole ? 0.0005 : 0.05;
+  const text = size < least ? "0" : size.toFixed(size >= 10 ? 0 : whole && size < 1 ? 3 : 1);
+  return text === "0" ? "0" : `${value < 0 ? "−" : "+"}${text}`;
+};
+
+// ------------------------------------------------------------------------------- answers by head
+// A view: {elements, said, target}; `target` is what the words are weighed for, {target, name, score},
+// `whole` where the score is a number and no probability.
+
+function classes(found, texts, target, choose) {
+  if (found.problem === "number") {
+    const number = found.number.toPrecision(4);
+    return { elements: [el("p", { class: "answer" }, el("b", {}, number))], said: number,
+      target: { target: {}, name: "the number", score: found.number, whole: true } };
+  }
+  const order = found.shares.map((each, n) => ({ ...each, n })).sort((a, b) => b.share - a.share || a.n - b.n);
+  const chosen = found.problem === "multi" ? order.filter(({ share }) => share > 0.5) : order.slice(0, 1);
+  const wanted = target ?? of(order[0]);
+  function of({ label, share, n }) {
+    return { target: { label: n }, name: `“${shown(label)}”`, score: share };
+  }
+  const said = chosen.length ? chosen.map(({ label, share }) => `${label}, ${percent(share)}`).join("; ") : "none of the labels";
+  const rows = order.slice(0, TOP);
+  const picture = bars(rows.map((each) => ({
+    name: each.label, value: each.share, kind: each.n === wanted.target.label ? "" : "behind", press: () => choose(of(each)),
+  })), { label: `Scores: ${rows.map(({ label, share }) => `${label} ${percent(share)}`).join(", ")}` });
+  const more = order.length > TOP ? `, the best ${TOP} of ${order.length}` : "";
+  return { elements: [
+    el("p", { class: "answer" }, chosen.length ? chosen.map(({ label, share }, n) => [n ? "; " : "", el("b", {}, shown(label)), ` ${percent(share)}`]).flat() : "None of the labels is above one half."),
+    figure(picture, found.problem === "multi" ? `The probability of each label by itself${more}. Press one to weigh the words for it.` : `Probabilities${more}. Press one to weigh the words for it.`, "task")],
+  said, target: wanted };
+}
+
+function tags(found, [text], target, choose) {
+  const letters = Array.from(text), types = [...new Set(found.spans === null ? found.words.map(({ tag }) => tag) : found.spans.map(({ type }) => type))];
+  const items = found.spans === null
+    ? found.words.map((word, n) => ({ ...word, type: word.tag, words: [n] }))
+    : found.spans.map((span) => ({ ...span, words: Array.from({ length: span.stop - span.first }, (_, n) => span.first + n) }));
+  const of = (item) => ({
+    target: { words: item.words.map((word) => ({ word, label: found.words[word].label })) },
+    name: `“${shown(item.text)}” as ${item.type}`, score: item.share, at: item.begin,
+  });
+  const fit = items.filter((item) => item.words.every((n) => found.words[n].label !== null));
+  const wanted = target ?? (fit.length ? of(fit[0]) : null);
+  const body = el("p", { class: "marked" });
+  let at = 0;
+  for (const item of items) {
+    if (item.begin > at) body.append(letters.slice(at, item.begin).join(""));
+    const press = fit.includes(item) ? { ...pressable(`${item.text}: ${item.type}, ${percent(item.share)}`, () => choose(of(item))), "aria-pressed": wanted?.at === item.begin ? "true" : "false" } : {};
+    body.append(el("mark", { class: TONES[types.indexOf(item.type) % TONES.length], ...press },
+      item.text, el("small", {}, `${item.type} ${percent(item.share)}`)));
+    at = item.end;
+  }
+  body.append(letters.slice(at).join(""));
+  const said = items.length ? items.slice(0, 12).map((item) => `${item.text}: ${item.type}`).join(", ") : "nothing is marked";
+  return { elements: [el("p", { class: "soft" }, found.spans === null ? "Each word with its tag. Press one to weigh the words for it."
+    : items.length ? "What is marked, and how sure the model is. Press one to weigh the words for it." : "The model marks nothing in this text."), body], said, target: wanted };
+}
+
+function answers(found, [, context], target, choose) {
+  const letters = Array.from(context), best = found.candidates[0] ?? null;
+  const of = (each) => ({ target: { begin: each.begin, end: each.end }, name: `“${shown(each.text)}”`, score: each.share });
+  const none = { target: { begin: null, end: null }, name: "“no answer”", score: found.none };
+  const wanted = target ?? (found.refused ? none : of(best));
+  const lit = wanted.target.begin === null ? null : wanted.target;
+  const body = el("p", { class: "marked" }, ...(lit === null ? [context]
+    : [letters.slice(0, lit.begin).join(""), el("mark", { class: "one" }, letters.slice(lit.begin, lit.end).join("")), letters.slice(lit.end).join("")]));
+  const rows = [...found.candidates.slice(0, 6).map((each) => ({ name: each.text, value: each.share, own: of(each) })),
+    ...(found.may || found.refused ? [{ name: "(no answer)", value: found.none, own: none }] : [])].sort((a, b) => b.value - a.value);
+  const same = (one) => one.own.target.begin === wanted.target.begin && one.own.target.end === wanted.target.end;
+  const said = found.refused ? "no answer in this context" : best.text;
+  return { elements: [
+    el("p", { class: "answer" }, found.refused ? "No answer in this context" : el("b", {}, shown(best.text)), ` ${percent(found.refused ? found.none : best.share)}`), body,
+    figure(bars(rows.map((each) => ({ name: each.name, value: each.value, kind: same(each) ? "" : "behind", press: () => choose(each.own) })),
+      { label: `Answers: ${rows.map((each) => `${each.name} ${percent(each.value)}`).join(", ")}` }), "The best answers. Press one to see it in its context and to weigh the words for it.", "task")],
+  said, target: wanted };
+}
+
+function alike(found) {
+  const number = found.number.toFixed(3);
+  return { elements: [el("p", { class: "answer" }, el("b", {}, number), ` ${found.similarity === "cosine" ? "cosine of the two vectors: 1 for the same direction, 0 for none in common" : `${found.similarity} of the two vectors`}`)],
+    said: number, target: { target: {}, name: "the similarity", score: found.number, whole: true } };
+}
