@@ -13,10 +13,11 @@ import torch
 
 from maskwright import catalogue
 from maskwright.errors import IncompatibleError, ResourceError, UsageError
+from maskwright.findings import Finding
 from maskwright.graph.engines.parts import calibration, engine, names
 from maskwright.graph.engines.parts.calibration import CELLS, calibrate, choose
 from maskwright.inference.batches import WASTE, Group, rectangles
-from maskwright.inference.prepared import prepare
+from maskwright.inference.prepared import Prepared, prepare
 from maskwright.inference.shared_layers import can_share, layers_of
 from maskwright.nn.transformer import Transformer
 from maskwright.predict import engine_network, opened
@@ -164,6 +165,34 @@ def test_what_acts_beside_the_weights_is_not_read_by_an_engine() -> None:
     assert not engine_network.is_plain(network)
     hook.remove()
     assert opened._one_stack(network, network) and not opened._one_stack(network, gpt2())
+
+
+def test_the_engine_that_is_asked_for_answers_in_the_server(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And in `predict`, and in what stands on the same weights."""
+    pytest.importorskip("fastapi")
+    from maskwright.serve import served
+
+    chosen: list[str] = []
+
+    def choice(ready: Prepared, name: str) -> engine_network.Choice:
+        chosen.append(name)
+        reads = EngineNetwork(ready, Scripted(name, ready.network, 0.0))
+        return engine_network.Choice(reads, name, (Finding("engine", f"{name} answers"),))
+
+    monkeypatch.setattr(engine_network, "with_engine", choice)
+    monkeypatch.setattr(names, "missing", lambda name: [])
+    noted: list[Finding] = []
+    found = served.open_all({"one": model, "two": model}, {}, "float32", noted.append, "openvino")
+    one, two = (found[name].opened.network() for name in ("one", "two"))
+    assert one.engine is two.engine and one.engine.name == "openvino"
+    assert "openvino answers" in [each.what for each in noted] and chosen == ["openvino"]
+    assert np.allclose(
+        found["one"].language_model.embed(TEXTS),
+        load(model, precision="float32").embed(TEXTS),
+        atol=1e-5,
+    )
 
 
 def test_an_engine_with_other_states_is_refused(scripted: Callable[[float], Any]) -> None:

@@ -199,7 +199,9 @@ def open_one(
             found = Served(name, LanguageModel.of(shared), other.backbone)
             break
     else:
-        made = LanguageModel(model, precision)
+        made = LanguageModel(model, precision, engine)
+        for finding in made.engine_findings:
+            note(finding)
         found = Served(name, made, id(made.opened()))
     _ = found.fingerprint  # of the files as they are now, before they can change
     return found
