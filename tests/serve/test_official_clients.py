@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from finetune.test_command import table
+from maskwright.finetune.command import finetune_file
+from maskwright.serve.command import serve
 from serve.clients import TasksServer
 
 pytestmark = pytest.mark.loopback
@@ -109,6 +115,54 @@ def test_curl(tasks_server: TasksServer) -> None:
         check=True,
     )
     assert json.loads(made.stdout) == tasks_server.post("/classes/predict", {"inputs": TEXTS[0]})
+
+
+@pytest.fixture(scope="module")
+def adapted(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TasksServer]:
+    """One model, and two heads on it that are named as models are."""
+    folder, heads = tmp_path_factory.mktemp("heads"), {}
+    for name in ("sound", "colour"):
+        data = table(folder / f"{name}.csv", "classification", 60)
+        if name == "colour":
+            text = data.read_text().replace("meow", "red").replace("woof", "blue")
+            data.write_text(text)
+        heads[name] = finetune_file(
+            model,
+            data,
+            folder / name,
+            method="probe",
+            seeds=1,
+            epochs=1,
+            batch=16,
+            least_steps=0,
+            stream=io.StringIO(),
+        )
+    heads = {name: folder / name for name in heads}
+    running = serve(names={"base": model}, adapters=heads, port=0, background=True)
+    assert running is not None
+    with running as server:
+        yield TasksServer(server.url, {"base": model, **heads})
+
+
+def test_an_adapter_is_named_as_a_model_is(adapted: TasksServer) -> None:
+    _, _, found = adapted.ask("GET", "/v1/models")
+    assert [each["id"] for each in found["data"]] == ["base", "sound", "colour"]
+    text = {"inputs": TEXTS[0]}
+    for name, labels in (("sound", {"meow", "woof"}), ("colour", {"red", "blue"})):
+        (best, other) = adapted.post(f"/{name}/predict", text)
+        assert {best["label"], other["label"]} == labels
+        assert best == adapted.opened(name).predict([TEXTS[0]])[0]
+        path = "/models/base/pipeline/text-classification"
+        chosen = adapted.post(path, {**text, "parameters": {"adapter_id": name}})
+        assert chosen[0] == [best, other]
+        rows = adapted.post("/v1/predict", {"model": name, "rows": [TEXTS[0]]})
+        assert rows["answers"] == [best] and rows["model"] == name
+    status, _, refused = adapted.ask("POST", "/base/predict", text)
+    assert status == 424 and "fine-tuned" not in refused["error_type"]
+    body = {**text, "parameters": {"adapter_id": "nobody"}}
+    status, _, refused = adapted.ask("POST", path, body)
+    assert status == 404 and "sound" in refused["error"]
+    assert len(adapted.post("/base/embed", text)[0]) == 16
 
 
 class _Encoder:
