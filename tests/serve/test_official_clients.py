@@ -157,6 +157,10 @@ def test_an_adapter_is_named_as_a_model_is(adapted: TasksServer) -> None:
         assert chosen[0] == [best, other]
         rows = adapted.post("/v1/predict", {"model": name, "rows": [TEXTS[0]]})
         assert rows["answers"] == [best] and rows["model"] == name
+        _, _, info = adapted.ask("GET", f"/{name}/info")
+        assert info["model_id"] == name and len(info["model_sha"]) == 64
+        _, _, described = adapted.ask("GET", f"/v1/models/{name}/task")
+        assert described["labels"] == sorted(labels, key=described["labels"].index)
     status, _, refused = adapted.ask("POST", "/base/predict", text)
     assert status == 424 and "fine-tuned" not in refused["error_type"]
     body = {**text, "parameters": {"adapter_id": "nobody"}}

@@ -212,7 +212,7 @@ class _Shape:
             "object": "text_completion",
             "created": int(time.time()),
             "model": model.called,
-            "system_fingerprint": model.opened.model.fingerprint[:16],
+            "system_fingerprint": model.fingerprint[:16],
         }
 
     def whole(self, written: list[Answered]) -> dict[str, Any]:

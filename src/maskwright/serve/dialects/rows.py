@@ -80,7 +80,7 @@ def _described(model: Chosen) -> dict[str, Any]:
     predictor: Predictor = model.served.asking(model.adapter).predictor
     return {
         "model": model.called,
-        "fingerprint": model.opened.model.fingerprint,
+        "fingerprint": model.fingerprint,
         "task": task.task,
         "labels": list(task.labels),
         "options": dict(task.options),

@@ -398,7 +398,7 @@ def _info(model: Chosen) -> dict[str, Any]:
     precision = str(opened.network().dtype).removeprefix("torch.")
     return {
         "model_id": model.called,
-        "model_sha": opened.model.fingerprint,
+        "model_sha": model.fingerprint,
         "model_dtype": precision,
         "served_model_name": model.called,
         "model_type": kind,

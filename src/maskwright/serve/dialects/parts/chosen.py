@@ -42,6 +42,11 @@ class Chosen:
         return self.adapter or self.name
 
     @property
+    def fingerprint(self) -> str:
+        """The hash of its files, as they were when it was opened."""
+        return self.served.asking(self.adapter).fingerprint
+
+    @property
     def tokenizer(self) -> Tokenizer:
         """Raises IncompatibleError where the folder has none."""
         return self.opened.model.tokenizer
