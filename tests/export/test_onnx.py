@@ -61,14 +61,6 @@ def test_a_graph_that_is_read_again_is_the_model(
     _exported(name, architecture, keys, tmp_path, graph)
 
 
-@pytest.fixture(scope="module")
-def exported(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a vocabulary head, as the command exports it."""
-    out = tmp_path_factory.mktemp("export") / "graphs"
-    assert main(["export", str(model), "--to", "onnx", "--out", str(out)]) == 0
-    return out
-
-
 def test_the_folder_says_what_it_is(exported: Path) -> None:
     commit.verify(exported)
     about = json.loads((exported / "export.json").read_text())

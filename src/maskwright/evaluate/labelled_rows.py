@@ -82,16 +82,9 @@ def evaluate_file(
         commit.probe_writable(Path(out))
     say, model = printer(stream), load(folder, base=base)
     rejects = None if out is None else Path(out) / REJECTS
-    loaded = table.load(
-        data, header=read.header, reading=read.reading, rejects=rejects, learned=False
+    chosen, rows, task_type = rows_for(
+        folder, model, data, part=part, columns=columns, read=read, rejects=rejects, say=say
     )
-    names = list(loaded.parts)
-    chosen = part or next((n for n in (TEST, VALIDATION) if n in names), names[0])
-    if chosen not in names:
-        raise UsageError(
-            "no such part of the data", where=data, found=chosen, wanted=near(chosen, names)
-        )
-    rows, task_type = _rows(folder, model, loaded, chosen, data, as_names(columns), read, say)
     encoded = task_type.encode(rows, model.frame)
     for found in (*encoded.findings, *model.findings):
         say(found.line())
@@ -131,6 +124,42 @@ def evaluate_file(
         document.write_new(Path(out), {NAME: json.dumps(plain, indent=2) + "\n", PAGE: shown_page})
         say(f"report: {Path(out) / PAGE}")
     return figures
+
+
+def rows_for(
+    folder: Path | str,
+    model: Predictor,
+    data: Path | str,
+    *,
+    parts: Sequence[str] = (TEST, VALIDATION),
+    part: str | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    read: HowRead = AS_IT_COMES,
+    rejects: Path | None = None,
+    say: Say,
+) -> tuple[str, Sequence[Any], TaskType]:
+    """A part of `data`, its rows as the task of `model` has them, and the task type of these.
+
+    Args:
+        folder: that of the model.
+        parts: which is taken, the first that there is, where `part` does not say it.
+        rejects: where rows that are passed over are listed.
+        say: takes what was understood of the data.
+
+    Raises:
+        As `evaluate_file`.
+    """
+    loaded = table.load(
+        data, header=read.header, reading=read.reading, rejects=rejects, learned=False
+    )
+    names = list(loaded.parts)
+    chosen = part or next((n for n in parts if n in names), names[0])
+    if chosen not in names:
+        raise UsageError(
+            "no such part of the data", where=data, found=chosen, wanted=near(chosen, names)
+        )
+    rows, task_type = _rows(folder, model, loaded, chosen, data, as_names(columns), read, say)
+    return chosen, rows, task_type
 
 
 def _rows(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,9 @@ from maskwright.version import VERSION
 
 OPSET = 18
 LARGEST = 2**31 - 2**24  # bytes of one file, with room for the graph itself
+TALKERS = ("torch.onnx", "torch.export", "torch.__trace", "onnxscript")  # loggers
+# What the exporter calls the modules around a node; the nodes that are called by it.
+SCOPES, NAMED = "pkg.torch.onnx.name_scopes", ("MatMul", "Gather")
 ENDING, BESIDE = ".onnx", ".data"
 # No size of an example may be 0 or 1, which the exporter takes for constants, nor equal another's.
 EXAMPLE = {"batch": 2, "choices": 3, "length": 5, "past": 4, "memory": 6}
@@ -120,6 +124,7 @@ def require_packages(*names: str) -> None:
 
 def _tidy(model: Any, graph: Graph) -> None:
     """Take out what the exporter notes of its work, and name the maker and the sizes."""
+    _name_products(model)
     model.producer_name, model.producer_version = "maskwright", VERSION
     model.doc_string = model.graph.doc_string = ""
     model.graph.name = graph.name
@@ -149,10 +154,27 @@ def _tidy(model: Any, graph: Graph) -> None:
                 dim.dim_param = axis
 
 
+def _name_products(model: Any) -> None:
+    """Call products and look-ups by the places of their weights in the network, which the exporter
+    notes, as `encoder.blocks.0.attention.query`."""
+    taken: set[str] = {node.name for node in model.graph.node}
+    for node in model.graph.node:
+        noted = {each.key: each.value for each in node.metadata_props}.get(SCOPES, "")
+        scopes = re.findall(r"'network\.([\w.]+)'", noted)
+        if node.op_type not in NAMED or not scopes:
+            continue
+        name, number = scopes[-1], 1
+        while name in taken:
+            number += 1
+            name = f"{scopes[-1]}.{number}"
+        taken.add(name)
+        node.name = name
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """The exporter says much that is of use to its makers alone."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript")]
+    loggers = [logging.getLogger(name) for name in TALKERS]
     before = [each.level for each in loggers]
     for each in loggers:
         each.setLevel(logging.ERROR)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from maskwright.checkpoint import files as weights
-from maskwright.export.parts import folder, proof
+from maskwright.errors import UsageError
+from maskwright.evaluate.labelled_rows import rows_for
+from maskwright.export.parts import folder, int8, proof
+from maskwright.export.parts.answers import Rows
 from maskwright.export.parts.asked import graphs, predictor_of, vectors_of
 from maskwright.export.parts.target import Report
 from maskwright.findings import Finding, Note
@@ -17,9 +22,13 @@ from maskwright.graph import onnx
 from maskwright.graph.graphs import Ids
 from maskwright.graph.ports import Graph, Port
 from maskwright.graph.session import Session
+from maskwright.labelled.formats.parts import TEST, VALIDATION
 from maskwright.models.model import Model
+from maskwright.predict.predictor import Predictor
 from maskwright.storage import commit
 
+QUANTIZATION = "quantization.json"
+MOST_ROWS = 500  # by which the cost of 8 bits is measured
 SUBFOLDER = "onnx"  # where sentence-transformers looks for a graph
 
 
@@ -47,10 +56,13 @@ def export_onnx(model: Model, out: Path, choices: OnnxChoices, note: Note) -> Re
     answers = predictor_of(model)
     wanted = graphs(model, answers, choices.ids)
     within = SUBFOLDER if vectors_of(answers) is not None else ""
+    rows = _rows(model, answers, choices, note) if choices.int8 else None
     found: list[proof.Compared] = []
+    in_8_bits: list[int8.Quantised] = []
 
     def fill(staging: commit.Staging) -> dict[str, Any]:
         found.clear()
+        in_8_bits.clear()
         with tempfile.TemporaryDirectory(dir=staging.path.parent, prefix=".tmp-graph-") as place:
             for graph in wanted:
                 made = onnx.write(graph, Path(place), opset=choices.opset)
@@ -61,6 +73,17 @@ def export_onnx(model: Model, out: Path, choices: OnnxChoices, note: Note) -> Re
                 compared = proof.compare(graph, Session(written).run, size)
                 proof.require_equal(compared, out)
                 found.append(compared)
+                if choices.int8:
+                    small = Path(place) / f"{graph.name}{_ending(within)}"
+                    made_small = int8.quantise(graph, written, small, choices.max_loss, rows)
+                    size = folder.add_files(staging, [small], within)
+                    written = staging.path / within / small.name
+                    compared = proof.compare(graph, Session(written).run, size)
+                    found.append(replace(compared, graph=small.stem))
+                    in_8_bits.append(made_small)
+        if choices.int8:
+            plain = {g.name: q.plain() for g, q in zip(wanted, in_8_bits, strict=True)}
+            staging.write_json(QUANTIZATION, plain)
         return {
             **folder.about_source(model),
             "target": "onnx",
@@ -74,8 +97,9 @@ def export_onnx(model: Model, out: Path, choices: OnnxChoices, note: Note) -> Re
                     "longest": graph.longest,
                     "measured": compared.plain(),
                 }
-                for graph, compared in zip(wanted, found, strict=True)
+                for graph, compared in zip(wanted, found[:: 1 + choices.int8], strict=True)
             ],
+            **({"int8": [each.plain() for each in found[1::2]]} if choices.int8 else {}),
         }
 
     said = folder.write_folder(
@@ -89,9 +113,53 @@ def export_onnx(model: Model, out: Path, choices: OnnxChoices, note: Note) -> Re
         target="onnx",
         folder=out,
         about=said,
-        tables=[proof.table("read again and compared with the model", found)],
+        tables=[
+            *(each.table(graph.name) for graph, each in zip(wanted, in_8_bits, strict=False)),
+            proof.table("read again and compared with the model", found),
+        ],
         load=_load(out, within, wanted),
     )
+
+
+def _rows(model: Model, answers: Predictor | None, choices: OnnxChoices, note: Note) -> Rows | None:
+    """The held-out rows by which the cost of 8 bits is measured; None where there are none.
+
+    Raises:
+        UsageError: rows for a model that answers no task.
+        As `rows_for`.
+    """
+    if choices.data is None:
+        what = "the cost of 8 bits is measured on ids by chance, not on texts"
+        do = "give labelled rows: --data FILE" if answers is not None else ""
+        note(Finding("measured-on-random-ids", what, remedy=do))
+        return None
+    if answers is None:
+        raise UsageError(
+            "rows are for a model that answers a task",
+            where="--data",
+            found=str(choices.data),
+            do="leave it out",
+        )
+    part, rows, task_type = rows_for(
+        model.folder,
+        answers,
+        choices.data,
+        parts=(VALIDATION, TEST),
+        say=lambda text: note(Finding("rows", text)) if text.strip() else None,
+    )
+    if len(rows) > MOST_ROWS:
+        rows = [rows[place] for place in np.linspace(0, len(rows) - 1, MOST_ROWS).astype(int)]
+    encoded = task_type.encode(rows, answers.frame)
+    for found in encoded.findings:
+        note(found)
+    return Rows(task_type, encoded, answers.collation, part)
+
+
+def _ending(within: str) -> str:
+    """Of the file in 8 bits: what sentence-transformers calls such a one, or a plain name."""
+    if not within:
+        return f"_int8{onnx.ENDING}"
+    return f"_qint8_avx512_vnni{onnx.ENDING}" if int8.has_vnni() else f"_qint8{onnx.ENDING}"
 
 
 def _asked(model: Model) -> dict[str, Any]:

@@ -1,0 +1,114 @@
+"""Weights in 8 bits: few products stay in float32; above the budget nothing is written."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from checkpoint.small import model_of, small
+from maskwright.errors import IncompatibleError
+from maskwright.export.parts import int8
+from maskwright.export.parts.int8 import Tried
+from maskwright.export.run import export_model
+from maskwright.families.parts.family import family
+from maskwright.graph import onnx as written
+from maskwright.graph.graphs import graphs_of
+from maskwright.graph.ports import Graph
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path]:
+    """A graph of one layer, and its file."""
+    config = small(family("bert"), "BertForSequenceClassification", num_hidden_layers=1)
+    (graph,) = graphs_of(model_of(config))
+    (file,) = written.write(graph, tmp_path_factory.mktemp("graph"))
+    return graph, file
+
+
+@pytest.fixture(autouse=True)
+def small_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(int8, "SMALLEST", 500)
+
+
+def test_products_are_called_by_their_places(made: tuple[Graph, Path]) -> None:
+    found = int8.products(made[1])
+    block = "encoder.blocks.0"
+    assert found["tokens"] == 61 * 24 and found[f"{block}.feed_forward.up"] == 24 * 40
+    assert {f"{block}.attention.{n}" for n in ("query", "key", "value", "output")} < found.keys()
+    assert not any(name.startswith("heads") for name in found), "too small to save anything"
+
+
+def test_all_products_where_the_budget_allows(made: tuple[Graph, Path], tmp_path: Path) -> None:
+    graph, file = made
+    found = int8.quantise(graph, file, tmp_path / "small.onnx", 100.0, None)
+    assert len(found.tried) == 1 and found.chosen.left_out == () and not found.alone
+    assert 0 < found.chosen.difference < 0.5 and 0 < found.chosen.figure <= 1
+    assert found.chosen.bytes == (tmp_path / "small.onnx").stat().st_size
+    assert json.loads(json.dumps(found.plain()))["budget"] == 100.0
+    assert "all products" in [row[0] for row in found.table("model")["rows"]]
+
+
+def test_what_harms_most_is_left_out_until_the_budget_is_kept(
+    made: tuple[Graph, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, file = made
+    every = int8.quantise(graph, file, tmp_path / "all.onnx", 100.0, None).chosen
+    monkeypatch.setattr(int8, "_alike", lambda new, old, port: 1 - float(abs(new - old).mean()))
+    found = int8.quantise(graph, file, tmp_path / "some.onnx", 60 * every.difference, None)
+    assert found.tried[0].loss > found.budget >= found.chosen.loss
+    assert 0 < len(found.chosen.left_out) < len(found.alone) == len(int8.products(file))
+    assert list(found.alone.values()) == sorted(found.alone.values(), reverse=True)
+    with pytest.raises(IncompatibleError, match="cost more than is allowed"):
+        int8.quantise(graph, file, tmp_path / "none.onnx", 0.0, None)
+
+
+@pytest.mark.parametrize("needed", [1, 2, 3, 6, 7, 9])
+def test_the_fewest_are_found(needed: int) -> None:
+    asked: list[int] = []
+
+    def tried(left_out: Sequence[str]) -> Tried:
+        asked.append(len(left_out))
+        return Tried(tuple(left_out), 0.0, 0.0 if len(left_out) >= needed else 1.0, 0.0, 0)
+
+    found = int8._fewest("abcdefghij", tried, 0.5)
+    assert len(found[-1].left_out) == needed and found[-1].loss == 0.0 and len(asked) < 9
+
+
+@pytest.fixture
+def rewritten(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written once is not traced again."""
+
+    def write(graph: Graph, folder: Path, *, opset: int = 18) -> list[Path]:
+        return [Path(shutil.copy(exported / "model.onnx", folder / "model.onnx"))]
+
+    monkeypatch.setattr(written, "write", write)
+
+
+@pytest.mark.usefixtures("rewritten")
+def test_a_budget_that_nothing_keeps_leaves_no_folder(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(int8, "_alike", lambda new, old, port: 0.0)
+    with pytest.raises(IncompatibleError, match="cost more than is allowed"):
+        export_model(model, tmp_path / "out", options={"int8": True}, stream=io.StringIO())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("rewritten")
+def test_the_folder_has_both_graphs_and_the_account(model: Path, tmp_path: Path) -> None:
+    stream = io.StringIO()
+    out = tmp_path / "out"
+    export_model(model, out, options={"int8": True, "max_loss": 100.0}, stream=stream)
+    names = {file.name for file in out.iterdir()}
+    assert {"model.onnx", "model_int8.onnx", "quantization.json", "export.json"} <= names
+    about = json.loads((out / "export.json").read_text())
+    assert about["int8"][0]["graph"] == "model_int8" and len(about["graphs"]) == 1
+    assert "measured on ids by chance" in stream.getvalue()
