@@ -10,27 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint.small import model_of, small
 from maskwright.errors import IncompatibleError
 from maskwright.export.parts import int8
 from maskwright.export.parts.int8 import Tried
 from maskwright.export.run import export_model
-from maskwright.families.parts.family import family
 from maskwright.graph import onnx as written
 from maskwright.graph.graphs import graphs_of
 from maskwright.graph.ports import Graph
+from maskwright.models.merged import open_merged
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path]:
-    """A graph of one layer, and its file."""
-    config = small(family("bert"), "BertForSequenceClassification", num_hidden_layers=1)
-    (graph,) = graphs_of(model_of(config))
-    (file,) = written.write(graph, tmp_path_factory.mktemp("graph"))
-    return graph, file
+def made(model: Path, exported: Path) -> tuple[Graph, Path]:
+    """The graph of a small run, and its file."""
+    (graph,) = graphs_of(open_merged(model).network)
+    return graph, exported / "model.onnx"
 
 
 @pytest.fixture(autouse=True)
@@ -39,11 +36,13 @@ def small_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_products_are_called_by_their_places(made: tuple[Graph, Path]) -> None:
-    found = int8.products(made[1])
-    block = "encoder.blocks.0"
-    assert found["tokens"] == 61 * 24 and found[f"{block}.feed_forward.up"] == 24 * 40
-    assert {f"{block}.attention.{n}" for n in ("query", "key", "value", "output")} < found.keys()
-    assert not any(name.startswith("heads") for name in found), "too small to save anything"
+    graph, file = made
+    found, block = int8.products(file), "encoder.blocks.0"
+    assert (
+        found["tokens"] == graph.inputs[0].below * 16
+        and found[f"{block}.feed_forward.up"] == 16 * 32
+    )
+    assert not any(name.startswith(f"{block}.attention") for name in found), "too small to matter"
 
 
 def test_all_products_where_the_budget_allows(made: tuple[Graph, Path], tmp_path: Path) -> None:

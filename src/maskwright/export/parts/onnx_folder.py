@@ -29,6 +29,7 @@ from maskwright.storage import commit
 
 QUANTIZATION = "quantization.json"
 MOST_ROWS = 500  # by which the cost of 8 bits is measured
+CUT = ("head", "tail", "head-and-tail")  # what becomes of longer texts that stay one text
 SUBFOLDER = "onnx"  # where sentence-transformers looks for a graph
 
 
@@ -56,6 +57,8 @@ def export_onnx(model: Model, out: Path, choices: OnnxChoices, note: Note) -> Re
     answers = predictor_of(model)
     wanted = graphs(model, answers, choices.ids)
     within = SUBFOLDER if vectors_of(answers) is not None else ""
+    if answers is not None and answers.frame.long not in CUT:
+        note(_pieces(answers.frame.long))
     rows = _rows(model, answers, choices, note) if choices.int8 else None
     found: list[proof.Compared] = []
     in_8_bits: list[int8.Quantised] = []
@@ -153,6 +156,16 @@ def _rows(model: Model, answers: Predictor | None, choices: OnnxChoices, note: N
     for found in encoded.findings:
         note(found)
     return Rows(task_type, encoded, answers.collation, part)
+
+
+def _pieces(long: str) -> Finding:
+    """Of a model that answers a long text by its pieces."""
+    return Finding(
+        "pieces-are-not-joined",
+        f"longer texts were read in pieces ({long}), and a graph reads one piece",
+        remedy="join the answers of the pieces where the graph is used",
+        severity="warning",
+    )
 
 
 def _ending(within: str) -> str:

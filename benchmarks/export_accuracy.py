@@ -1,0 +1,48 @@
+"""What 8 bits cost on the test part of a task: the two graphs of an export, on the same rows.
+
+maskwright export MODEL --to onnx --int8 --data DATA --out GRAPHS
+python -m benchmarks.export_accuracy MODEL GRAPHS DATA
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from maskwright.evaluate.labelled_rows import rows_for
+from maskwright.export.parts.answers import Rows
+from maskwright.export.parts.asked import graphs, predictor_of
+from maskwright.graph.session import Session
+from maskwright.models.merged import open_merged
+from maskwright.report.say import quiet
+
+
+def main(model: str, exported: str, data: str) -> None:
+    loaded = open_merged(model)
+    answers = predictor_of(loaded)
+    assert answers is not None
+    (graph,) = graphs(loaded, answers)
+    part, rows, task_type = rows_for(model, answers, data, say=quiet)
+    asked = Rows(task_type, task_type.encode(rows, answers.frame), answers.collation, part)
+    ours = answers.task_type.measured(
+        rows, task_type.answers(asked.encoded, answers.reader(task_type)(asked.encoded))
+    )
+    print(
+        f"{part}, {len(rows)} rows, {task_type.measure}: the engine {ours[task_type.measure]:.4f}"
+    )
+    about = json.loads((Path(exported) / "export.json").read_text())
+    first = Path(exported) / about["graphs"][0]["file"]
+    reference = None
+    for file in sorted(first.parent.glob("*.onnx"), key=lambda each: each != first):
+        figure, found = asked.figure(graph, Session(file).run)
+        reference = found if reference is None else reference
+        difference = float(np.abs(found - reference).mean())
+        size = file.stat().st_size / 1e6
+        print(f"{file.name}: {figure:.4f}, {size:.1f} MB, mean difference {difference:.1e}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
