@@ -159,6 +159,15 @@ def test_what_cannot_be_done_is_said(
     assert (found, named in text, len(text) <= 4096) == (status, True, True), (found, text)
 
 
+def test_an_answer_is_not_larger_than_a_server_can_tell(
+    tasks_server: TasksServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maskwright.serve.dialects.tei.MOST_FIGURES", 16 * 5)
+    assert tasks_server.ask("POST", "/masks/embed_all", {"inputs": "the cat"})[0] == 200
+    status, _, told = tasks_server.ask("POST", "/masks/embed_all", {"inputs": ["the cat sat"] * 2})
+    assert status == 413 and "5 tokens" in told["error"]
+
+
 def test_a_bad_row_leaves_its_neighbours_alone(tasks_server: TasksServer) -> None:
     """Many at once, every second one wrong: the others get what they get alone."""
     from concurrent.futures import ThreadPoolExecutor

@@ -30,6 +30,8 @@ from maskwright.serve.host import Answered, Host
 from maskwright.version import VERSION
 
 Name = Annotated[str, Path(description="A model or an adapter.")]
+# Figures of an answer of /embed_all, some 20 bytes each: more would hold up all other requests.
+MOST_FIGURES = 2_000_000
 Direction = Literal["Left", "Right", "left", "right"]
 # What each refusal is called there; the status where it is another.
 TYPES: dict[Kind, str] = {
@@ -267,6 +269,12 @@ async def _embed_all(model: Chosen, body: EmbedAll) -> Found:
     _require_some(texts, "inputs")
     if "embed" not in model.opened.abilities:
         raise model.unable("a model that reads texts")
+    require_rows(texts, model.host.limits)
+    tokens = sum(map(len, await asyncio.to_thread(model.tokenizer.encode_batch, texts)))
+    most = MOST_FIGURES // model.opened.model.config.width
+    if tokens > most:
+        what = f"vectors of {tokens} tokens in one answer"
+        raise Refusal("too_large", what, field="inputs", limit=f"{most} tokens")
     options = model.options("inputs", truncate=body.cuts)
     answered = await model.host.token_states(model.name, texts, options)
     return [each.tolist() for each in answered.values], model, [answered]
