@@ -12,7 +12,9 @@
 // Places in texts count code points.
 
 import { softmax } from "./numbers.js";
+import { pieceOf } from "./pieces.js";
 import { placed } from "./places.js";
+import { wordsOf } from "./space.js";
 import { wholeWords, wordsIn } from "./words.js";
 
 const BEST = 20; // spans that are kept
@@ -97,13 +99,14 @@ export class Task {
     return words.frame(kept);
   }
 
-  /** Last hidden states (T, D) of framed ids. */
-  states({ ids, segments }) {
+  /** Last hidden states (T, D) of framed ids, of the stack that is read; `trace` gets all. */
+  states({ ids, segments }, trace = null) {
     const { network } = this.model;
-    if (network.config.encoder === null) return network.decode(ids);
-    const memory = network.encode(ids, { segments: this.segments ? segments : null });
-    if (network.config.decoder === null) return memory;
-    return network.decode([this.facts.decoder_start, ...ids.slice(0, -1)], { memory });
+    if (network.config.encoder === null) return network.decode(ids, { trace });
+    const two = network.config.decoder !== null;
+    const memory = network.encode(ids, { segments: this.segments ? segments : null, trace: two ? null : trace });
+    if (!two) return memory;
+    return network.decode([this.facts.decoder_start, ...ids.slice(0, -1)], { memory, trace });
   }
 
   /** Scores of the head for a whole text. */
@@ -156,30 +159,44 @@ export class Task {
     return told.unit ? unit(made) : made;
   }
 
-  /** The states of the tokens of each word in a text that is spelled so, one mean each. */
+  /** Where a word stands in a text, with its vector after each layer: the mean of the states of its
+   * tokens. */
   wordVectors(text, word) {
     const tokens = placed(this.model.words, text), framed = this.read(tokens);
-    const width = this.model.network.config.width, states = this.states(framed);
-    const letters = Array.from(text), found = [];
-    const wanted = word.toLowerCase();
-    for (const [begin, end] of wordsIn(text)) {
-      if (letters.slice(begin, end).join("").toLowerCase() !== wanted) continue;
-      const own = tokens.map((token, n) => [token, n + this.margins[0]])
-        .filter(([token, place]) => token.begin < token.end && token.begin < end && token.end > begin && place < framed.ids.length - this.margins[1]);
-      if (!own.length) continue;
-      const made = new Float64Array(width);
-      for (const [, place] of own) for (let i = 0; i < width; i++) made[i] += states[place * width + i] / own.length;
-      found.push({ begin, end, vector: made });
-    }
-    return found;
+    if (!framed.ids.length) return [];
+    const width = this.model.network.config.width, trace = { hidden: [], weights: null };
+    this.states(framed, trace);
+    const letters = Array.from(text), wanted = word.toLowerCase();
+    const stop = framed.ids.length - this.margins[1];
+    return wordsIn(text).filter(([begin, end]) => letters.slice(begin, end).join("").toLowerCase() === wanted)
+      .map(([begin, end]) => {
+        const own = tokens.map((token, n) => ({ ...token, place: n + this.margins[0] })).filter((token) =>
+          token.begin < token.end && token.begin < end && token.end > begin && token.place < stop);
+        return { begin, end, layers: own.length ? trace.hidden.map((states) => {
+          const made = new Float64Array(width);
+          for (const { place } of own) for (let i = 0; i < width; i++) made[i] += states[place * width + i] / own.length;
+          return made;
+        }) : [] };
+      }).filter(({ layers }) => layers.length);
   }
 
-  /** A word by itself: the mean of the rows of the token table that spell it. */
+  /** The rows of the token table, and what each stands for: {ids, texts, vectors}. */
+  table(count) {
+    const { network, words } = this.model;
+    this.known ??= wordsOf(words, pieceOf);
+    const ids = this.known.slice(0, count), width = network.config.tokens.width;
+    const rows = network.weight("tokens.weight");
+    return { all: this.known.length, ids, texts: ids.map((id) => pieceOf(words, id).trim() || pieceOf(words, id)),
+      vectors: ids.map((id) => rows.slice(id * width, (id + 1) * width)) };
+  }
+
+  /** The vector of a word by itself: the mean of the rows of the table that spell it. */
   tableVector(word) {
-    const ids = this.model.words.encode(word), width = this.model.network.config.tokens.width;
-    const table = this.model.network.weight("tokens.weight");
-    const made = new Float64Array(width);
-    for (const id of ids) for (let i = 0; i < width; i++) made[i] += table[id * width + i] / ids.length;
+    const { network, words } = this.model;
+    const spaced = this.table(1).ids.some((id) => pieceOf(words, id).startsWith(" "));
+    const ids = words.encode(spaced ? ` ${word}` : word), width = network.config.tokens.width;
+    const rows = network.weight("tokens.weight"), made = new Float64Array(width);
+    for (const id of ids) for (let i = 0; i < width; i++) made[i] += rows[id * width + i] / ids.length;
     return ids.length ? made : null;
   }
 }

@@ -43,7 +43,7 @@ export class Files {
 const ASKED = [
   "read", "tokenize", "decode", "fill", "look", "headWeights", "vector", "writing",
   "scores", "next", "take", "back", "release", "pieces", "steps",
-  "answer", "without", "wordVectors", "tableVector",
+  "answer", "without", "wordVectors", "tableVector", "table", "nearWords", "components",
 ];
 
 export class Engine {

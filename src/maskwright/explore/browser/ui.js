@@ -99,7 +99,7 @@ export function shown(token) {
 
 /** Horizontal bars, one for each {name, value, behind?, kind?, press?}: kind "truth" is green, "out"
  * an outline. */
-export function bars(items, { label, most = 1 }) {
+export function bars(items, { label, most = 1, show = percent }) {
   const height = 24, width = 460, left = 120, right = 62;
   const long = width - left - right;
   const picture = svg("svg", {
@@ -109,14 +109,14 @@ export function bars(items, { label, most = 1 }) {
   items.forEach((item, n) => {
     const y = n * height;
     const size = (value) => Math.max(0, Math.min(1, value / most)) * long;
-    const row = svg("g", item.press ? pressable(`${item.name}, ${percent(item.value)}`, item.press) : {},
+    const row = svg("g", item.press ? pressable(`${item.name}, ${show(item.value)}`, item.press) : {},
       svg("rect", { class: "track", x: left, y: y + 3, width: long, height: height - 7, rx: 3 }),
       item.behind === undefined ? null : svg("rect", {
         class: "bar behind", x: left, y: y + 3, width: size(item.behind), height: height - 7, rx: 3 }),
       svg("rect", { class: `bar ${item.kind ?? ""}`, x: left, y: y + 3, width: size(item.value), height: height - 7, rx: 3 }),
       svg("text", { class: "end", x: left - 8, y: y + 17 }, cutTo(shown(item.name), 15)),
-      svg("text", { class: "soft", x: left + long + 8, y: y + 17 }, percent(item.value)),
-      svg("title", {}, `${shown(item.name)}: ${percent(item.value)}`));
+      svg("text", { class: "soft", x: left + long + 8, y: y + 17 }, show(item.value)),
+      svg("title", {}, `${shown(item.name)}: ${show(item.value)}`));
     picture.append(row);
   });
   return picture;

@@ -4,6 +4,7 @@ import { Task } from "./answers.js";
 import { Look } from "./heads.js";
 import { Model } from "./model.js";
 import { pieces, steps } from "./pieces.js";
+import { nearest, pca, projected } from "./space.js";
 
 const models = new Map();
 const texts = new Map();
@@ -36,6 +37,21 @@ const CALLS = {
   vector: (at, text) => taskOf(at).vector(text),
   wordVectors: (at, ...given) => taskOf(at).wordVectors(...given),
   tableVector: (at, word) => taskOf(at).tableVector(word),
+  table(at, count) {
+    const { vectors, ...found } = taskOf(at).table(count);
+    const { points, shares } = pca(vectors);
+    return { ...found, points, shares };
+  },
+  nearWords(at, word, count) {
+    const own = taskOf(at).tableVector(word), { ids, texts, vectors } = taskOf(at).table(Infinity);
+    if (own === null) return [];
+    return nearest(vectors, own, count + 1).map(({ n, cosine }) => ({ id: ids[n], text: texts[n], cosine }))
+      .filter(({ text }) => text.toLowerCase() !== word.toLowerCase()).slice(0, count);
+  },
+  components: (at, vectors, more = []) => {
+    const found = pca(vectors);
+    return { points: found.points, shares: found.shares, more: more.map((each) => projected(found, each)) };
+  },
   writing(at, prompt) {
     const text = models.get(at).writing(prompt);
     texts.set(++number, text);

@@ -8,5 +8,6 @@ import { masks } from "./masks.js";
 import { task } from "./task.js";
 import { tokenizer } from "./tokenizer.js";
 import { training } from "./training.js";
+import { vectors } from "./vectors.js";
 
-export const PAGES = [fill, generate, masks, tokenizer, attention, task, training];
+export const PAGES = [fill, generate, masks, tokenizer, attention, task, vectors, training];

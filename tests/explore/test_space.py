@@ -1,0 +1,116 @@
+"""The page on vectors: components, neighbours, and the vectors themselves."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from explore.node import javascript, needs_node
+from finetune.test_command import table
+from maskwright.explore.site import Site
+from maskwright.finetune.command import finetune_file
+from maskwright.predict.language_model import load
+
+pytestmark = needs_node
+TEXTS = ["The big cat sat on a mat.", "a red dog", "One tall old tree and the rug"]
+
+
+def components(vectors: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Points on the first two axes, and the shares of the variance."""
+    centred = vectors - vectors.mean(0)
+    u, s, _ = np.linalg.svd(centred, full_matrices=False)
+    points = u[:, :2] * s[:2]
+    for axis in points.T:
+        axis *= np.sign(axis[np.abs(axis).argmax()])
+    return points, (s**2 / (s**2).sum())[:2]
+
+
+@pytest.mark.parametrize(("rows", "width"), [(12, 40), (200, 24), (3, 5), (50, 50)])
+def test_components_are_those_of_numpy(rows: int, width: int) -> None:
+    draw = np.random.default_rng(rows)
+    vectors = draw.standard_normal((rows, width)) * np.linspace(2, 0.5, width) + 3
+    found = javascript(
+        """
+        const { nearest, pca, projected } = await load("space.js");
+        const made = pca(given);
+        return { ...made, again: projected(made, given[1]), near: nearest(given, given[0], 5, 0) };
+        """,
+        vectors.tolist(),
+    )
+    points, shares = components(vectors)
+    np.testing.assert_allclose(found["points"], points, atol=1e-7)
+    np.testing.assert_allclose(found["shares"], shares, atol=1e-10)
+    np.testing.assert_allclose(found["again"], points[1], atol=1e-7)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = unit @ unit[0]
+    order = [n for n in np.argsort(-cosines, kind="stable") if n != 0][:5]
+    assert [each["n"] for each in found["near"]] == order
+    np.testing.assert_allclose([each["cosine"] for each in found["near"]], cosines[order])
+
+
+def test_what_has_no_two_directions() -> None:
+    found = javascript(
+        """
+        const { pca } = await load("space.js");
+        return given.map((vectors) => pca(vectors).points);
+        """,
+        [[], [[1.0, 2.0, 3.0]], [[1.0, 2.0], [1.0, 2.0]], [[0.0, 0.0], [2.0, 0.0]], [[1.0], [3.0]]],
+    )
+    assert found[0] == [] and found[1] == [[0, 0]] and found[2] == [[0, 0], [0, 0]]
+    for points in found[3:]:
+        np.testing.assert_allclose(np.abs(points), [[1, 0], [1, 0]], atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def folders(
+    model: Path, models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("vectors")
+    data = table(folder / "data.csv", "similarity", 80)
+    finetune_file(
+        model,
+        data,
+        folder / "out",
+        task="embedding",
+        seeds=1,
+        epochs=1,
+        batch=16,
+        stream=io.StringIO(),
+    )
+    return {"trained": folder / "out", "bert": model, **models}
+
+
+@pytest.mark.parametrize("name", ["trained", "bert", "gpt2", "t5", "bart"])
+def test_vectors_of_texts(name: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    site = Site.of([folders[name]])
+    number = len(site.models) - 1
+    for file in ("model.json", "tokenizer.json", "model.safetensors"):
+        (tmp_path / file).write_bytes(site.read(f"data/models/{number}/{file}"))
+    found = javascript(
+        """
+        const { Model } = await load("model.js");
+        const { Task } = await load("answers.js");
+        const text = (path) => JSON.parse(new TextDecoder().decode(bytes(path)));
+        const read = (n) => text(`${given.folder}/${n}.json`);
+        const file = bytes(`${given.folder}/model.safetensors`);
+        const task = new Task(new Model(read("model"), read("tokenizer"), file));
+        const [word] = task.wordVectors("the big cat sat", "cat");
+        return {
+          vectors: given.texts.map((each) => Array.from(task.vector(each))),
+          layers: word.layers.length, place: [word.begin, word.end],
+          none: task.wordVectors("the big dog", "cat").length,
+        };
+        """,
+        {"folder": str(tmp_path), "texts": TEXTS},
+    )
+    opened = load(folders[name], precision="float32")
+    wanted = opened.embed(TEXTS)
+    np.testing.assert_allclose(found["vectors"], wanted, atol=1e-5)
+    assert np.abs(np.roll(wanted, 1, 0) - found["vectors"]).max() > 1e-3  # a control
+    assert found["place"] == [8, 11] and found["none"] == 0
+    assert found["layers"] == len(list(opened.model.config.stacks.values())[-1].blocks) + 1
