@@ -5,6 +5,8 @@
 - The shapes and types written in `nn/` and `objectives/` are enforced (jaxtyping with beartype) in
   the tests of these two rooms and of all families. Elsewhere they are not: a check costs more than
   the operation that it stands before, three quarters of a test that decodes.
+- Precision "auto" is float32, whatever units the processor has: a test that means bfloat16 asks for
+  it. (Processes that a test starts choose by themselves.)
 - No test reaches a network, this machine's own included, unless it is marked `loopback`.
 - Random examples (hypothesis) are the same ones each time.
 """
@@ -26,6 +28,7 @@ from typing import Any
 import hypothesis
 import jaxtyping
 import pytest
+import torch
 from jaxtyping import install_import_hook
 
 install_import_hook(["maskwright.nn", "maskwright.objectives"], "beartype.beartype")
@@ -33,6 +36,8 @@ install_import_hook(["maskwright.nn", "maskwright.objectives"], "beartype.bearty
 from serve.clients import tasks_server  # noqa: E402, F401 - fixture
 from small_models import model, models  # noqa: E402, F401 - fixtures
 from small_tasks import small_task  # noqa: E402, F401 - fixture
+
+torch.cpu._is_amx_tile_supported = torch.cpu._is_avx512_bf16_supported = lambda: False
 
 CHECKS_SHAPES = (
     "nn/",
