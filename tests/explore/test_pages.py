@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.explore.server import POLICY, serving
+from maskwright.explore.server import HEADERS, serving
 from maskwright.explore.single_file import bundled, single_file
 from maskwright.explore.site import Site, assets
 from maskwright.predict.language_model import load
@@ -250,7 +250,7 @@ def test_the_server_gives_out_its_files_and_no_others(address: str, site: Site) 
 
     status, body, headers = asked("/")
     assert status == 200 and body == assets()["index.html"]
-    assert headers["Content-Security-Policy"] == POLICY
+    assert headers["Content-Security-Policy"] == HEADERS["Content-Security-Policy"]
     for path in (
         "/../site.py",
         "/%2e%2e/site.py",

@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from maskwright.errors import MaskwrightError, UsageError
-from maskwright.explore.site import Site
+from maskwright.explore.site import POLICY, Site
 
 HOST = "127.0.0.1"
 PART = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?", re.ASCII)
@@ -31,13 +31,8 @@ TYPES = {
     "jsonl": "application/x-ndjson; charset=utf-8",
     "safetensors": "application/octet-stream",
 }
-POLICY = (
-    "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; "
-    "connect-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
 HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",

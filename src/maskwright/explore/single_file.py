@@ -17,7 +17,8 @@ import posixpath
 import re
 from collections.abc import Mapping
 
-from maskwright.explore.site import Site, assets
+
+from maskwright.explore.site import Site, assets, index
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.M)
 EXPORT = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.M)
@@ -55,20 +56,19 @@ def single_file(site: Site) -> bytes:
     style = files["style.css"].decode()
     worker = f'"use strict";\n{bundled(files, "worker.js")}'
     script = "\n".join([f"const WORKER = {_string(worker)};", FILES, bundled(files, "app.js")])
-    policy = POLICY.format(script=_hash(script), style=_hash(style))
-    page = files["index.html"].decode()
-    page = re.sub(r'(http-equiv="Content-Security-Policy" content=")[^"]*', rf"\g<1>{policy}", page)
-    page = page.replace(
-        '<link rel="stylesheet" href="style.css">', f"<style>{style}</style>"
-    ).replace('<script type="module" src="app.js"></script>', "")
-    data = "\n".join(
-        f'<script type="application/octet-stream" data-file="{name}">'
-        f"{base64.b64encode(site.read(name)).decode()}</script>"
+    data = [
+        (name, base64.b64encode(site.read(name)).decode())
         for name in site.names()
         if name.startswith("data/")
+    ]
+    page = index(
+        policy=POLICY.format(script=_hash(script), style=_hash(style)),
+        whole=True,
+        style=style,
+        script=script,
+        files=data,
     )
-    end = f'{data}\n<script type="module">{script}</script>\n</body>'
-    return page.replace("</body>", end).encode()
+    return page.encode()
 
 
 def bundled(files: Mapping[str, bytes], first: str) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jinja2 import Environment, StrictUndefined
 
 from maskwright.errors import UsageError
 from maskwright.explore import bundle
@@ -31,7 +32,12 @@ from maskwright.storage import commit
 
 # Checkpoints of a run that are shown, evenly chosen among all of them, the last among them.
 MOST_CHECKPOINTS = 12
-ASSETS = "browser"
+ASSETS, INDEX = "browser", "index.html"
+# Of a page whose files lie beside it; a file server may send none.
+POLICY = (
+    "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'"
+)
 
 
 @dataclass(frozen=True)
@@ -240,4 +246,10 @@ def assets() -> dict[str, bytes]:
                 found[f"{before}{entry.name}"] = entry.read_bytes()
 
     walk(resources.files(__package__) / ASSETS, "")
-    return found
+    return {**found, INDEX: index(policy=POLICY, whole=False).encode()}
+
+
+def index(**given: Any) -> str:
+    """The page itself, filled in."""
+    text = (resources.files(__package__) / ASSETS / INDEX).read_text(encoding="utf-8")
+    return Environment(autoescape=True, undefined=StrictUndefined).from_string(text).render(given)
