@@ -17,7 +17,6 @@ import posixpath
 import re
 from collections.abc import Mapping
 
-
 from maskwright.explore.site import Site, assets, index
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.M)
