@@ -750,3 +750,26 @@ def test_the_hosts_answers_come_without_http(plain: Served) -> None:
 
 def test_sockets_are_not_inherited(plain: Served) -> None:
     assert isinstance(plain.running._server.sock, socket.socket)
+
+
+@pytest.mark.parametrize("fault", ["pickle", "huge", "no room"])
+def test_a_hostile_folder_is_refused_before_memory_is_taken(
+    fault: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that does not fit: the server ends with the reason before it reads the weights."""
+    import shutil
+
+    folder = shutil.copytree(sorted((model / "checkpoints").glob("step-*"))[-1], tmp_path / "m")
+    (folder / "MANIFEST.json").unlink(missing_ok=True)
+    config = json.loads((folder / "config.json").read_text())
+    if fault == "pickle":
+        (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    elif fault == "huge":
+        config |= {"hidden_size": 65_536, "vocab_size": 2_000_000, "intermediate_size": 262_144}
+        (folder / "config.json").write_text(json.dumps(config))
+    else:
+        monkeypatch.setattr("maskwright.checkpoint.pretrained.free_bytes", lambda: 1_000)
+    before = memory.resident()
+    with pytest.raises(MaskwrightError), server({"m": Path(folder)}):
+        pass
+    assert memory.resident() - before < 100_000_000
