@@ -81,6 +81,7 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     say(f"took {results['seconds']:.0f} seconds\n\nnext:")
     for line in (
         f'maskwright fill-mask {shell_word(out)} "The function returns a [MASK] of strings."',
+        f"maskwright explore {shell_word(out)}",
         f"maskwright show {shell_word(out)}",
         "maskwright pretrain bert-mini --text your-documents.txt      # on text of your own",
         "maskwright list                                              # what else there is",
