@@ -139,7 +139,7 @@ def example(kind: str, lengths: Sequence[int]) -> Rows:
     document however long.
     """
     whole = kind in ("pairs", "swapped-pairs", "blocks")
-    sizes = np.array([LENGTH] if whole else lengths)
+    sizes = np.array([sum(lengths)] if whole else lengths)
     if kind == "stream":
         sizes[-1] += 1
     total = int(sizes.sum())
@@ -161,7 +161,7 @@ def example(kind: str, lengths: Sequence[int]) -> Rows:
         positions=_rows(place),
         documents=_rows(np.repeat(np.arange(len(sizes)) + 1, sizes)).astype(np.int32),
         special=_rows(special),
-        starts_word=_rows(~special),
+        starts_word=_rows((place % 3 != 2) & ~special),
         ids=np.arange(ROWS),
         segments=None if segments is None else _rows(segments).astype(np.int64),
         starts_sentence=_rows((place % 4 == 1) & ~special),

@@ -3,11 +3,13 @@
     with serving(site, port=0) as address: ...
 
 It answers on the loopback address alone, to a browser that names it as its host, and gives out the
-files of the site and nothing else (`answer`). Nothing is kept of what is asked.
+files of the site (`answer`) and what its pages ask (`asked`), nothing else. Nothing is kept of what
+is asked.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
@@ -18,10 +20,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from maskwright import catalogue
 from maskwright.errors import MaskwrightError, UsageError
 from maskwright.explore.site import POLICY, Site
+from maskwright.storage.strict_json import parse_object
 
 HOST = "127.0.0.1"
+LARGEST = 64 << 10  # bytes of a question
 PART = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?", re.ASCII)
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -52,6 +57,23 @@ def answer(site: Site, path: str) -> tuple[int, str, bytes]:
     return HTTPStatus.OK, kind, body
 
 
+def asked(site: Site, path: str, body: bytes) -> tuple[int, str, bytes]:
+    """Status, type and body for a question of a page (`asked/`), a JSON object. What cannot be
+    answered is an answer, too: {"refused": {what, where, found, wanted, do}}."""
+    plain = "text/plain; charset=utf-8"
+    name = _name(path).removeprefix("ask/")
+    if not _name(path).startswith("ask/") or name not in catalogue.names("explore.asked"):
+        return HTTPStatus.NOT_FOUND, plain, b"there is no such question"
+    try:
+        given = parse_object(body, f"ask/{name}", error=UsageError, largest=LARGEST)
+        found = catalogue.load("explore.asked", name).answer(site, given)
+    except MaskwrightError as error:
+        parts = ("what", "where", "found", "wanted", "do")
+        told = {part: getattr(error, part) for part in parts}
+        found = {"refused": {part: None if v is None else str(v) for part, v in told.items()}}
+    return HTTPStatus.OK, TYPES["json"], json.dumps(found, ensure_ascii=False).encode()
+
+
 def part(path: Path, first: int, last: int | None) -> tuple[int, str, bytes]:
     """Status, `Content-Range` and the bytes `first` to `last` of a file, or to its end."""
     with path.open("rb") as file:
@@ -80,6 +102,8 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
         UsageError: the port is in use.
     """
 
+    asking = threading.Lock()  # one question after the other: they use the same processors
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         server_version, sys_version = "maskwright", ""
@@ -106,6 +130,33 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
                 return False
             self._send(status, TYPES["jsonl"], body, {"Content-Range": span})
             return True
+
+        def do_POST(self) -> None:
+            # Only a page of this server may ask: a browser says where a question comes from.
+            origin = self.headers.get("Origin")
+            size = self.headers.get("Content-Length", "")
+            if self.headers.get("Host") not in hosts:
+                self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"another host")
+            elif (
+                self.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin"
+                or origin is None
+                or origin.removeprefix("http://") not in hosts
+            ):
+                self._refuse(HTTPStatus.FORBIDDEN, b"another page")
+            elif not size.isascii() or not size.isdecimal() or len(size) > 9:
+                self._refuse(HTTPStatus.LENGTH_REQUIRED, b"no length")
+            elif int(size) > LARGEST:
+                self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"too long a question")
+            else:
+                body = self.rfile.read(int(size))
+                with asking:
+                    status, kind, found = asked(site, self.path, body)
+                self._send(status, kind, found)
+
+        def _refuse(self, status: int, why: bytes) -> None:
+            """Answer without reading what was sent."""
+            self.close_connection = True
+            self._send(status, "text/plain", why)
 
         def do_HEAD(self) -> None:
             self.do_GET()

@@ -100,9 +100,14 @@ class Site:
         title = " and ".join(dict.fromkeys(folders.called(Path(path)) for path in paths))
         runs = [each for path in paths for each in runs_in(Path(path))]
         site = cls(title, models, runs=runs, **given)
-        from maskwright.explore.masks import masks  # which know of sites
+        from maskwright.explore.corrupted import corruption  # which know of sites
+        from maskwright.explore.masks import masks
 
-        site.more = {"data/masks.json": once(lambda: masks(site)), **site.more}
+        site.more = {
+            "data/masks.json": once(lambda: masks(site)),
+            "data/corruption.json": once(lambda: corruption(site)),
+            **site.more,
+        }
         return site
 
     def names(self) -> list[str]:
@@ -185,6 +190,14 @@ class Site:
         return functools.lru_cache(maxsize=2)(
             lambda number: bundle.files(self.opened(number), self.dtype)
         )
+
+    def kept(self, number: int) -> Model:
+        """The same, kept for the next question about it."""
+        return self._kept(number)
+
+    @functools.cached_property
+    def _kept(self) -> Callable[[int], Model]:
+        return functools.lru_cache(maxsize=1)(self.opened)
 
     def opened(self, number: int) -> Model:
         """The model of that number, its adapter folded in."""

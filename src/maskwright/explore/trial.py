@@ -68,6 +68,34 @@ def _shared(stack: Stack) -> Stack:
     return replace(stack, weights_of=tuple(stack.blocks.index(block) for block in stack.blocks))
 
 
+def slender(config: TransformerConfig) -> TransformerConfig:
+    """The same layers, patterns, windows and heads, a few numbers wide."""
+
+    def thin(stack: Stack | None) -> Stack | None:
+        if stack is None:
+            return None
+        blocks = []
+        for block in stack.blocks:
+            over = block.cross_attention
+            blocks.append(
+                replace(
+                    block,
+                    attention=replace(block.attention, heads=1, head_width=4),
+                    cross_attention=None if over is None else replace(over, heads=1, head_width=4),
+                    feed_forward=replace(block.feed_forward, width=8),
+                )
+            )
+        return replace(stack, blocks=tuple(blocks))
+
+    return replace(
+        config,
+        width=4,
+        tokens=replace(config.tokens, width=min(4, config.tokens.width)),
+        encoder=thin(config.encoder),
+        decoder=thin(config.decoder),
+    )
+
+
 def architectures(family: Family, vocabulary: int) -> list[TransformerConfig]:
     """The published base size of a family as each of its architectures, with that many tokens."""
     size = "base" if "base" in family.sizes else next(iter(family.sizes))

@@ -34,6 +34,14 @@ export class Files {
     return answer.status === 206 ? bytes : bytes.slice(from, from + most);
   }
 
+  /** What Python says to a question; only where the page is served. */
+  async ask(name, given) {
+    const answer = await fetch(`ask/${name}`, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(given) });
+    if (!answer.ok) throw new Error(answer.status === 413 ? "The text is too long to ask about." : `Python does not answer (${answer.status}).`);
+    return answer.json();
+  }
+
   worker() {
     return new Worker(new URL("worker.js", import.meta.url), { type: "module" });
   }

@@ -2,6 +2,7 @@
 // `cannot` is null or a sentence that says what this model lacks; `mount` may give {close}.
 
 import { attention } from "./attention.js";
+import { corruption } from "./corruption.js";
 import { fill } from "./fill.js";
 import { generate } from "./generate.js";
 import { masks } from "./masks.js";
@@ -10,4 +11,4 @@ import { tokenizer } from "./tokenizer.js";
 import { training } from "./training.js";
 import { vectors } from "./vectors.js";
 
-export const PAGES = [fill, generate, masks, tokenizer, attention, task, vectors, training];
+export const PAGES = [fill, generate, masks, corruption, tokenizer, attention, task, vectors, training];

@@ -1,0 +1,268 @@
+// Corruption: a text before and after an objective, as its own code prepares it in Python.
+
+import { choice, el, field, figure, percent, shown, slider, svg } from "../ui.js";
+
+const FILE = "data/corruption.json";
+const CELL = 9;
+
+export const corruption = {
+  id: "corruption",
+  title: "Corruption",
+  lead: "What a model is given to read, and what it is to say: a text before and after an objective has prepared it. Every token that is predicted is marked.",
+
+  cannot(model, site) {
+    if (!site.files.includes(FILE)) return "The prepared texts were not written with these pages.";
+    return model === null ? "There is no model here, and so no tokenizer to cut a text." : null;
+  },
+
+  async mount(root, { model, site, source, state, remember, announce, failed }) {
+    const wait = el("p", { class: "soft" }, "Preparing the text by every objective …");
+    root.append(wait);
+    const found = await source.json(FILE);
+    wait.remove();
+    const group = found.tokenizers.find(({ models }) => models.includes(model.number));
+    if (group === undefined) {
+      root.append(el("p", { class: "notice" }, "No text was prepared for this model."));
+      return {};
+    }
+    const opened = opener(group.lists);
+    const known = group.objectives;
+    const live = site.live && Boolean(source.ask);
+    const settings = {
+      objective: known.find(({ name }) => name === state.objective) ?? known.find((each) => !each.refused && each.usual)
+        ?? known.find((each) => !each.refused) ?? known[0],
+      preset: state.preset ?? "", options: parsed(state.options), seed: Number(state.seed ?? 0), row: 0,
+      text: live ? state.text ?? found.text : found.text,
+    };
+    let turn = 0, timer = 0;
+    const controls = el("div"), prepared = el("div"), about = el("div");
+    const typed = live ? field({ label: "Text (an empty line begins another document)", value: settings.text, rows: 3, input: (text) => {
+      settings.text = text;
+      settings.row = 0;
+      remember({ text });
+      draw();
+    } }).element : el("div", {}, el("p", { class: "label" }, "Text"), el("p", { class: "written small" }, found.text),
+      el("p", { class: "soft small" }, "These pages stand without Python: one text, by the first seeds. For a text and rates of your own: maskwright explore MODEL."));
+    root.append(typed, controls, prepared, about);
+
+    function drawControls() {
+      const { objective } = settings;
+      const presets = objective.presets ?? [];
+      const used = live ? objective.settings ?? [] : [];
+      controls.replaceChildren(el("div", { class: "controls" },
+        choice({ label: "Objective", value: objective.name, options: known.map(({ name, refused }) => [name, refused ? `${name} (refused)` : name]), change: (name) => {
+          Object.assign(settings, { objective: known.find((each) => each.name === name), preset: "", options: {}, row: 0 });
+          remember({ objective: name, preset: null, options: null });
+          drawControls();
+          draw();
+          controls.querySelector("select").focus();
+        } }).element,
+        presets.length > 1 ? choice({ label: "Variant", value: settings.preset, options: presets.map(({ name }) => [name, plain(name) || "as it is"]), change: (name) => {
+          settings.preset = name;
+          settings.options = structuredClone(presets.find((preset) => preset.name === name).options);
+          remember({ preset: name, options: live && name ? JSON.stringify(settings.options) : null });
+          drawControls();
+          draw();
+          controls.querySelectorAll("select")[1].focus();
+        } }).element : null,
+        slider({ label: "Seed", min: 0, max: live ? 99 : (presets[0]?.seeds.length ?? 1) - 1, value: settings.seed, input: (seed) => {
+          settings.seed = seed;
+          remember({ seed });
+          soon();
+        } }).element),
+      used.length ? el("details", { open: state.open === "1" || null, toggle: (event) => remember({ open: event.currentTarget.open ? "1" : null }) },
+        el("summary", {}, "Rates and other options"), el("div", { class: "controls" }, used.map(control))) : "");
+      about.replaceChildren(el("details", {}, el("summary", {}, `What ${objective.name} is`),
+        el("p", { class: "written small" }, objective.account), objective.options ? el("p", { class: "small soft" }, objective.options) : null));
+    }
+
+    function control({ path, kind, default: usual, choices }) {
+      const label = plain(path), value = at(settings.options, path) ?? usual;
+      const change = (to) => {
+        settings.options = put(settings.options, path, to);
+        remember({ options: JSON.stringify(settings.options) });
+        soon();
+      };
+      if (kind === "choice") return choice({ label, value, options: choices.map((each) => [each, each]), change }).element;
+      if (kind === "switch") return check(label, value, change);
+      if (kind === "share") {
+        return slider({ label, min: 0, max: 1, step: 0.01, value: value ?? 0, show: (v) => (v || usual !== null ? percent(v) : "none"),
+          input: (v) => change(v || usual !== null ? v : null) }).element;
+      }
+      const box = el("input", { type: "number", step: kind === "integer" ? 1 : "any", min: 0, value, input: () => {
+        if (box.value !== "" && Number.isFinite(box.valueAsNumber)) change(box.valueAsNumber);
+      } });
+      return el("label", {}, label, el("br"), box);
+    }
+
+    function soon() {
+      clearTimeout(timer);
+      timer = setTimeout(draw, live ? 120 : 0);
+    }
+
+    async function draw() {
+      clearTimeout(timer);
+      const own = ++turn;
+      try {
+        const answer = await answered();
+        if (own !== turn) return;
+        failed(null);
+        show(answer);
+      } catch (error) {
+        if (own === turn) failed(error);
+      }
+    }
+
+    /** What became of the text: from Python where it is there, else from the file. */
+    async function answered() {
+      const { objective, preset, options, seed, row, text } = settings;
+      if (live) {
+        return source.ask("corruption", { model: model.number, text, objective: objective.name, options, seed, row });
+      }
+      if (objective.refused) return { refused: objective.refused };
+      const chosen = objective.presets.find((each) => each.name === preset) ?? objective.presets[0];
+      const stays = chosen.name === "" && seed === 0;
+      return { ...opened(chosen.seeds[Math.min(seed, chosen.seeds.length - 1)]), pieces: group.pieces,
+        epochs: stays ? opened(objective.epochs) : null, fixed: stays ? opened(objective.fixed) : null };
+    }
+
+    function show(answer) {
+      if (answer.refused) {
+        const { what, where, found: had, wanted, do: remedy } = answer.refused;
+        const line = (name, value) => (value ? el("p", { class: "small" }, el("span", { class: "soft" }, `${name}: `), value) : null);
+        prepared.replaceChildren(el("div", { class: "notice" }, el("p", {}, el("strong", {}, `Refused: ${what}`)),
+          line("where", where), line("found", had), line("wanted", wanted), line("what to do", remedy)));
+        announce(`Refused: ${what}`);
+        return;
+      }
+      const { row, special, case: told, rows } = answer;
+      const name = (id) => answer.pieces[id] ?? `#${id}`;
+      const idOf = (token) => (token >= 0 ? row[token] : -1 - token);
+      const wantedAt = new Map(told.read.map((place, n) => [place, told.wanted[n]]));
+      const places = new Set(told.wanted.filter((token) => token >= 0));
+      const signs = new Set(answer.signs);
+      const before = row.map((id, place) => !answer.documents[place] ? null : chip(name(id), {
+        kind: special[place] ? "special" : told.decoder === null && places.has(place) ? "aim" : "", hint: `place ${place}` }));
+      const reads = chips(told.tokens, told.documents, told.decoder === null ? wantedAt : null);
+      const words = counted(answer);
+      prepared.replaceChildren(
+        live && rows > 1 ? slider({ label: "Row", min: 1, max: rows, value: settings.row + 1, show: (n) => `${n} of ${rows}`, input: (n) => {
+          settings.row = n - 1;
+          soon();
+        } }).element : "",
+        el("p", { "aria-live": "polite" }, words),
+        section("Before", "The row as it is read from the text.", before),
+        section(told.decoder === null ? "After" : "The encoder reads", told.decoder === null
+          ? "What the model reads; below a token what is to be said there." : "The text after the damage.", reads),
+        told.decoder === null ? "" : section("The decoder reads, and is to say", "Below each token the one that comes next.",
+          chips(told.decoder.tokens, told.decoder.documents, wantedAt)),
+        told.drawn ? filling(answer, name, idOf) : "",
+        answer.epochs && told.decoder === null ? epochs(answer) : "");
+      announce(words);
+
+      function chips(tokens, documents, aims) {
+        return tokens.map((token, place) => {
+          const id = idOf(token), aim = aims?.get(place);
+          if (!documents[place]) return null; // padding
+          let kind = "", hint = token >= 0 ? `from place ${token}` : "put there";
+          if (token < 0) kind = id === answer.mask ? "masked" : signs.has(id) ? "sign" : "other";
+          else if (special[token]) kind = "special";
+          else if (aim === token) kind = "left";
+          if (token < 0 && kind === "other" && aim === undefined) hint = "a token drawn at random";
+          return chip(id === answer.mask && token < 0 ? "▢" : name(id), { kind, hint, aim: aim === undefined ? null : name(idOf(aim)) });
+        });
+      }
+    }
+
+    drawControls();
+    await draw();
+    return { close: () => clearTimeout(timer) };
+  },
+};
+
+/** Counts in a sentence. */
+function counted({ row, special, mask, case: told }) {
+  const text = special.filter((s) => !s).length, targets = told.read.length;
+  const parts = [];
+  if (told.decoder !== null) {
+    const read = told.tokens.filter((_, n) => told.documents[n]), put = read.filter((token) => token < 0).length;
+    parts.push(`Of ${text} tokens of text the encoder reads ${read.filter((token) => token >= 0 && !special[token]).length}, with ${put} signs or other tokens put among them`);
+    parts.push(`the decoder is to say ${targets} tokens`);
+  } else {
+    parts.push(`${targets} of ${text} tokens of text are predicted (${percent(text ? targets / text : 0)})`);
+    const at = told.wanted.filter((token) => token >= 0).map((place) => [place, told.tokens[place]]);
+    const masked = at.filter(([, token]) => token === -1 - mask && mask !== null).length;
+    const left = at.filter(([place, token]) => token === place).length;
+    const other = at.filter(([, token]) => token !== undefined && token < 0).length - masked;
+    if (masked + other > 0) parts.push(`${masked} masked, ${other} become another token, ${left} are left as they are`);
+    if (told.prefix !== null) {
+      parts.push(told.prefix === 0 ? "the row is read to the left only" : told.prefix >= told.tokens.length ? "the row is read both ways" : `the first ${told.prefix} tokens see each other`);
+    }
+  }
+  if (told.label !== null) parts.push(`place ${told.pooled} is to tell that B ${told.label ? "does not follow" : "follows"} A (label ${told.label})`);
+  return `${parts.join("; ")}.`;
+}
+
+/** Holes that another network fills: what it drew, and which of it the product must find. */
+function filling({ filled, case: told }, name, idOf) {
+  if (filled === null) {
+    return section("The holes are filled", "Another, small network draws a token for each hole, and the model says of every position whether its token was put there. This model fills no masks, so nothing is drawn here.", []);
+  }
+  const at = new Map(told.wanted.map((place, n) => [place, n]));
+  const tokens = told.tokens.map((token, place) => {
+    if (!told.documents[place]) return null;
+    const n = at.get(place);
+    const id = n === undefined ? idOf(token) : filled[n], own = n === undefined || id === idOf(told.wanted[n]);
+    return chip(name(id), { kind: own ? (n === undefined ? "" : "left") : "other", hint: own ? "original" : "replaced", aim: n === undefined ? null : own ? "original" : "replaced" });
+  });
+  return section("The holes are filled", "This model's own draws stand for those of the small network; the model that is trained says of every position whether its token was put there.", tokens);
+}
+
+function epochs({ epochs: anew, fixed, row }) {
+  const picture = (lines, title, label) => {
+    const width = 62 + row.length * CELL, height = lines.length * (CELL + 4) + 4;
+    return figure(svg("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "img", "aria-label": `${title}: ${lines.map((own, n) => `epoch ${n}, places ${own.join(" ")}`).join("; ")}` },
+      lines.map((own, n) => [svg("text", { class: "soft end tiny", x: 54, y: n * (CELL + 4) + CELL }, `epoch ${n}`),
+        row.map((_, place) => svg("rect", { class: own.includes(place) ? "target" : "unseen", x: 62 + place * CELL, y: n * (CELL + 4) + 1, width: CELL - 1.5, height: CELL, rx: 1.5 }))]).flat(2)),
+    title, label);
+  };
+  const boxes = [picture(anew, fixed === null ? "What is predicted, epoch by epoch" : "Dynamic: drawn anew in every epoch", "epochs")];
+  if (fixed !== null) boxes.push(picture(fixed, "Static: the same in every epoch", "epochs-static"));
+  return el("section", {}, el("h3", {}, "Epoch by epoch"), boxes);
+}
+
+const section = (title, words, chips) => el("section", {}, el("h3", {}, title), el("p", { class: "soft small" }, words),
+  chips.length ? el("ul", { class: "tokens prepared", "aria-label": title }, chips.filter((each) => each !== null).map((each) => el("li", {}, each))) : null);
+
+const chip = (text, { kind = "", hint = null, aim = null }) => el("span", { class: `token ${kind}`, title: hint },
+  el("span", {}, shown(text) || "·"), aim === null ? null : el("span", { class: "aimed" }, shown(aim) || "·"));
+
+const plain = (path) => path.replaceAll("_", " ").replaceAll(".", ": ");
+const at = (options, path) => path.split(".").reduce((value, name) => value?.[name], options);
+
+function put(options, path, value) {
+  const [name, ...rest] = path.split(".");
+  return { ...options, [name]: rest.length ? put(options[name] ?? {}, rest.join("."), value) : value };
+}
+
+function parsed(text) {
+  try {
+    const value = JSON.parse(text ?? "{}");
+    return value !== null && typeof value === "object" && !Array.isArray(value) ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+/** Values of the file with their lists of numbers in place. */
+const opener = (lists) => function open(value) {
+  if (Array.isArray(value)) return value[0] === "@" ? lists[value[1]] : value.map(open);
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, open(each)]));
+};
+
+function check(label, on, change) {
+  const box = el("input", { type: "checkbox", change: () => change(box.checked) });
+  box.checked = on;
+  return el("label", {}, box, " ", label);
+}

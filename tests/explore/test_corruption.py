@@ -1,0 +1,183 @@
+"""A text before and after every objective: what the page shows is what the objective prepares."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maskwright import catalogue
+from maskwright.errors import UsageError
+from maskwright.explore.asked.corruption import answer
+from maskwright.explore.corrupted import Asked, corrupted, corruption, settings
+from maskwright.explore.server import LARGEST, asked, serving
+from maskwright.explore.site import Site
+from maskwright.models.open import open_model
+from maskwright.objectives.masked import Options
+from maskwright.objectives.modules.masked import Masked
+
+TEXT = "The big cat sat on a red mat. Tree and dog ran.\n\nA tall old cat saw the dog. It ran."
+HOSTILE = (
+    "<img src=x onerror=alert(1)> </script><script>x</script>\n\n\u202e&lt;b&gt; \x00 'quoted\""
+)
+
+
+def given(**more: Any) -> dict[str, Any]:
+    plain = {"model": 0, "text": TEXT, "objective": "masked", "options": {}, "seed": 0, "row": 0}
+    return {**plain, **more}
+
+
+def test_every_objective_is_shown_or_refused(model: Path) -> None:
+    site = Site.of([model], sample=TEXT)
+    found = json.loads(site.read("data/corruption.json"))
+    (group,) = found["tokenizers"]
+    assert [each["name"] for each in group["objectives"]] == catalogue.names("objectives")
+    for each in group["objectives"]:
+        assert each["account"]
+        if "refused" in each:
+            assert each["refused"]["what"]
+            continue
+        assert [len(preset["seeds"]) for preset in each["presets"]] == [10] * len(each["presets"])
+    units = next(each for each in group["objectives"] if each["name"] == "masked")
+    assert {"unit = word", "unit = span", "unit = ngram"} <= {p["name"] for p in units["presets"]}
+    assert "unit" in {setting["path"] for setting in units["settings"]}
+    live = json.loads(corruption(replace(site, live=True)))
+    assert not any(
+        p["seeds"] for e in live["tokenizers"][0]["objectives"] for p in e.get("presets", ())
+    )
+
+
+def test_a_row_is_what_the_objective_prepares(model: Path) -> None:
+    """The tokens of the page, put back, are those of the objective on the real row."""
+    opened = open_model(model)
+    for name, options in [("masked", {"rate": 0.4}), ("masked", {"unit": "span"}), ("hybrid", {})]:
+        shown = corrupted(opened, Asked(TEXT, name, options, seed=3))
+        row, case = shown["row"], shown["case"]
+        back = [row[token] if token >= 0 else -1 - token for token in case["tokens"]]
+        changed = [n for n, (a, b) in enumerate(zip(row, back, strict=True)) if a != b]
+        assert changed and set(changed) <= set(case["wanted"])
+        assert len(back) == len(row) and not any(shown["special"][n] for n in case["wanted"])
+        again = corrupted(opened, Asked(TEXT, name, options, seed=3))
+        assert again == shown
+        assert corrupted(opened, Asked(TEXT, name, options, seed=4))["case"] != case  # a control
+
+
+def test_the_rate_is_the_rate(model: Path) -> None:
+    opened = open_model(model)
+    for rate in (0.15, 0.5, 1.0):
+        shown = corrupted(opened, Asked(TEXT, "masked", {"rate": rate}))
+        text = shown["special"].count(0)
+        assert len(shown["case"]["wanted"]) == max(1, round(rate * text))
+    assert len({tuple(each) for each in shown["fixed"]}) == 1
+    dynamic = corrupted(opened, Asked(TEXT, "masked"))["epochs"]
+    assert len({tuple(each) for each in dynamic}) > 1
+
+
+def test_a_decoder_says_what_was_taken_out(models: dict[str, Path]) -> None:
+    gaps = corrupted(open_model(models["t5"]), Asked(TEXT, "span-corruption", {"rate": 0.3}))
+    case = gaps["case"]
+    kept = [token for token in case["tokens"] if token >= 0]
+    said = [token for token in case["wanted"] if token >= 0]
+    assert sorted(kept + said) == list(range(len(gaps["row"]) - gaps["documents"].count(0)))
+    assert kept == sorted(kept) and said == sorted(said)
+
+    bart = open_model(models["bart"])
+    for noise in ("infilling", "masking", "deletion", "permutation", "rotation"):
+        alone = dict.fromkeys(("infilling", "masking", "deletion", "permutation", "rotation"), 0.0)
+        share = 1.0 if noise in ("permutation", "rotation") else 0.3
+        shown = corrupted(bart, Asked(TEXT, "denoising", {**alone, noise: share}, seed=2))
+        case, real = shown["case"], shown["documents"]
+        row = [place for place, document in enumerate(real) if document]
+        read = [t for t, d in zip(case["tokens"], case["documents"], strict=True) if d]
+        assert case["wanted"] == row  # the original, whatever was done to it
+        assert read != row
+        put = [token for token in read if token < 0]
+        assert bool(put) == (noise in ("infilling", "masking"))
+        assert (sorted(read) == row) == (noise in ("permutation", "rotation"))
+
+
+def test_options_are_read_off_the_objective() -> None:
+    found = {each.path: each for each in settings(Options)}
+    assert found["rate"].kind == "share" and found["rate"].default == 0.15
+    assert found["unit"].choices == ("token", "word", "span", "ngram")
+    assert found["static"].kind == "switch" and found["span_longest"].kind == "integer"
+
+
+def test_questions_are_checked(model: Path) -> None:
+    site = Site.of([model], live=True)
+    assert answer(site, given())["case"]["wanted"]
+    for wrong in (
+        {"model": 7},
+        {"text": 3},
+        {"seed": True},
+        {"options": []},
+        {"row": 99},
+        {"row": -1},
+    ):
+        with pytest.raises(UsageError):
+            answer(site, given(**wrong))
+    for wrong in (
+        {"objective": "nothing"},
+        {"options": {"rate": 7}},
+        {"options": {"rat": 0.1}},
+        {"text": " \n\n "},
+        {"objective": "supervised"},
+    ):
+        status, _, body = asked(site, "/ask/corruption", json.dumps(given(**wrong)).encode())
+        assert status == 200 and json.loads(body)["refused"]["what"]
+    assert asked(site, "/ask/nothing", b"{}")[0] == 404
+    assert asked(site, "/data/site.json", b"{}")[0] == 404
+    for odd in (b"[]", b"{", b"\xff", b'{"a":1,"a":2}'):
+        assert b"refused" in asked(site, "/ask/corruption", odd)[2]
+
+
+def test_hostile_text_comes_back_as_text(models: dict[str, Path]) -> None:
+    shown = corrupted(open_model(models["bart"]), Asked(HOSTILE, "masked"))
+    assert all(isinstance(piece, str) for piece in shown["pieces"].values())
+    assert json.loads(json.dumps(shown)) == shown
+
+
+@pytest.mark.loopback
+def test_only_its_own_page_may_ask(model: Path) -> None:
+    with serving(Site.of([model], live=True)) as address:
+        host = address.removeprefix("http://").rstrip("/")
+
+        def post(body: bytes, **headers: str) -> int:
+            connection = http.client.HTTPConnection(host, timeout=60)
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request("POST", "/ask/corruption", body, named)
+            status = connection.getresponse().status
+            connection.close()
+            return status
+
+        body = json.dumps(given()).encode()
+        own = f"http://{host}"
+        assert post(body, Origin=own, Sec_Fetch_Site="same-origin") == 200
+        assert post(body, Origin=own) == 200
+        assert post(body) == 403
+        assert post(body, Origin="http://elsewhere.example") == 403
+        assert post(body, Origin="null") == 403
+        assert post(body, Origin=own, Sec_Fetch_Site="cross-site") == 403
+        assert post(b" " * (LARGEST + 1), Origin=own) == 413
+        assert post(body, Origin=own, Host="elsewhere.example") == 421
+
+
+def test_numbering_changes_no_draw(model: Path) -> None:
+    """The premise of all this: draws depend on rows and places, not on tokens."""
+    from maskwright.explore.corrupted import _made
+    from maskwright.explore.trial import numbered
+
+    opened = open_model(model)
+    objective, source = _made(opened, Asked(TEXT, "masked", {"rate": 0.5}))
+    assert isinstance(objective, Masked)
+    rows = source.rows(np.array([0]), 0)
+    plain, traced = (objective.corrupt(r, np.array([2]), 5) for r in (rows, numbered(rows)))
+    assert plain.index is not None and traced.index is not None
+    assert plain.index.tolist() == traced.index.tolist()
+    put = traced.tokens < 1 << 40
+    assert (plain.tokens[put] == traced.tokens[put]).all()
