@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Iterator
@@ -12,9 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from finetune.test_command import table
+from maskwright.analysis.heads import one_text
+from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.explore.server import HEADERS, serving
 from maskwright.explore.single_file import bundled, single_file
 from maskwright.explore.site import Site, assets
+from maskwright.finetune.command import finetune_file
 from maskwright.predict.language_model import load
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -92,7 +97,7 @@ class Visit:
         self.context.close()
 
 
-PAGES = ("fill", "generate")
+PAGES = ("fill", "generate", "tokenizer", "attention", "task", "vectors")
 
 
 @pytest.mark.parametrize(("width", "dark"), [(400, False), (1280, True)])
@@ -100,7 +105,8 @@ def test_every_page_of_every_model(
     width: int, dark: bool, chromium: Any, address: str, site: Site
 ) -> None:
     with Visit(chromium, address, width=width, dark=dark) as visit:
-        for number in range(len(site.models)):
+        numbers = range(len(site.models))
+        for number in numbers if width == 400 else numbers[:: len(numbers) - 1]:
             for name in PAGES:
                 page = visit.open(page=name, model=number)
                 page.wait_for_timeout(150)
@@ -180,9 +186,12 @@ def test_hostile_texts_and_names_stay_text(
     wrapped = ("{}", "x {} y", "\n{}\n", "<b>{}</b>")[:times]
     texts = [wrap.format(payload) for payload in PAYLOADS for wrap in wrapped]
     with Visit(chromium, address) as visit:
-        for name, field in (("fill", "Text"), ("generate", "Prompt")):
+        fields = {"fill": "Text", "generate": "Prompt"}
+        more = {"tokenizer": "Text", "attention": "Text", "vectors": "Texts, one to a line"}
+        for name, field in (fields | more).items():
             page = visit.open(page=name, model=0 if name == "fill" else len(site.models) - 1)
-            for text in texts:
+            some = texts if name in fields or times > 1 else ["\n".join(texts)]
+            for text in some:
                 page.get_by_label(field).first.fill(text)
                 page.wait_for_timeout(320)
                 assert page.evaluate("window.ran") is None
@@ -222,7 +231,7 @@ def test_no_serious_findings_of_axe(chromium: Any, address: str, site: Site) -> 
                 page = visit.open(
                     page=name, model=0 if name == "fill" else len(site.models) - 1, hide=2
                 )
-                page.wait_for_selector("figure svg")
+                page.wait_for_selector("main p.notice" if name == "task" else "figure svg")
                 found = axe.Axe().run(page).response["violations"]
                 serious = [
                     (each["id"], each["nodes"][0]["html"][:120])
@@ -230,6 +239,102 @@ def test_no_serious_findings_of_axe(chromium: Any, address: str, site: Site) -> 
                     if each["impact"] in ("serious", "critical")
                 ]
                 assert serious == []
+
+
+def test_a_text_is_cut_as_it_was_learned(chromium: Any, address: str, site: Site) -> None:
+    number = next(n for n, each in enumerate(site.models) if "gpt2" in str(each.path))
+    with Visit(chromium, address) as visit:
+        page = visit.open(page="tokenizer", model=number, ids=1)
+        words = load(site.models[number].path).model.tokenizer
+        ids = page.locator(".pieces").first.locator("small").all_inner_texts()
+        assert list(map(int, ids)) == words.encode(TEXT)
+        last = page.locator(".pieces").last
+        end = last.inner_text()
+        page.get_by_role("slider").first.press("Home")
+        assert len(last.locator(".piece").all()) == len(TEXT.encode()) and last.inner_text() != end
+        page.get_by_role("slider").first.press("ArrowRight")
+        assert len(last.locator(".piece").all()) < len(TEXT.encode())
+        assert "merge=1" in page.url
+        page.locator(".piece[role=button]").first.press("Enter")
+        assert "in the vocabulary" in page.locator("main").inner_text()
+        assert visit.wrong == []
+
+
+def test_heads_are_read_by_keyboard(chromium: Any, address: str, model: Path) -> None:
+    with Visit(chromium, address) as visit:
+        page = visit.open(page="attention", model=0)
+        page.locator("svg[role=group] [tabindex='0']").press("ArrowDown")
+        page.wait_for_selector("h3:has-text('Layer 2, head 1')")
+        assert "On this text the head" in page.locator("main").inner_text()
+        page.locator(".piece[role=button]").nth(2).press("Enter")
+        page.wait_for_selector("figure svg title >> nth=0", state="attached")
+        table = page.locator("svg[role=application]")
+        table.press("ArrowRight")
+        table.press("ArrowDown")
+        read = table.evaluate("(e) => e.closest('section').lastElementChild.textContent")
+        words = load(model).model.tokenizer
+        ids, _ = words.frame(words.encode(TEXT))
+        seen = one_text(ProbedModel.of(model), TEXT, 128)
+        assert len(seen.pieces) == len(ids)
+        assert _number(read.rpartition(": ")[2]) == pytest.approx(
+            seen.weights[1][0, 1, 1], rel=0.02
+        )
+        assert "token=2" in page.url and "layer=1" in page.url
+        assert visit.wrong == []
+
+
+def test_a_task_is_answered_and_its_words_are_weighed(
+    chromium: Any, model: Path, tmp_path: Path
+) -> None:
+    data = table(tmp_path / "data.csv", "classification", 80)
+    settings = {"seeds": 1, "epochs": 1, "batch": 16}
+    finetune_file(model, data, tmp_path / "out", stream=io.StringIO(), **settings)
+    opened = load(tmp_path / "out", precision="float32")
+    with serving(Site.of([tmp_path / "out"], live=True)) as at, Visit(chromium, at) as visit:
+        page = visit.open(page="task")
+        page.get_by_label("Text").fill("the big cat ran")
+        (answer,) = opened.predict(["the big cat ran"])
+        page.wait_for_selector(
+            f".answer:has-text('{answer['label']} {100 * answer['score']:.1f} %')"
+        )
+        page.wait_for_function("() => document.querySelectorAll('.piece small').length === 4")
+        page.wait_for_function(
+            "() => ![...document.querySelectorAll('.piece small')].some((e) => e.innerText === '…')"
+        )
+        page.locator("figure svg [role=button]").last.press("Enter")
+        page.wait_for_selector("p:has-text('is scored again')")
+        # Nothing to read is said, and no error.
+        page.get_by_label("Text").fill("")
+        page.wait_for_selector("p:has-text('Nothing is read yet')")
+        assert visit.wrong == []
+
+
+def test_vectors_are_searched(chromium: Any, address: str, model: Path) -> None:
+    with Visit(chromium, address) as visit:
+        page = visit.open(page="vectors", model=0)
+        page.get_by_label("Texts, one to a line").fill("the big cat\na red dog\none old tree")
+        page.wait_for_function(
+            "() => document.querySelectorAll('figure svg [role=button]').length === 3"
+        )
+        page.locator("figure svg [role=button]").first.press("Enter")
+        page.wait_for_selector("tbody tr")
+        rows = page.locator("tbody tr").all_inner_texts()
+        a, b, c = load(model, precision="float32").embed(
+            ["the big cat", "a red dog", "one old tree"]
+        )
+        wanted = {"a red dog": float(a @ b), "one old tree": float(a @ c)}
+        for row in rows:
+            text, _, value = row.rpartition("\t")
+            assert float(value) == pytest.approx(wanted[text], abs=6e-4)
+        page.get_by_label("What is shown").select_option("words")
+        page.get_by_label("Search a word").fill("cat")
+        page.wait_for_selector("figcaption:has-text('nearest to “cat”')")
+        page.get_by_label("What is shown").select_option("banks")
+        page.get_by_role("textbox", name="Word", exact=True).fill("cat")
+        page.get_by_label("Sentences with this word").fill("the big cat\na cat sat\n")
+        page.wait_for_selector("tbody tr")
+        assert page.locator("tbody tr").count() == 2
+        assert visit.wrong == []
 
 
 def test_the_server_gives_out_its_files_and_no_others(address: str, site: Site) -> None:
