@@ -90,6 +90,9 @@ export class Task {
     }
     let kept = ids(first);
     if (kept.length > room) {
+      if (!this.facts.trained) {
+        throw new Error(`the text has ${kept.length + length - room} tokens, and the model reads at most ${length}: shorten it`);
+      }
       if (!(long in KEPT)) {
         throw new Error(`the text has ${kept.length} tokens, and this model reads longer ones than ${room} in pieces, which this page does not: shorten it`);
       }
@@ -134,6 +137,7 @@ export class Task {
   /** The vector of a text, as the model was trained to make them; else the mean of its states, at
    * length 1. */
   vector(text) {
+    this.cut = 0;
     return this.vectorOf(this.model.words.encode(this.asked(text)).map((id) => ({ id })));
   }
 

@@ -34,7 +34,10 @@ const CALLS = {
     return { ...shown, cut: taskOf(at).cut, masks: taskOf(at).masks };
   },
   without: (at, ...given) => taskOf(at).without(...given),
-  vector: (at, text) => taskOf(at).vector(text),
+  vector(at, text) {
+    const vector = taskOf(at).vector(text);
+    return { vector, cut: taskOf(at).cut };
+  },
   wordVectors: (at, ...given) => taskOf(at).wordVectors(...given),
   tableVector: (at, word) => taskOf(at).tableVector(word),
   table(at, count) {

@@ -94,31 +94,37 @@ const cutTo = (text, most) => {
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
 };
 
+const refusal = (error) => el("p", { class: "notice", role: "alert" }, error.message);
+
 const axes = (shares) => `The two directions of most difference; they show ${percent(shares[0] + shares[1])} of it.`;
 
 const likest = (found, name, caption) => figure(bars(found.map(({ text, cosine: value }) => ({ name: text, value: Math.max(0, value) })),
   { label: `${caption}: ${found.map(({ text, cosine: value }) => `${text} ${value.toFixed(2)}`).join(", ")}`, show: (value) => value.toFixed(3) }), `${caption}, by cosine`, name);
 
 // ------------------------------------------------------------------------------------- own texts
-function texts(box, { model, state, remember, announce, failed }) {
+function texts(box, { model, state, remember, announce }) {
   let turn = 0, chosen = Number(state.chosen ?? -1), query = state.near ?? "";
   const known = new Map(); // vectors of texts that were read
   const picture = el("div"), said = el("p", { class: "soft", role: "status" });
   const area = field({ label: "Texts, one to a line", rows: 6, value: state.lines ?? LINES, input: (value) => {
     chosen = -1;
     remember({ lines: value, chosen: null });
-    draw().catch(failed);
+    draw().catch(wrong);
   } });
   const asked = field({ label: "Which of them are near this text?", rows: 1, value: query, input: (value) => {
     query = value;
     remember({ near: value });
-    draw().catch(failed);
+    draw().catch(wrong);
   } });
   box.append(area.element, asked.element, said, picture);
+  const wrong = (error) => {
+    said.textContent = "";
+    picture.replaceChildren(refusal(error));
+  };
 
   async function vector(text) {
     if (!known.has(text)) known.set(text, await model.vector(text));
-    return known.get(text);
+    return known.get(text).vector;
   }
 
   async function draw() {
@@ -132,9 +138,12 @@ function texts(box, { model, state, remember, announce, failed }) {
       made.push(found);
     }
     const wanted = query.trim() ? await vector(query.trim()) : null;
+    const cut = [...lines, query.trim()].filter((line) => known.get(line)?.cut).length;
     const found = made.length ? await model.components(made, wanted === null ? [] : [wanted]) : null;
     if (own !== turn) return;
-    said.textContent = "";
+    const left = area.value.split("\n").filter((line) => line.trim()).length - lines.length;
+    said.textContent = [cut ? `${cut} of the texts ${cut === 1 ? "is" : "are"} longer than the model reads, and ${cut === 1 ? "loses its" : "lose their"} end.` : "",
+      left ? `The first ${MOST_LINES} lines are read; ${left.toLocaleString("en")} are left out.` : ""].join(" ");
     if (made.length < 2) {
       picture.replaceChildren(el("p", { class: "soft" }, "Write two texts or more, each on a line of its own."));
       return;
@@ -170,24 +179,25 @@ function texts(box, { model, state, remember, announce, failed }) {
     el("table", { class: "words" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Text"), el("th", { scope: "col" }, "Cosine"))),
       el("tbody", {}, near.map(({ n, cosine: value }) => el("tr", {}, el("td", {}, lines[n]), el("td", {}, value.toFixed(3)))))));
 
-  return { ready: draw(), close: () => turn++ };
+  return { ready: draw().catch(wrong), close: () => turn++ };
 }
 
 // ------------------------------------------------------------------------------- the vocabulary
-function words(box, { model, state, remember, announce, failed }) {
+function words(box, { model, state, remember, announce }) {
   let turn = 0, count = Number(state.count ?? 200) || 200, word = state.word ?? "";
   const picture = el("div"), list = el("div");
   const search = field({ label: "Search a word", rows: 1, value: word, input: (value) => {
     word = value.trim();
     remember({ word });
-    draw().catch(failed);
+    draw().catch(wrong);
   } });
   box.append(el("p", { class: "soft" }, "Each word has one vector in the table that a text begins as, whatever stands around it."),
     search.element, el("div", { class: "controls" }, slider({ label: "Words, the first of the vocabulary", min: 20, max: MOST_WORDS, step: 20, value: count, input: (value) => {
       count = value;
       remember({ count: value });
-      draw().catch(failed);
+      draw().catch(wrong);
     } }).element), list, picture);
+  const wrong = (error) => list.replaceChildren(refusal(error));
   let table = null;
 
   async function draw() {
@@ -207,30 +217,31 @@ function words(box, { model, state, remember, announce, failed }) {
         word = table.texts[n];
         search.value = word;
         remember({ word });
-        draw().catch(failed);
+        draw().catch(wrong);
       },
     }));
     if (near?.length) announce(`nearest to ${word}: ${near[0].text}`);
   }
 
-  return { ready: draw(), close: () => turn++ };
+  return { ready: draw().catch(wrong), close: () => turn++ };
 }
 
 // ------------------------------------------------------------------- one word in several sentences
-function banks(box, { model, state, remember, failed }) {
+function banks(box, { model, state, remember }) {
   let turn = 0, word = state.word ?? "bank", layer = state.layer === undefined ? null : Number(state.layer);
   const found = el("div");
   const name = field({ label: "Word", rows: 1, value: word, input: (value) => {
     word = value.trim();
     remember({ word });
-    draw().catch(failed);
+    draw().catch(wrong);
   } });
   const area = field({ label: "Sentences with this word, one to a line", rows: 6, value: state.sentences ?? SENTENCES, input: (value) => {
     remember({ sentences: value });
-    draw().catch(failed);
+    draw().catch(wrong);
   } });
   box.append(el("p", { class: "soft" }, "In the table of the vocabulary a word has one vector. Behind the layers it has one for each place where it stands, made with what stands around it."),
     name.element, area.element, found);
+  const wrong = (error) => found.replaceChildren(refusal(error));
 
   async function draw() {
     const own = ++turn, places = [];
@@ -249,7 +260,7 @@ function banks(box, { model, state, remember, failed }) {
     const moved = slider({ label: "Layer", min: 0, max: last, value: at, show: (n) => (n ? `after layer ${n} of ${last}` : "before the first layer"), input: (n) => {
       layer = n;
       remember({ layer: n === last ? null : n });
-      show(body, places, fixed, n).catch(failed);
+      show(body, places, fixed, n).catch(wrong);
     } });
     found.replaceChildren(el("div", { class: "controls" }, moved.element), body);
     await show(body, places, fixed, at);
@@ -280,7 +291,7 @@ function banks(box, { model, state, remember, failed }) {
       el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Cosines" }, el("table", {}, el("thead", {}, el("tr", {}, head.map((each) => el("th", { scope: "col" }, each)))), el("tbody", {}, rows))));
   }
 
-  return { ready: draw(), close: () => turn++ };
+  return { ready: draw().catch(wrong), close: () => turn++ };
 }
 
 function unit(vector) {
