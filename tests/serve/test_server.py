@@ -543,6 +543,25 @@ def test_F111_pages_have_no_sink_and_a_policy(plain: Served) -> None:
     assert error.headers["content-type"] == "application/json"
 
 
+def test_a_browser_gets_the_pages_of_the_models(plain: Served) -> None:
+    sent_on = plain.get("/", accept="text/html,application/xhtml+xml")
+    assert (sent_on.status, sent_on.headers["location"]) == (307, "/explore/")
+    assert "location" not in plain.get("/", accept="*/*").headers  # what a dialect has there
+    page = plain.get("/explore/")
+    assert page.status == 200 and b"app.js" in page.body
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    site = plain.get("/explore/data/site.json").json
+    base = next(each for each in site["models"] if each["name"].startswith("base"))
+    facts = plain.get(f"/explore/{base['folder']}/model.json").json
+    assert facts["config"]["tokens"]["vocabulary"] > 0
+    for path in (
+        "/explore/../app.py",
+        "/explore/%2e%2e/app.py",
+        "/explore/data/models/99/model.json",
+    ):
+        assert plain.get(path).status == 404
+
+
 @pytest.mark.parametrize(
     ("path", "status"), [("/docs/../app.py", 404), ("/docs/%2e%2e%2fapp.py", 404), ("/docs/x", 404)]
 )

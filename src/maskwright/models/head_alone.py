@@ -24,6 +24,11 @@ from maskwright.models.fingerprint import fingerprint
 from maskwright.nn import initialise
 
 
+def is_alone(folder: Path) -> bool:
+    """Whether the adapter's `folder` holds a head alone."""
+    return folder.is_dir() and folder_of_adapters.base_of(folder) is not None
+
+
 def opened(folder: Path) -> Pretrained | None:
     """The model with the head in the adapter's `folder`; None where that is no head alone.
 

@@ -10,6 +10,7 @@ from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.fine_tuned import ADAPTER
 from maskwright.errors import IncompatibleError
 from maskwright.findings import Finding
+from maskwright.models import head_alone
 from maskwright.models.model import Model
 from maskwright.models.open import open_model
 
@@ -23,7 +24,8 @@ def open_merged(folder: Path | str, *, base: Path | str | None = None) -> Model:
     """
     model = open_model(folder, base=base)
     network, findings = model.network, list(model.findings)
-    if model.task is not None and model.task.attached:
+    beside = model.task is not None and model.task.attached
+    if beside and not head_alone.is_alone(model.home / ADAPTER):
         # Opened once more, because the adapter that is folded in has to be known by itself.
         loaded = pretrained.load(model.path)
         adapter = attach(loaded.model, model.home / ADAPTER, family=loaded.about.family)

@@ -4,9 +4,11 @@
     GET /ready     models are loaded and have answered
     GET /metrics   counters for Prometheus
     GET /docs      a page that shows /openapi.json, from this server alone
+    GET /explore/  the models in the browser (`explorer.py`)
 
-Routes of a dialect win over these. A refusal is rendered by the dialect whose route it befell; one
-before any route was found by the dialect that has the path, else in the plain shape.
+Routes of a dialect win over these, but for the explorers. A refusal is rendered by the dialect
+whose route it befell; one before any route was found by the dialect that has the path, else in the
+plain shape.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from starlette.routing import Match
 
 from maskwright import catalogue
 from maskwright.errors import MaskwrightError, shorten
+from maskwright.serve import explorer
 from maskwright.serve.errors import QUOTED, Refusal, of_error
 from maskwright.serve.host import Host
 from maskwright.version import VERSION
@@ -62,6 +65,9 @@ class Application:
             redirect_slashes=False,
         )
         self.routers: list[tuple[APIRouter, Render]] = []
+        pages = explorer.routes(host)
+        self.routers.append((pages, render))
+        self.app.include_router(pages)
         for dialect in _dialects() if dialects is None else dialects:
             router = dialect.routes(host)
             self.routers.append((router, dialect.render))
