@@ -94,3 +94,25 @@ def test_stacks(name: str, stacks: int, looked: dict[str, dict[str, Any]]) -> No
         assert cross["queries"] == found["stacks"][1]["queries"]
     known = {"previous", "next", "itself", "first", "special", "same", "broad", "mixed"}
     assert {role for s in found["roles"] for layer in s for role in layer} <= known
+
+
+def test_a_text_that_is_too_long_is_cut_and_said(folders: dict[str, Path], tmp_path: Path) -> None:
+    for file, data in files(open_model(folders["bert"])).items():
+        (tmp_path / file).write_bytes(data)
+    found = javascript(
+        """
+        const { Model } = await load("model.js");
+        const { Look } = await load("heads.js");
+        const text = (path) => JSON.parse(new TextDecoder().decode(bytes(path)));
+        const read = (n) => text(`${given}/${n}.json`);
+        const file = bytes(`${given}/model.safetensors`);
+        const model = new Model(read("model"), read("tokenizer"), file);
+        const long = "the cat sat ".repeat(30);
+        const [one, two] = [new Look(model, long), new Look(model, long, { second: long })];
+        return [one, two].map((look) => [look.summary.cut, look.most,
+          look.stacks[0].keys.length, model.words.encode(long).length]);
+        """,
+        str(tmp_path),
+    )
+    for texts, (cut, most, kept, count) in enumerate(found, 1):
+        assert most == kept == 32 and cut == texts * count - (kept - 1 - texts)

@@ -20,12 +20,13 @@ export const ACROSS = ["first", "special", "same"]; // what has a meaning betwee
 export const MEASURES = [...SHARES, "distance", "entropy"];
 
 /** A model that looks at a text: {stacks: [{name, layers, heads, queries, keys, found, even, small}],
- * cut}, and the weights of one head. */
+ * cut, most}, and the weights of one head. */
 export class Look {
   constructor(model, text, { second = null, target = null } = {}) {
     const { facts, network, words } = model;
     const most = Math.min(LONGEST, facts.longest ?? LONGEST);
     const trace = () => ({ hidden: [], weights: [], crossWeights: [] });
+    this.most = most;
     this.cut = 0;
     const fit = (ids, room) => {
       this.cut += Math.max(0, ids.length - room);
@@ -75,7 +76,7 @@ export class Look {
 
   /** All but the weights. */
   get summary() {
-    return { cut: this.cut, stacks: this.stacks.map(({ weights, ...rest }) => rest) };
+    return { cut: this.cut, most: this.most, stacks: this.stacks.map(({ weights, ...rest }) => rest) };
   }
 
   /** The weights (queries, keys) of a head. */

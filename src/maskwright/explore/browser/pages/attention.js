@@ -1,7 +1,7 @@
 // Attention: all heads small, one of them large, and what each token looks at. Weights come from the
 // worker one head at a time.
 
-import { LONGEST, SHARES, role } from "../heads.js";
+import { SHARES, role } from "../heads.js";
 import { bars, choice, el, field, figure, percent, pressable, shown, svg } from "../ui.js";
 
 const SAMPLE = "The king shall not speak to thee of love, and the queen shall not speak to him.";
@@ -70,7 +70,7 @@ export const attention = {
         one(large).catch(failed);
       }));
       box.replaceChildren(...[
-        found.cut ? el("p", { class: "notice" }, `The first ${LONGEST} tokens are looked at; ${found.cut.toLocaleString("en")} are left out.`) : null,
+        found.cut ? el("p", { class: "notice" }, `At most ${found.most} tokens are looked at at once, so ${found.cut.toLocaleString("en")} at the end are left out.`) : null,
         found.stacks.length > 1 ? choice({ label: "Which attention", value: stack,
           options: found.stacks.map((each, n) => [n, STACKS[each.name]]), change: (value) => {
             stack = Number(value);
