@@ -24,6 +24,7 @@ from maskwright.version import VERSION
 if TYPE_CHECKING:
     from maskwright.api import adapt as adapt
     from maskwright.api import attention as attention
+    from maskwright.api import bench as bench
     from maskwright.api import compare as compare
     from maskwright.api import curate_files as curate  # noqa: F401
     from maskwright.api import evaluate as evaluate
@@ -47,6 +48,7 @@ __version__ = VERSION
 VERBS = {
     "adapt": "adapt",
     "attention": "attention",
+    "bench": "bench",
     "compare": "compare",
     "curate": "curate_files",
     "evaluate": "evaluate",
@@ -65,6 +67,7 @@ VERBS = {
     "tokenizer": "train_and_report",
 }
 ROOMS = (
+    "bench",
     "curate",
     "evaluate",
     "explore",

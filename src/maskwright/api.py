@@ -19,6 +19,7 @@ from maskwright import closing
 from maskwright.analysis.attention import attention
 from maskwright.analysis.probe import probe
 from maskwright.analysis.tokens import see, show_tokens, tokenizer_of
+from maskwright.bench.command import bench
 from maskwright.checkpoint.pretrained import load as load_pretrained
 from maskwright.checkpoint.pretrained import save as save_pretrained
 from maskwright.corpus.files import Paths
@@ -60,6 +61,7 @@ __all__ = [
     "LanguageModel",
     "adapt",
     "attention",
+    "bench",
     "compare",
     "curate_files",
     "encode_sampled",

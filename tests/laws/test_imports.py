@@ -68,25 +68,81 @@ def test_a_broken_contract_is_noticed(tmp_path: Path) -> None:
     assert "tower.ground -> tower.roof" in result.stdout
 
 
-def loaded_by(modules: list[str], heavy: tuple[str, ...]) -> list[str]:
-    """Which of `heavy` are loaded in a fresh Python after importing `modules`."""
-    return loaded_after("\n".join(f"import {module}" for module in modules), heavy)
-
-
-def loaded_after(code: str, heavy: tuple[str, ...]) -> list[str]:
-    """Which of `heavy` are loaded in a fresh Python that ran `code`."""
-    return loaded_in_turn([code], heavy)[0]
-
-
-def loaded_in_turn(codes: list[str], heavy: tuple[str, ...]) -> list[list[str]]:
-    """Which of `heavy` are loaded after each of `codes`, which one fresh Python runs in turn."""
-    shown = f"\nimport sys; print(*[name for name in {heavy!r} if name in sys.modules])\n"
-    code = shown.join([*codes, ""])
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    return [line.split() for line in result.stdout.splitlines()]
+# What one fresh Python does in turn, and which of LOOKED_FOR it must not have loaded by then; a
+# control must have loaded them.
+LIGHT = ("torch", "numpy", "tokenizers", "rich", "sklearn", "pyarrow", "maskwright.nn")
+TEXT_ONLY = ("torch", "transformers")
+NO_COMPILER = ("torch._dynamo", "sympy")  # they take seconds to load, and every command builds
+NO_FIGURES = ("sklearn", "scipy.stats", "pandas", "transformers", "jinja2")
+LOOKED_FOR = sorted({*LIGHT, *TEXT_ONLY, *NO_COMPILER, *NO_FIGURES, "maskwright.api"})
+IN_TURN: dict[str, tuple[str, tuple[str, ...]]] = {
+    "the command line": ("import maskwright, maskwright.cli.main", LIGHT),
+    "help": (
+        """
+import contextlib, io
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    maskwright.cli.main.main(["--help"])
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    maskwright.cli.main.main(["pretrain", "--help"])
+""",
+        LIGHT[:-1],
+    ),
+    # Also in any order of imports: a room that has the name of a verb stays a room.
+    "verbs of the package": (
+        """
+from maskwright.finetune import recipe
+assert all(map(callable, [maskwright.pretrain, maskwright.finetune, maskwright.tokenizer]))
+assert maskwright.finetune.recipe is recipe and "finetune" in dir(maskwright)
+""",
+        TEXT_ONLY,
+    ),
+    "the control of numbers": ("import maskwright.randomness", ("numpy",)),
+    "shapes of tasks": ("from maskwright.labelled.shapes import shapes; shapes()", TEXT_ONLY),
+    # So that a command line checks the options of any objective before it loads torch.
+    "options of objectives": (
+        """
+from maskwright import catalogue
+for name in catalogue.names("objectives"): catalogue.load("objectives", name).Options
+""",
+        TEXT_ONLY,
+    ),
+    "the text wing": ("", TEXT_ONLY),
+    "the control of objectives": ("import maskwright.objectives.modules.masked", ("torch",)),
+    "a model is built": (
+        """
+import torch
+from maskwright.families.parts.family import family
+from maskwright.nn.initialise import build
+build(family("bert").config({"architectures": ["BertForMaskedLM"], "vocab_size": 50,
+    "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
+    "max_position_embeddings": 16}))
+""",
+        NO_COMPILER,
+    ),
+    "predictions are written": ("import maskwright.predict.write", NO_FIGURES),
+    # What PyTorch's own modules do.
+    "the control of the compiler": (
+        "with torch.device('meta'): torch.nn.Embedding(4, 4)",
+        ("torch._dynamo",),
+    ),
+    # What asks for a figure, and what writes a page.
+    "the control of figures": (
+        """
+import maskwright.metrics.metrics as m, numpy as n; m.accuracy(n.ones(2), n.ones(2))
+from maskwright.report import document; document.render('model.html', rows=[])
+""",
+        ("sklearn", "jinja2"),
+    ),
+    # A verb that is called.
+    "the control of verbs": (
+        """
+assert "maskwright.api" not in sys.modules
+try: maskwright.pretrain("tniy", "out")
+except maskwright.errors.UsageError as error: assert "'tiny'" in error.wanted
+""",
+        ("torch", "maskwright.api"),
+    ),
+}
 
 
 def torchless_modules() -> list[str]:
@@ -99,48 +155,27 @@ def torchless_modules() -> list[str]:
     return names
 
 
-def test_the_text_wing_loads_no_torch() -> None:
-    names = torchless_modules()
-    assert len(names) > 20
-    assert loaded_by(names, ("torch", "transformers")) == []
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, set[str]]:
+    """Which of LOOKED_FOR one fresh Python has loaded after each of IN_TURN."""
+    wing = torchless_modules()
+    assert len(wing) > 20
+    codes = {name: code for name, (code, _) in IN_TURN.items()}
+    codes["the text wing"] = "\n".join(f"import {module}" for module in wing)
+    shown = f"\nimport sys; print(*[n for n in {LOOKED_FOR!r} if n in sys.modules], flush=True)\n"
+    code = shown.join([*codes.values(), ""])
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    lines = [set(line.split()) for line in result.stdout.splitlines()]
+    return dict(zip(codes, lines, strict=True))
 
 
-def test_the_command_line_loads_nothing_heavy() -> None:
-    heavy = ("torch", "numpy", "tokenizers", "rich", "sklearn", "pyarrow", "maskwright.nn")
-    assert loaded_by(["maskwright", "maskwright.cli.main"], heavy) == []
-
-
-BUILT = """
-import torch
-from maskwright.families.parts.family import family
-from maskwright.nn.initialise import build
-build(family("bert").config({"architectures": ["BertForMaskedLM"], "vocab_size": 50,
-    "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
-    "max_position_embeddings": 16}))
-"""
-
-
-def test_a_model_is_built_without_compiler_and_algebra() -> None:
-    """They take seconds to load, and every command builds a model."""
-    heavy = ("torch._dynamo", "sympy")
-    # The control: what PyTorch's own modules do.
-    meta = "with torch.device('meta'): torch.nn.Embedding(4, 4)"
-    built, control = loaded_in_turn([BUILT, meta], heavy)
-    assert built == [] and "torch._dynamo" in control
-
-
-def test_who_predicts_waits_for_no_statistics_and_no_templates() -> None:
-    heavy = ("sklearn", "scipy.stats", "pandas", "transformers", "jinja2")
-    predict = "import maskwright.predict.write"
-    # The control: what asks for a figure, and what writes a page.
-    asked = "import maskwright.metrics.metrics as m, numpy as n; m.accuracy(n.ones(2), n.ones(2))"
-    asked += "\nfrom maskwright.report import document; document.render('model.html', rows=[])"
-    alone, control = loaded_in_turn([predict, asked], heavy)
-    assert alone == [] and {"sklearn", "jinja2"} <= set(control)
-
-
-def test_a_heavy_import_is_noticed() -> None:
-    assert loaded_by(["maskwright.randomness"], ("torch", "numpy")) == ["numpy"]
+@pytest.mark.parametrize("name", IN_TURN)
+def test_nothing_is_loaded_that_is_not_needed(name: str, loaded: dict[str, set[str]]) -> None:
+    _, heavy = IN_TURN[name]
+    assert loaded[name] & set(heavy) == (set(heavy) if "control" in name else set())
 
 
 def attributes_and_names(source: str) -> set[str]:

@@ -63,8 +63,8 @@ def test_extras_of_the_readme_exist() -> None:
     )
 
 
-# One takes minutes, the others wait for a person.
-LONG = {"quickstart", "explore", "serve"}
+# They take minutes, measure for seconds, or wait for a person.
+LONG = {"quickstart", "bench", "explore", "serve"}
 
 
 def test_the_page_on_python_calls_every_function_rightly() -> None:

@@ -1,11 +1,9 @@
-"""The verbs are attributes of the package: shown, explicit, without torch until one is called."""
+"""The verbs are attributes of the package: shown, explicit, and without torch until one is
+called (test_imports)."""
 
 from __future__ import annotations
 
 import inspect
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -47,24 +45,6 @@ def test_fine_tuning_takes_all_that_a_recipe_says(tmp_path: Path) -> None:
         maskwright.finetune(tmp_path, tmp_path, tmp_path / "out", method="lorra")
     with pytest.raises(TypeError, match="bacth"):
         maskwright.finetune(tmp_path, tmp_path, tmp_path / "out", bacth=3)
-
-
-def test_no_verb_brings_torch_until_it_is_called() -> None:
-    """Also in any order of imports: a room that has the name of a verb stays a room."""
-    code = (
-        "import json, sys, maskwright\n"
-        "from maskwright.finetune import recipe\n"
-        "rooms = [maskwright.pretrain, maskwright.finetune, maskwright.tokenizer]\n"
-        "told = [all(map(callable, rooms)), maskwright.finetune.recipe is recipe]\n"
-        "told += [len(dir(maskwright)), 'torch' in sys.modules]\n"
-        "try: maskwright.pretrain('tniy', 'out')\n"
-        "except maskwright.errors.UsageError as error: told += [error.wanted]\n"
-        "print(json.dumps([*told, 'torch' in sys.modules]))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    callables, same, names, early, wanted, late = json.loads(done.stdout)
-    assert callables and same and names == len(dir(maskwright)) and not early
-    assert "'tiny'" in wanted and late, "the control: the call itself brings it"
 
 
 def test_what_a_model_is_evaluated_on_is_one_thing(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def _task(model: Model) -> dict[str, Any]:
         "long": found.frame.long,
         "last": found.collation.last,
         "decoder_start": found.collation.decoder_start,
-        "told": task.told,
+        "told": task.decoding,
     }
 
 

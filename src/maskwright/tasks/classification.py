@@ -83,7 +83,7 @@ class Classification(TaskType):
         return PROBLEMS[self.shape.label]
 
     @property
-    def told(self) -> dict[str, Any]:
+    def decoding(self) -> dict[str, Any]:
         return {name: bool(self.options.get(name)) for name in (LOGIT, UNTOLD)}
 
     @property

@@ -110,7 +110,7 @@ class Embeddings(TaskType):
         return tuple(str(self.options.get("pooling", "mean")).split("+"))
 
     @property
-    def told(self) -> dict[str, Any]:
+    def decoding(self) -> dict[str, Any]:
         return {
             "poolings": self.poolings,
             "prompt": self.prompt,

@@ -118,7 +118,7 @@ class QuestionAnswering(TaskType):
         return self.with_options({"measure": BALANCED_F1})
 
     @property
-    def told(self) -> dict[str, Any]:
+    def decoding(self) -> dict[str, Any]:
         return {
             "threshold": self.threshold if np.isfinite(self.threshold) else None,
             "longest": self.longest_answer,

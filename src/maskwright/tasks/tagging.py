@@ -67,7 +67,7 @@ class Tagging(TaskType):
         return True
 
     @property
-    def told(self) -> dict[str, Any]:
+    def decoding(self) -> dict[str, Any]:
         """`read`: each label as a tag of the usual spelling, with B, I, E, S and O alone as
         prefixes; None where tags mark no entities. `missing`: the label of a word without a
         token."""

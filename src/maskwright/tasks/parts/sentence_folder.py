@@ -494,12 +494,12 @@ class AsMade(Embeddings):
     top: nn.Module = field(default_factory=Unit)
 
     @property
-    def told(self) -> dict[str, Any]:
+    def decoding(self) -> dict[str, Any]:
         """`unit`: None where modules with weights of their own stand behind the pooling."""
         behind = [each for each in self.top.modules() if not isinstance(each, nn.Sequential)]
         plain = all(isinstance(each, Unit | nn.Identity) for each in behind)
         unit = any(isinstance(each, Unit) for each in behind) if plain else None
-        return {**super().told, "unit": unit, "similarity": self.similarity}
+        return {**super().decoding, "unit": unit, "similarity": self.similarity}
 
     def objective(self, model: Transformer, vocabulary: Vocabulary, long: Any = "head") -> Contrast:
         found = super().objective(model, vocabulary, long)

@@ -176,7 +176,7 @@ class TaskType(ABC):
         """What transformers' hub calls such a task."""
 
     @property
-    def told(self) -> dict[str, Any]:
+    def decoding(self) -> dict[str, Any]:
         """What turns the scores of the head into answers, besides head, problem and labels: JSON
         values by name, for what computes the answers elsewhere."""
         return {}
