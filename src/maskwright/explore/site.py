@@ -68,7 +68,7 @@ class Site:
         sample, prompt: texts that the pages begin with; None: their own.
         live: a server answers, too.
         dtype: of the weights that the browser gets.
-        more: further files by name, such as `data/masks.json`.
+        more: further files by name, beside those of all pages, such as `data/masks.json`.
     """
 
     title: str
@@ -79,6 +79,16 @@ class Site:
     dtype: torch.dtype = torch.float32
     more: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     runs: Sequence[ShownRun] = ()
+
+    def __post_init__(self) -> None:
+        from maskwright.explore.corrupted import corruption  # which know of sites
+        from maskwright.explore.masks import masks
+
+        self.more = {
+            "data/masks.json": once(lambda: masks(self)),
+            "data/corruption.json": once(lambda: corruption(self)),
+            **self.more,
+        }
 
     @classmethod
     def of(
@@ -99,16 +109,7 @@ class Site:
         models = [each for path in paths for each in shown(Path(path), most_checkpoints)]
         title = " and ".join(dict.fromkeys(folders.called(Path(path)) for path in paths))
         runs = [each for path in paths for each in runs_in(Path(path))]
-        site = cls(title, models, runs=runs, **given)
-        from maskwright.explore.corrupted import corruption  # which know of sites
-        from maskwright.explore.masks import masks
-
-        site.more = {
-            "data/masks.json": once(lambda: masks(site)),
-            "data/corruption.json": once(lambda: corruption(site)),
-            **site.more,
-        }
-        return site
+        return cls(title, models, runs=runs, **given)
 
     def names(self) -> list[str]:
         """All files."""
