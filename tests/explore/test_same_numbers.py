@@ -253,3 +253,27 @@ def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
     assert found["a"] == [0, 1, 2, 3, 4, 5] and found["b"] == [1, 1, 1]
     assert "cut off" in found["said"]
     assert json.dumps(found)
+
+
+def test_characters_that_could_only_be_dropped_are_refused() -> None:
+    words = trained("byte-bpe")
+    found = javascript(
+        """
+        const { Tokenizer } = await load("tokenizer.js");
+        const said = (words, text) => {
+          try { return words.encode(text).length; } catch (error) { return error.message; }
+        };
+        const { json, special, signs } = given;
+        const bytes = new Tokenizer(json, { special, alphabet: signs, kind: "byte-bpe" });
+        const letters = new Tokenizer(json, { special, alphabet: ["a", "b"], kind: "character" });
+        return [[bytes, "ab é"], [bytes, "ab"], [letters, "ab 1"], [letters, "ba"]].map(
+          ([words, text]) => said(words, text));
+        """,
+        {
+            "json": words.plain,
+            "special": sorted(words.special_ids),
+            "signs": ["a", "b", "\u0120"],
+        },
+    )
+    assert "does not have é" in found[0] and isinstance(found[1], int)
+    assert "does not have   1" in found[2] and isinstance(found[3], int)

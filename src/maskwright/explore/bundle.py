@@ -42,6 +42,7 @@ def facts(model: Model) -> dict[str, Any]:
         "model_type": model.model_type,
         "fingerprint": model.fingerprint,
         "kind": tokenizer.kind,
+        "alphabet": None if tokenizer.alphabet is None else sorted(tokenizer.alphabet),
         "labels": list(model.about.labels),
         "mask": tokenizer.mask,
         "begin": tokenizer.begin,

@@ -214,6 +214,12 @@ class Tokenizer:
 
     # -------------------------------------------------------------------------- what is unknown
     @property
+    def alphabet(self) -> frozenset[str] | None:
+        """The only characters that a text may have, or of a byte vocabulary the only signs of
+        bytes; None where any text can be read."""
+        return None if self._alphabet is None else frozenset(self._alphabet)
+
+    @property
     def emitted(self) -> int | None:
         """The id that text gives where the vocabulary does not have it; None where none is."""
         return self._emitted

@@ -49,7 +49,7 @@ export class Files {
 
 // What a model can be asked; `worker.js` answers.
 const ASKED = [
-  "read", "tokenize", "decode", "fill", "look", "headWeights", "vector", "writing",
+  "read", "fitted", "tokenize", "decode", "fill", "look", "headWeights", "vector", "writing",
   "scores", "next", "take", "back", "release", "pieces", "steps",
   "answer", "without", "wordVectors", "tableVector", "table", "nearWords", "components",
 ];

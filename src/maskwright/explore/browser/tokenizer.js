@@ -10,12 +10,13 @@
 const CODE = (text) => text.codePointAt(0);
 
 export class Tokenizer {
-  /** `json`: what tokenizer.json says; `roles`: id of a special token by role, and `special`: all
-   * special ids. */
-  constructor(json, { roles = {}, special = [] } = {}) {
+  /** `json`: what tokenizer.json says; `special`: all special ids; `alphabet`: the only characters
+   * that a text may have, or null. */
+  constructor(json, { special = [], alphabet = null, kind = "" } = {}) {
     this.json = json;
-    this.roles = roles;
     this.special = new Set(special);
+    this.alphabet = alphabet === null ? null : new Set(alphabet);
+    this.kind = kind;
     this.model = MODELS[modelType(json.model)](json, this.special);
     this.tokens = this.model.tokens;
     this.numbers = new Map(this.tokens.map((token, id) => [token, id]));
@@ -44,8 +45,22 @@ export class Tokenizer {
     return parts.filter((part) => part !== "");
   }
 
+  /** The characters of a text for which there is neither a token nor an unknown token. */
+  strange(text) {
+    if (this.alphabet === null) return [];
+    const known = (c) => this.alphabet.has(c);
+    const bytes = this.kind === "byte-bpe", spaces = this.kind === "character";
+    const read = (c) => bytes ? signsOf(c).every(known) : known(c) || (!spaces && SPACE.test(c));
+    return [...new Set(this.normalise(text))].filter((c) => !read(c)).sort();
+  }
+
+  /** Ids without frame; an error where a character could only be dropped. */
   encode(text) {
     if (text === "") return [];
+    const strange = this.strange(text);
+    if (strange.length) {
+      throw new Error(`the vocabulary does not have ${strange.slice(0, 20).join(" ")}, and no token for what is unknown: leave ${strange.length > 1 ? "them" : "it"} out`);
+    }
     const ids = [];
     for (const word of this.words(text)) {
       for (const id of this.encode1(word)) ids.push(id);
@@ -288,6 +303,11 @@ export const BYTE_OF = HIDDEN;
   }
 }
 
+/** The signs of the bytes of a text. */
+function signsOf(text) {
+  return Array.from(new TextEncoder().encode(text), (b) => SHOWN[b]);
+}
+
 function metaspaced(json) {
   const sign = json.replacement;
   const scheme = json.prepend_scheme ?? (json.add_prefix_space === false ? "never" : "always");
@@ -305,8 +325,7 @@ const PRE_TOKENIZERS = {
   ByteLevel: (json) => (text) => {
     const spacedText = (json.add_prefix_space ?? true) && !text.startsWith(" ") ? ` ${text}` : text;
     const parts = json.use_regex === false ? [spacedText] : spacedText.match(BYTE_WORDS) ?? [];
-    const bytes = new TextEncoder();
-    return parts.map((part) => Array.from(bytes.encode(part), (b) => SHOWN[b]).join(""));
+    return parts.map((part) => signsOf(part).join(""));
   },
   Digits: (json) => (text) =>
     isolated(text, (c) => /\p{N}/u.test(c), json.individual_digits ? "Isolated" : "Contiguous"),

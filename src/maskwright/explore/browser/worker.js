@@ -19,6 +19,14 @@ const CALLS = {
     return model.words.tokens;
   },
   read: (at, ...given) => models.get(at).read(...given),
+  fitted(at, text) {
+    const { words, facts } = models.get(at);
+    const known = Array.from(text).filter((c) => !words.strange(c).length).join("").replace(/ {2,}/g, " ");
+    const parts = known.split(" ");
+    const most = facts.longest ?? Infinity;
+    while (parts.length > 1 && words.frame(words.encode(parts.join(" "))).ids.length > most) parts.pop();
+    return parts.join(" ");
+  },
   tokenize: (at, text) => models.get(at).words.encode(text),
   pieces: (at, text) => pieces(models.get(at).words, text),
   steps: (at, text) => steps(models.get(at).words, text),

@@ -28,7 +28,7 @@ export const attention = {
     const { config, decoder_start: start } = model.facts;
     const two = config.encoder !== null && config.decoder !== null && start !== null;
     const pairs = (config.encoder?.embeddings.segments ?? 0) > 1;
-    let text = state.text ?? site.sample ?? SAMPLE, second = state.second ?? "", target = state.target ?? TARGET;
+    let text = state.text ?? site.sample ?? (await model.fitted(SAMPLE)), second = state.second ?? "", target = state.target ?? TARGET;
     let stack = Number(state.stack ?? 0), layer = Number(state.layer ?? 0), head = Number(state.head ?? 0);
     let token = state.token === undefined ? null : Number(state.token);
     let turn = 0, found = null, weights = null;

@@ -3,7 +3,6 @@
 import { bars, choice, el, field, figure, percent, slider, svg } from "../ui.js";
 
 const TOP = 8;
-// Cut to the words that the model has room for.
 const SAMPLE = "The king shall not speak of love and death tonight.";
 
 export const fill = {
@@ -22,7 +21,7 @@ export const fill = {
   },
 
   async mount(root, { model, site, engine, state, remember, announce, failed }) {
-    const first = state.text ?? site.sample ?? (await fitting(model, SAMPLE));
+    const first = state.text ?? site.sample ?? (await model.fitted(SAMPLE));
     let hidden = new Set((state.hide ?? "").split(",").filter(Boolean).map(Number));
     let text = first, turn = 0;
     const others = site.models.map((each, n) => [String(n), each.name]);
@@ -169,11 +168,3 @@ export const fill = {
     return {};
   },
 };
-
-async function fitting(model, text) {
-  const words = text.split(" ");
-  while (words.length > 1 && (await model.read(words.join(" "))).ids.length > (model.facts.longest ?? Infinity)) {
-    words.pop();
-  }
-  return words.join(" ");
-}

@@ -15,7 +15,7 @@ export const tokenizer = {
   cannot: (model) => (model === null ? "There is no model here." : null),
 
   async mount(root, { model, site, engine, state, remember, announce, failed }) {
-    let text = state.text ?? site.sample ?? SAMPLE, turn = 0;
+    let text = state.text ?? site.sample ?? (await model.fitted(SAMPLE)), turn = 0;
     let ids = state.ids === "1", bytes = state.bytes === "1";
     let beside = state.beside ?? "";
     const guarded = () => draw().catch(failed);
