@@ -39,6 +39,9 @@ def facts(model: Model) -> dict[str, Any]:
             for name, value in dataclasses.asdict(model.conventions).items()
             if name != "measure"
         },
+        "objective": None
+        if model.conventions.measure is None
+        else model.conventions.measure.objective,
         "model_type": model.model_type,
         "fingerprint": model.fingerprint,
         "kind": tokenizer.kind,

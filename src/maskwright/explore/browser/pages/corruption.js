@@ -29,7 +29,9 @@ export const corruption = {
     const known = group.objectives;
     const live = site.live && Boolean(source.ask);
     const settings = {
-      objective: known.find(({ name }) => name === state.objective) ?? known.find((each) => !each.refused && each.usual)
+      objective: known.find(({ name }) => name === state.objective)
+        ?? known.find(({ name, refused }) => !refused && name === model?.facts.objective)
+        ?? known.find((each) => !each.refused && each.usual)
         ?? known.find((each) => !each.refused) ?? known[0],
       preset: state.preset ?? "", options: parsed(state.options), seed: Number(state.seed ?? 0), row: 0,
       text: live ? state.text ?? found.text : found.text,

@@ -23,7 +23,7 @@ export const masks = {
     const own = rows.find((row) => row.models.includes(model?.number));
     const named = (name) => rows.find((row) => row.name === name);
     const settings = {
-      row: (named(state.masks_of) ?? own ?? rows[0]).name, objective: state.objective,
+      row: (named(state.masks_of) ?? own ?? rows[0]).name, objective: state.objective ?? model?.facts.objective,
       packed: state.packed === "1", narrow: state.windows !== "real", kind: Number(state.kind ?? 0),
       layer: Number(state.layer ?? 1), position: state.position === undefined ? null : Number(state.position),
     };
