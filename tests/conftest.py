@@ -3,8 +3,8 @@
 - One thread per worker, set before torch is imported, so that `-n 2` on two cores runs as fast as
   it can and sums come out in the same order each time.
 - The shapes and types written in `nn/` and `objectives/` are enforced (jaxtyping with beartype) in
-  the tests of these two rooms and of all families. Elsewhere they are not: a check costs more than
-  the operation that it stands before, three quarters of a test that decodes.
+  the tests of these two rooms and of all families, but for LONG. Elsewhere they are not: a check
+  costs more than the operation that it stands before, three quarters of a test that decodes.
 - Precision "auto" is float32, whatever units the processor has: a test that means bfloat16 asks for
   it. (Processes that a test starts choose by themselves.)
 - No test reaches a network, this machine's own included, unless it is marked `loopback`.
@@ -46,6 +46,7 @@ CHECKS_SHAPES = (
     "conformance/test_families",
     "conformance/test_objectives",
 )
+LONG = ("objectives/test_learning",)  # hundreds of steps of what the others check
 
 hypothesis.settings.register_profile(
     "everyday", derandomize=True, deadline=None, database=None, max_examples=50
@@ -59,7 +60,9 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before the fixtures, which are checked as the test is."""
     file = item.path.relative_to(Path(__file__).parent).as_posix()
-    jaxtyping.config.update("jaxtyping_disable", not file.startswith(CHECKS_SHAPES))
+    jaxtyping.config.update(
+        "jaxtyping_disable", not file.startswith(CHECKS_SHAPES) or file.startswith(LONG)
+    )
 
 
 class NetworkUsedError(AssertionError):
