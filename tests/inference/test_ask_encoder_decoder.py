@@ -106,7 +106,7 @@ def candidates(folder: Path, text: str) -> list[Candidate]:
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A style of tokens, and a run with it that has learned three sentences."""
     folder = tmp_path_factory.mktemp(request.param)
-    run.pretrain(chosen(folder, request.param, 240), folder / "run", stream=io.StringIO())
+    run.pretrain(chosen(folder, request.param, 150), folder / "run", stream=io.StringIO())
     return request.param, folder / "run"
 
 

@@ -68,6 +68,8 @@ class Application:
         pages = explorer.routes(host)
         self.routers.append((pages, render))
         self.app.include_router(pages)
+        self.for_browsers = explorer.for_browsers()
+        self.app.router.routes.insert(0, self.for_browsers)
         for dialect in _dialects() if dialects is None else dialects:
             router = dialect.routes(host)
             self.routers.append((router, dialect.render))
@@ -84,11 +86,11 @@ class Application:
     def methods(self, scope: Any) -> set[str] | None:
         """The methods that the path has; None where there is no such path."""
         found: set[str] | None = None
-        for router, _ in self.routers:
-            for route in router.routes:
-                match, _ = route.matches(scope)
-                if match is not Match.NONE:
-                    found = (found or set()) | (getattr(route, "methods", None) or set())
+        routes = [route for router, _ in self.routers for route in router.routes]
+        for route in (self.for_browsers, *routes):
+            match, _ = route.matches(scope)
+            if match is not Match.NONE:
+                found = (found or set()) | (getattr(route, "methods", None) or set())
         return found
 
     def refusal(self, scope: Any, refusal: Refusal) -> Response:

@@ -49,11 +49,17 @@ def routes(host: Host) -> APIRouter:
         status, kind, body = answer(site(), path)
         return Response(body, status, headers=HEADERS, media_type=kind)
 
+    return router
+
+
+def for_browsers() -> Route:
+    """Sends a browser from / on to the pages. It is a route of the application itself: FastAPI asks
+    no route of a router that is included whether it matches."""
+
     async def on(request: Request) -> Response:
         return RedirectResponse(f"{PLACE}/")
 
-    router.routes.insert(0, _ForBrowsers("/", on, include_in_schema=False))
-    return router
+    return _ForBrowsers("/", on, include_in_schema=False)
 
 
 def _sites(host: Host) -> Callable[[], Site]:
