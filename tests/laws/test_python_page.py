@@ -23,6 +23,10 @@ SMALL = {
     'budget="minutes=10"': 'budget="tokens=4000"',
     "vocabulary=8192": "vocabulary=400",
     "vocabulary=4096": "vocabulary=400",
+    '"runs/reviews", seeds=3': '"runs/reviews", seeds=1, least_steps=4',
+    '"runs/topic-head", method="head"': '"runs/topic-head", method="head", least_steps=2',
+    '"runs/lora", method="lora"': '"runs/lora", method="lora", least_steps=2',
+    "rate=5e-4,": "rate=5e-4, least_steps=2, seeds=1,",
     "seeds=3": "seeds=1",
     "epochs=5": "epochs=1",
 }
