@@ -5,7 +5,10 @@
 Closed loops of 8, 64 and 256 clients; then requests at multiples of the rate that the 64 clients
 reached, whatever comes back. Printed of each: answers a second, p50 and p99 of what was answered,
 p99 of the time to a 429, requests that were lost, answers that were another question's, memory of
-the server. The generator takes a core of its own from the servers: compare sides, not machines.
+the server. At the end the medians of what is compared within a round: goodput at 4 x the peak
+beside the peak, 64 clients beside the engine alone with as many threads, our side beside the plain
+one.
+The generator takes a core of its own from the servers: compare sides, not machines.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.inference_models import SHAPES, read_texts, write_tokenizer
@@ -103,18 +106,22 @@ def write_classifier(folder: Path, shape: str, texts: Sequence[str]) -> None:
     transformers.BertForSequenceClassification(config).save_pretrained(folder)
 
 
-def batches(folder: Path, texts: Sequence[str], rounds: int) -> float:
-    """Texts a second of the engine alone, all texts at once."""
+def engine(folder: Path, threads: int, texts: Sequence[str]) -> Callable[[], float]:
+    """Measures texts a second of the engine alone, all texts at once."""
+    import torch
+
     import maskwright
 
+    torch.set_num_threads(threads)
     model = maskwright.load(folder)
     model.predict(texts)
-    rates = []
-    for _ in range(rounds):
+
+    def measure() -> float:
         begin = time.perf_counter()
         model.predict(texts)
-        rates.append(len(texts) / (time.perf_counter() - begin))
-    return statistics.median(rates)
+        return len(texts) / (time.perf_counter() - begin)
+
+    return measure
 
 
 def main() -> None:
@@ -125,6 +132,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1, help="of each server")
+    parser.add_argument("--wait", type=float, default=1.0, help="seconds that may wait, of ours")
     parser.add_argument("--alone", action="store_true", help="without the plain server")
     a = parser.parse_args()
     texts, source = read_texts(a.texts)
@@ -134,31 +142,47 @@ def main() -> None:
         if a.folder is None:
             write_classifier(folder, a.shape, texts)
         print(f"{a.shape}, {source}, {a.threads} thread(s) for each server")
-        servers = [ours(folder, a.threads)] + ([] if a.alone else [plain(folder, a.threads)])
+        servers = [ours(folder, a.threads, "--max-wait-seconds", str(a.wait))] + (
+            [] if a.alone else [plain(folder, a.threads)]
+        )
         head = ("side", "load", "ok/s", "p50 ms", "p99 ms", "429 p99", "429", "lost", "wrong", "MB")
         print("{:20} {:14} {:>8} {:>8} {:>8} {:>8} {:>7} {:>5} {:>5} {:>7}".format(*head))
         asked = {
             s.name: asyncio.run(questions_of(s.url, "/predict", texts, "inputs")) for s in servers
         }
+        alone = engine(folder, a.threads, texts)
+        ratios: dict[str, list[float]] = {}
         for _ in range(a.rounds):
+            rate = alone()
+            print(f"{'the engine alone':20} {'all at once':14} {rate:8.1f}", flush=True)
+            peaks = []
             for server in servers:
-                measure(server, asked[server.name], a.seconds)
+                found = measure(server, asked[server.name], a.seconds)
+                peaks.append(max(found[f"{clients} clients"] for clients in CLIENTS))
+                last = found[f"{MULTIPLES[-1]:g} x peak"]
+                ratios.setdefault(f"{server.name}: 4 x peak / peak", []).append(last / peaks[-1])
+                ratios.setdefault(f"{server.name}: 64 clients / the engine alone", []).append(
+                    found["64 clients"] / rate
+                )
+            ratios.setdefault("peak / peak of the plain one", []).append(peaks[0] / peaks[-1])
+        for name, each in ratios.items():
+            print(f"{name:50} {statistics.median(each):6.2f}  ({min(each):.2f} to {max(each):.2f})")
         print("exit codes:", [server.stop() for server in servers])
-        print(
-            f"the engine alone, all texts at once: {batches(folder, texts, a.rounds):.1f} texts/s"
-        )
 
 
-def measure(server: Server, questions: Sequence[Question], seconds: float) -> None:
-    """One turn of a side."""
-    peak = 1.0
+def measure(server: Server, questions: Sequence[Question], seconds: float) -> dict[str, float]:
+    """One turn of a side: answers a second of each load."""
+    found: dict[str, float] = {}
     for clients in CLIENTS:
         load = asyncio.run(closed(server.url, questions, clients, seconds, pause=0.05))
-        peak = max(peak, load.goodput)
+        found[f"{clients} clients"] = load.goodput
         print(row(server, f"{clients} clients", load), flush=True)
+    peak = max(1.0, *found.values())
     for multiple in MULTIPLES:
         load = asyncio.run(opened(server.url, questions, multiple * peak, seconds))
+        found[f"{multiple:g} x peak"] = load.goodput
         print(row(server, f"{multiple:g} x peak", load), flush=True)
+    return found
 
 
 if __name__ == "__main__":

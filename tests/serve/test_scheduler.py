@@ -166,3 +166,36 @@ def test_idleness_gives_no_claim() -> None:
         turns.append(share.choose(["read", "write"]))
         share.spent(turns[-1], 1.0)
     assert 4 <= turns.count("read") <= 6, "not ten in a row, though it had 100 seconds less"
+
+
+def test_what_waits_is_bounded_by_the_seconds_it_takes() -> None:
+    queue = Queue(10**9, 1_000, max_seconds=1.0)
+    queue.submit(items(*[100] * 300), 0.0)
+    assert not queue.is_full(), "no rate is known"
+    queue.expect(10_000.0)
+    assert queue.is_full() and queue.seconds() == pytest.approx(3.0)
+    with pytest.raises(FullError):
+        queue.submit(items(1), 0.0)
+    now = 0.0
+    for _ in range(15):  # 2,000 tokens a second by what is measured, writing between batches too
+        queue.take(now)
+        now += 0.5
+    assert queue.rate == pytest.approx(2_000, rel=0.2) and queue.tokens == 15_000
+    while queue.is_full():
+        queue.take(now)
+        now += 0.5
+    assert 1_000 <= queue.tokens <= 2_500
+    assert queue.is_full(beside=10_000), "those that arrive count"
+    queue.submit(items(*[1_000] * 30), now)
+    assert queue.is_full(), "a large request is taken in whole, and none behind it"
+    while len(queue):
+        queue.take(now)
+    queue.expect(1.0)
+    assert queue.rate is not None and queue.rate > 1_000, "measured is measured"
+    queue.submit(items(*[1_000] * 60), now)  # nothing waits: it is taken in, however long it is
+    rate = queue.rate
+    queue.take(now)
+    while len(queue):
+        queue.discard(next(iter(queue._items.values())))
+    queue.take(now + 1_000.0)
+    assert queue.rate == rate, "time without work is not counted"

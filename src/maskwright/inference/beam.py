@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -25,6 +26,7 @@ from maskwright.inference.batches import growing
 from maskwright.inference.decode import check
 from maskwright.inference.incremental import Reader, trained_length
 from maskwright.inference.prepared import Prepared, answering
+from maskwright.inference.steps import Steps, finished
 from maskwright.nn.transformer import Transformer
 
 # Beyond this only the length decides, and its power may leave the range of numbers.
@@ -51,7 +53,12 @@ class _Search:
         return best / length**self.penalty <= self.ended[-1][0]
 
 
-def beam_search(
+def beam_search(*given: Any, **named: Any) -> list[list[int]]:
+    """What `beam_steps` finds; the same arguments and errors."""
+    return finished(beam_steps(*given, **named))
+
+
+def beam_steps(
     model: Transformer | Prepared,
     prompts: Sequence[Sequence[int]],
     count: int,
@@ -66,7 +73,7 @@ def beam_search(
     stopped: Callable[[int, list[int]], bool] | None = None,
     whole: bool = False,
     one_way: bool = False,
-) -> list[list[int]]:
+) -> Steps[list[list[int]]]:
     """At most `count` new ids for each prompt, the end token left out.
 
     Args:
@@ -111,7 +118,7 @@ def beam_search(
 
             beam_states = [_Search(beams, penalty) for _ in prompts[part]]
             allowed = Choices(end, ends, known, sorted(forbidden))
-            found += _search(reader, beam_states, prompts[part], count, allowed)
+            found += yield from _search(reader, beam_states, prompts[part], count, allowed)
     return found
 
 
@@ -139,7 +146,7 @@ def _search(
     prompts: Sequence[Sequence[int]],
     count: int,
     choices: Choices,
-) -> list[list[int]]:
+) -> Steps[list[list[int]]]:
     beams = searches[0].beams
     going = list(range(len(prompts)))  # prompts that are not done
     texts = [list(prompt) for prompt in prompts for _ in range(beams)]
@@ -181,6 +188,7 @@ def _search(
         going, texts, totals = still, new, torch.tensor(left)
         if rows:
             reader.keep(rows)
+        yield
     for place, prompt in enumerate(going):
         for beam, total in enumerate(totals[place].tolist()):
             text = texts[place * beams + beam][len(prompts[prompt]) :]

@@ -18,7 +18,7 @@ from maskwright.checkpoint.conventions import Conventions
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.findings import Note, ignore
 from maskwright.inference import pseudo_likelihood
-from maskwright.inference.beam import beam_search
+from maskwright.inference.beam import beam_steps
 from maskwright.inference.decode import Sampling, require_writer
 from maskwright.inference.fill_mask import Candidate, Hole, fill, num_windows
 from maskwright.inference.gaps import Gapped, gapped, spelled
@@ -26,6 +26,7 @@ from maskwright.inference.generation import Generation, Prompt
 from maskwright.inference.incremental import trained_length
 from maskwright.inference.prepared import Prepared, answering
 from maskwright.inference.spans import spans
+from maskwright.inference.steps import Steps, finished
 from maskwright.inference.stream import BYTE, Decode, GrowingText, Piece, require_stop, stream
 from maskwright.models import special_tokens
 from maskwright.models.model import Model
@@ -210,12 +211,33 @@ def write(
     prompt_batch = _prompt_batch(model, prompts)
     if num_beams != 1:
         _require_no_sampling(temperature, top_k, top_p)
-        return _searched(model, prompt_batch, tokens, num_beams, stop, writer)
+        require_stop(stop)
+        return finished(_searched(model, prompt_batch, tokens, num_beams, stop, writer))
     sampling = _sampling(temperature, top_k, top_p, seed)
     texts = list(prompt_batch.before)
     for piece in _pieces(model, prompt_batch, tokens, sampling, stop, writer):
         texts[piece.row] += piece.text
     return texts
+
+
+def search(
+    model: Model,
+    prompt: str,
+    *,
+    tokens: int = 100,
+    temperature: float | None = None,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    stop: Sequence[str] = (),
+    num_beams: int,
+    writer: Prepared | None = None,
+) -> Steps[list[str]]:
+    """What `write` with `num_beams` gives of one prompt, a token of each beam at every step; what
+    is wrong with the arguments is refused at once."""
+    _require_no_sampling(temperature, top_k, top_p)
+    require_stop(stop)
+    return _searched(model, _prompt_batch(model, [prompt]), tokens, num_beams, stop, writer)
 
 
 def write_stream(
@@ -408,10 +430,9 @@ def _searched(
     beams: int,
     stop: Sequence[str],
     writer: Prepared | None,
-) -> list[str]:
+) -> Steps[list[str]]:
     """As `write`, by beam search."""
     tokenizer, texts = model.tokenizer, list(prompt_batch.before)
-    require_stop(stop)
     for some, forbidden, decode in _alike(model, prompt_batch):
 
         def grown(place: int, ids: Sequence[int]) -> tuple[str, bool]:
@@ -420,7 +441,7 @@ def _searched(
             pieces = [text.add(token) for token in ids if not text.stopped]
             return "".join([*pieces, text.end()]), text.stopped
 
-        found = beam_search(
+        found = yield from beam_steps(
             model.network if writer is None else writer,
             [prompt_batch.opened[n] for n in some],
             tokens,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.checkpoint.conventions import Conventions
-from maskwright.checkpoint.fine_tuned import TaskRecord
+from maskwright.checkpoint.fine_tuned import ADAPTER, TaskRecord
 from maskwright.checkpoint.layout import About
 from maskwright.errors import CheckpointError, IncompatibleError
 from maskwright.findings import Finding
@@ -100,5 +100,8 @@ class Model:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The hash of config, weights and tokenizer."""
-        return fingerprint(self.path, self.hashes)
+        """The hash of config, weights and tokenizer, and of what was learned beside them: an
+        adapter, or a head that was saved alone."""
+        beside = [self.home] if self.is_adapter else []
+        beside.append(self.home / ADAPTER)
+        return fingerprint(self.path, self.hashes, [each for each in beside if each.is_dir()])

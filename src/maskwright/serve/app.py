@@ -14,6 +14,7 @@ plain shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -33,6 +34,8 @@ from maskwright.version import VERSION
 Render = Callable[[Refusal], Response]
 # Of a body that does not fit a schema, so many faults are named.
 FAULTS = 10
+# Of so many paths is kept what there is at them.
+PATHS = 1_000
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -45,6 +48,19 @@ def render(refusal: Refusal) -> Response:
     body |= {} if refusal.field is None else {"field": refusal.field}
     body |= {} if refusal.limit is None else {"limit": refusal.limit}
     return JSONResponse(body, refusal.status, headers=refusal.headers)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is at a path.
+
+    Attributes:
+        methods: of all routes that it has; None: there is no such path.
+        render: how what is refused there is told.
+    """
+
+    methods: frozenset[str] | None
+    render: Render
 
 
 class Application:
@@ -74,6 +90,7 @@ class Application:
             router = dialect.routes(host)
             self.routers.append((router, dialect.render))
             self.app.include_router(router)
+        self._found: dict[str, Found] = {}
         own = _own_routes(host, self.app)
         self.routers.append((own, render))
         self.app.include_router(own)
@@ -83,22 +100,31 @@ class Application:
         self.app.add_exception_handler(RequestValidationError, self._invalid)
         self.app.add_exception_handler(HTTPException, self._http)
 
-    def methods(self, scope: Any) -> set[str] | None:
-        """The methods that the path has; None where there is no such path."""
-        found: set[str] | None = None
-        routes = [route for router, _ in self.routers for route in router.routes]
-        for route in (self.for_browsers, *routes):
-            match, _ = route.matches(scope)
-            if match is not Match.NONE:
-                found = (found or set()) | (getattr(route, "methods", None) or set())
-        return found
+    def found(self, scope: Any) -> Found:
+        """What there is at the path of a request."""
+        known = self._found.get(scope["path"]) or self._look(scope)
+        if self.for_browsers.matches(scope)[0] is Match.NONE:
+            return known
+        own = self.for_browsers.methods or set()
+        return replace(known, methods=(known.methods or frozenset()) | own)
+
+    def _look(self, scope: Any) -> Found:
+        methods: set[str] | None = None
+        shape: Render | None = None
+        for router, own in self.routers:
+            for route in router.routes:
+                if route.matches(scope)[0] is not Match.NONE:
+                    methods = (methods or set()) | (getattr(route, "methods", None) or set())
+                    shape = shape or own
+        if len(self._found) >= PATHS:
+            self._found.clear()
+        made = Found(None if methods is None else frozenset(methods), shape or render)
+        self._found[scope["path"]] = made
+        return made
 
     def refusal(self, scope: Any, refusal: Refusal) -> Response:
         """The response to a refusal on a path."""
-        for router, shape in self.routers:
-            if any(route.matches(scope)[0] is not Match.NONE for route in router.routes):
-                return shape(refusal)
-        return render(refusal)
+        return self.found(scope).render(refusal)
 
     async def _refused(self, request: Request, error: Exception) -> Response:
         refusal = of_error(error)

@@ -107,10 +107,10 @@ class Device:
             self._thread.join()
 
     def submit(self, items: Sequence[Item]) -> None:
-        """All items or none; raises as `Queue.submit`."""
+        """All items or none; raises as `Queue.submit`. Where the device has nothing to do, it looks
+        at them after `wake`."""
         with self._changed:
             self.queue.submit(items, time.monotonic())
-            self._changed.notify()
 
     def cancel(self, items: Sequence[Item]) -> None:
         """Nobody waits for them any more."""
@@ -120,7 +120,7 @@ class Device:
                 self.queue.discard(item)
 
     def wake(self) -> None:
-        """There is something new to write."""
+        """There is something new to do."""
         with self._changed:
             self._changed.notify()
 

@@ -118,7 +118,7 @@ class Gate:
         self._require_host(headers)
         self._require_origin(scope, headers)
         self._require_token(scope, headers)
-        methods = self.application.methods(scope)
+        methods = self.application.found(scope).methods
         if methods is None:
             raise Refusal("not_found", "no such path; /docs lists what there is")
         method = scope["method"]
@@ -140,7 +140,7 @@ class Gate:
         with self.host.receiving(size or 0):
             body = await self._body(receive, size)
             await _require_json(body)
-        await self._watched(scope, body, receive, answer)
+            await self._watched(scope, body, receive, answer)
 
     # ----------------------------------------------------------------------------------- checks
     def _require_host(self, headers: dict[bytes, list[bytes]]) -> None:
@@ -215,8 +215,9 @@ class Gate:
 
     async def _watched(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
         """The route's answer; cancelled if the client leaves."""
-        left = asyncio.Event()
-        given = False
+        left, given = asyncio.Event(), False
+        answering = asyncio.current_task()
+        assert answering is not None
 
         async def receive_body() -> Message:
             nonlocal given
@@ -230,23 +231,20 @@ class Gate:
             while (await receive())["type"] != "http.disconnect":
                 pass
             left.set()
+            if not answer.ended:
+                answering.cancel()
 
         FACTS.set(answer.facts)
-        answering = asyncio.ensure_future(self.application.app(scope, receive_body, answer))
         watching = asyncio.ensure_future(watch())
         try:
-            await asyncio.wait((answering, watching), return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done() and not answer.ended:
-                answering.cancel()
-                self.host.metrics.disconnected()
-                scope["mw_refused"] = "disconnected"
-                await asyncio.wait((answering,))
-                return
-            await answering
+            await self.application.app(scope, receive_body, answer)
+        except asyncio.CancelledError:
+            if not left.is_set() or answering.uncancel():
+                raise
+            self.host.metrics.disconnected()
+            scope["mw_refused"] = "disconnected"
         finally:
             watching.cancel()
-            if not answering.done():
-                answering.cancel()
 
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")

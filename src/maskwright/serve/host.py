@@ -12,11 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +43,9 @@ from maskwright.serve.encoding import Part
 from maskwright.serve.errors import Refusal, of_error
 from maskwright.serve.limits import Limits
 from maskwright.serve.metrics import Metrics
-from maskwright.serve.reading import Asked, read_masks, read_scores, read_states, read_written
+from maskwright.serve.reading import Asked, read_masks, read_scores, read_states
 from maskwright.serve.scheduler import FullError, Item, NeverFitsError, Queue
-from maskwright.serve.served import Asking, Served
+from maskwright.serve.served import TASK, Asking, Head, Served, vectors
 from maskwright.serve.writing import Row, Writers, Writing, Written
 from maskwright.tasks.parts.choices import LongText
 from maskwright.tasks.parts.task_type import Encoded
@@ -116,11 +125,19 @@ class Answered:
 # What is known of the request that is being answered: the model's hash, for its headers.
 FACTS: ContextVar[dict[str, str] | None] = ContextVar("facts", default=None)
 
+# What the request that is being answered still counts for among those that arrive.
+ARRIVING: ContextVar[_Arriving | None] = ContextVar("arriving", default=None)
+BYTES_A_TOKEN = 5
+# Rows, characters and tokens that become ids, or answers, in less time than it takes to hand them
+# to a thread and back.
+LIGHT_ROWS, LIGHT_CHARACTERS, LIGHT_TOKENS = 4, 1_000, 256
+
 # A prompt that any tokenizer takes, and seconds that a first answer may take.
 WARM, WARM_SECONDS = "the", 600.0
 
 # Makes the payload of rows, with their lengths.
 Encode = Callable[[Sequence[Any], int], tuple[Any, Part]]
+Answer = Callable[[Sequence[tuple[Any, Part]], float], Awaitable[list[Outcome]]]
 Finish = Callable[[Part, Any], list[Any]]
 
 
@@ -151,19 +168,23 @@ class Host:
         self._engine = engine
         self._pool = ThreadPoolExecutor(threads, "tokenise")
         self._queue = Queue(
-            self.limits.max_queue_tokens, self.limits.max_batch_tokens, self.limits.linger_ms / 1e3
+            self.limits.max_queue_tokens,
+            self.limits.max_batch_tokens,
+            self.limits.linger_ms / 1e3,
+            self.limits.max_wait_seconds,
         )
         self._writers = Writers(
             self.limits.max_writing_tokens, self.limits.max_queue_tokens, self._call
         )
         self._device = Device(self._queue, self._settle, self._writers)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._arriving = 0  # tokens, as estimated, of bodies that are being received
-        self._rate = 10_000.0  # tokens a second, as measured
+        self._arriving = 0  # tokens, as estimated, of requests that are on their way into the queue
+        self._waking = False
         self.ready = False
         self.draining = False
         self.metrics.gauges |= {
             "mw_queue_tokens": lambda: self._queue.tokens,
+            "mw_queue_seconds": self._queue.seconds,
             "mw_queue_items": lambda: len(self._queue),
             "mw_writing_rows": lambda: self._writers.rows,
             "mw_writing_tokens": lambda: self._writers.tokens,
@@ -211,7 +232,7 @@ class Host:
             )
 
         asking = self._asking(name, options)
-        return await self._of_task(asking, lambda: asking.predictor, rows, options, finish)
+        return await self._of_task(asking, TASK, rows, options, finish)
 
     async def scores(
         self, name: str | None, rows: Sequence[Any], options: Options = USUAL
@@ -225,7 +246,7 @@ class Host:
             )
 
         asking = self._asking(name, options)
-        return await self._of_task(asking, lambda: asking.predictor, rows, options, finish)
+        return await self._of_task(asking, TASK, rows, options, finish)
 
     async def embed(
         self, name: str | None, texts: Sequence[str], options: Options = USUAL
@@ -238,9 +259,8 @@ class Host:
             )
 
         asking = self._asking(name, options)
-        return await self._of_task(
-            asking, lambda: asking.vectors(options.pooling), texts, options, finish, alone=True
-        )
+        head = vectors(options.pooling)
+        return await self._of_task(asking, head, texts, options, finish, alone=True)
 
     async def token_states(
         self, name: str | None, texts: Sequence[str], options: Options = USUAL
@@ -254,7 +274,9 @@ class Host:
             return _encoded(part).examples, part
 
         reading = self._reading(asking, "states", read_states)
-        return await self._ask(texts, options, reading, work, lambda part, found: list(found))
+        return await self._ask(
+            texts, options, partial(self._read, reading), work, lambda part, found: list(found)
+        )
 
     async def fill_mask(
         self, name: str | None, texts: Sequence[str], options: Options = USUAL
@@ -269,7 +291,9 @@ class Host:
             return (list(rows), top), encoding.encode_masked(model, rows, first, options.field)
 
         reading = self._reading(asking, "masks", read_masks)
-        return await self._ask(texts, options, reading, work, lambda part, found: list(found))
+        return await self._ask(
+            texts, options, partial(self._read, reading), work, lambda part, found: list(found)
+        )
 
     async def generate(
         self,
@@ -334,11 +358,13 @@ class Host:
 
     async def warm_up(self) -> None:
         """Ask every model once at each length that is common; `ready` from then on."""
+        rates = []
         for each in self._models.values():
-            await self.run_on_device(each.warm)
+            rates.append(await self.run_on_device(each.warm))
             if "generate" in each.abilities:
                 writing = Writing(tokens=2, temperature=0.0)
                 await self.generate(each.name, [WARM], writing, Options(deadline=WARM_SECONDS))
+        self._queue.expect(min(rates))
         self.ready = True
 
     async def run_on_device(self, function: Callable[[], Any]) -> Any:
@@ -347,6 +373,7 @@ class Host:
         reading = Reading(0, "function", lambda payloads: [each() for each in payloads])
         item = Item(reading, [1], function, waiter=self._future())
         self._device.submit([item])
+        self._wake()
         outcome: Outcome = await item.waiter
         if outcome.error is not None:
             raise outcome.error
@@ -386,57 +413,55 @@ class Host:
 
     @contextmanager
     def receiving(self, size: int) -> Iterator[None]:
-        """While a body of so many bytes is received, it counts as so many tokens at least.
+        """Until a request whose body has so many bytes is in the queue, or is refused, it counts as
+        so many tokens as its bytes may be.
 
         Raises:
             Refusal: there is no room, which is said before the body is read.
         """
-        estimate = size // 8
-        held = self._queue.tokens + self._arriving
-        if held + min(estimate, 1) > self.limits.max_queue_tokens:
+        if self._queue.is_full(self._arriving):
             raise self._full()
-        self._arriving += estimate
-        try:
+        with _Arriving(self, size // BYTES_A_TOKEN) as arriving:
+            ARRIVING.set(arriving)
             yield
-        finally:
-            self._arriving -= estimate
 
     def _full(self) -> Refusal:
-        wait = self._queue.tokens / max(self._rate, 1.0)
+        beyond = self._queue.seconds(self._arriving) - self.limits.max_wait_seconds
         return Refusal(
             "overloaded",
-            "the queue is full",
-            limit=f"{self.limits.max_queue_tokens} tokens",
-            retry_after=max(1.0, wait),
+            "more waits than is computed in time",
+            limit=f"{self.limits.max_wait_seconds:g} s of waiting",
+            retry_after=max(1.0, beyond),
         )
 
     # ---------------------------------------------------------------------------------- within
     async def _of_task(
         self,
         asking: Asking,
-        find: Callable[[], Predictor],
+        head: Head,
         rows: Sequence[Any],
         options: Options,
         finish: Callable[[Predictor], Finish],
         alone: bool = False,
     ) -> Answered:
         """What the head of a task gives for rows."""
-        predictor = await self._in_thread(find)
-        objective = await self._in_thread(asking.objective, predictor)
-        writes = predictor.task_type.writes
+        found = asking.known(head) or await self._in_thread(asking.made, head)
+        predictor, objective = found
 
         def work(chosen: Sequence[Any], first: int) -> tuple[Any, Part]:
             given = _alone(predictor, chosen) if alone else chosen
             part = encoding.encode(predictor, given, first, options.reading, options.field)
             return Asked(objective, _encoded(part), predictor.collation, predictor.task_type), part
 
-        read = read_written if writes else read_scores
-        reading = self._reading(asking, "written" if writes else "scores", read)
-        return await self._ask(rows, options, reading, work, finish(predictor))
+        if predictor.task_type.writes:
+            answer = partial(self._written, asking)
+        else:
+            answer = partial(self._read, self._reading(asking, "scores", read_scores))
+        return await self._ask(rows, options, answer, work, finish(predictor))
 
     def _reading(self, asking: Asking, what: str, read: Callable[..., Sequence[Any]]) -> Reading:
         """Scores of one backbone go together; what else is asked only of the very same model."""
-        if what in ("scores", "written"):
+        if what == "scores":
             return Reading(asking.backbone, what, read)
 
         def of_model(payloads: Sequence[Any]) -> Sequence[Any]:
@@ -449,7 +474,7 @@ class Host:
         self,
         rows: Sequence[Any],
         options: Options,
-        reading: Reading,
+        answer: Answer,
         work: Encode,
         finish: Finish,
     ) -> Answered:
@@ -458,19 +483,16 @@ class Host:
         deadline = self._deadline(options)
         async with _Until(deadline):
             ranges = list(encoding.parts_of(rows))
-            done = [self._in_thread(work, [rows[n] for n in each], each.start) for each in ranges]
-            encoded = await asyncio.gather(*done)
+            encoded = await _all(
+                self._light_or_in_thread(_is_light(chosen), work, chosen, each.start)
+                for each in ranges
+                for chosen in ([rows[n] for n in each],)
+            )
             tokenised = time.monotonic()
-            items = [
-                Item(reading, part.lengths, payload, begin + deadline, waiter=self._future())
-                for payload, part in encoded
-            ]
-            outcomes = await self._outcomes(items)
-            answers = await asyncio.gather(
-                *(
-                    self._in_thread(finish, part, outcome.value)
-                    for (_, part), outcome in zip(encoded, outcomes, strict=True)
-                )
+            outcomes = await answer(encoded, begin + deadline)
+            answers = await _all(
+                self._light_or_in_thread(_is_short(part), finish, part, outcome.value)
+                for (_, part), outcome in zip(encoded, outcomes, strict=True)
             )
         parts = [part for _, part in encoded]
         timings = Timings(
@@ -489,17 +511,25 @@ class Host:
             characters=sum(len(text) for row in rows for text in encoding.texts_of(row)),
         )
 
-    async def _outcomes(self, items: list[Item]) -> list[Outcome]:
-        """Submit the items and wait for all of them."""
+    async def _read(
+        self, reading: Reading, encoded: Sequence[tuple[Any, Part]], until: float
+    ) -> list[Outcome]:
+        """What is read of the payloads, beside those of other requests."""
+        items = [
+            Item(reading, part.lengths, payload, until, waiter=self._future())
+            for payload, part in encoded
+        ]
+        _arrived()
         try:
             self._device.submit(items)
+            self._wake()
         except FullError:
             raise self._full() from None
         except NeverFitsError as error:
             what = f"the request has {error.tokens} tokens"
             raise Refusal("too_large", what, limit=error.limit) from None
         try:
-            outcomes = await asyncio.gather(*(item.waiter for item in items))
+            outcomes = await _all(item.waiter for item in items)
         except BaseException:
             self._device.cancel(items)
             raise
@@ -511,14 +541,43 @@ class Host:
                 raise of_error(outcome.error) from outcome.error
         return outcomes
 
+    async def _written(
+        self, asking: Asking, encoded: Sequence[tuple[Asked, Part]], until: float
+    ) -> list[Outcome]:
+        """What a task writes of the payloads, in turns with what else is written."""
+        rows = []
+        for payload, part in encoded:
+            read = sum(part.lengths)
+            size = min(2 * read, self.limits.max_writing_tokens)
+            rows.append(Row(asking, None, payload.written, read, size, streams=False))
+        begin = time.monotonic()
+        self._submit(rows)
+        try:
+            for row in rows:
+                await row.over()
+        finally:
+            self._writers.cancel(rows)
+        seconds = time.monotonic() - begin
+        return [Outcome(row.value, None, row.waited, seconds - row.waited) for row in rows]
+
+    def _wake(self) -> None:
+        """Wake the device at the end of the loop's turn, so that it finds at once all that the turn
+        brings: requests that came together are read together."""
+        if not self._waking:
+            assert self._loop is not None
+            self._waking = True
+            self._loop.call_soon(self._woken)
+
+    def _woken(self) -> None:
+        self._waking = False
+        self._device.wake()
+
     def _settle(self, settled: Sequence[tuple[Item, Outcome]]) -> None:
         """On the device's thread: give what became of the items to those who wait."""
         computed = [(item, outcome) for item, outcome in settled if not outcome.late]
         if computed:
-            tokens = sum(item.tokens for item, _ in computed)
-            seconds = computed[0][1].computed
-            self._rate = 0.9 * self._rate + 0.1 * tokens / max(seconds, 1e-6)
-            self.metrics.batch([n for item, _ in computed for n in item.lengths], seconds)
+            lengths = [n for item, _ in computed for n in item.lengths]
+            self.metrics.batch(lengths, computed[0][1].computed)
 
         def give() -> None:
             for item, outcome in settled:
@@ -539,8 +598,16 @@ class Host:
 
     async def _in_thread(self, function: Callable[..., Any], *given: Any) -> Any:
         """The value of a function that runs beside the loop; what it raises as a refusal."""
+        return await self._light_or_in_thread(False, function, *given)
+
+    async def _light_or_in_thread(
+        self, light: bool, function: Callable[..., Any], *given: Any
+    ) -> Any:
+        """The same; of what takes less time than to hand it to a thread, on the loop."""
         assert self._loop is not None
         try:
+            if light:
+                return function(*given)
             return await self._loop.run_in_executor(self._pool, function, *given)
         except Refusal:
             raise
@@ -562,6 +629,16 @@ class Host:
         rows: list[Row] = await self._in_thread(
             self._writers.prepare, asking, list(prompts), writing, options.field, streams
         )
+        self._submit(rows)
+        return rows
+
+    def _submit(self, rows: Sequence[Row]) -> None:
+        """Let rows be written.
+
+        Raises:
+            Refusal: there is no room for them.
+        """
+        _arrived()
         try:
             self._writers.submit(rows)
         except FullError:
@@ -569,12 +646,48 @@ class Host:
         except NeverFitsError as error:
             what = f"prompt and answer have {error.tokens} tokens"
             raise Refusal("too_large", what, limit=error.limit) from None
-        self._device.wake()
-        return rows
+        self._wake()
 
     def _deadline(self, options: Options) -> float:
         usual = self.limits.deadline
         return usual if options.deadline is None else min(usual, options.deadline)
+
+
+class _Arriving:
+    """Tokens that a request will bring; until it ends, or is in the queue."""
+
+    def __init__(self, host: Host, tokens: int) -> None:
+        self._host, self._tokens = host, tokens
+
+    def __enter__(self) -> _Arriving:
+        self._host._arriving += self._tokens
+        return self
+
+    def __exit__(self, *given: object) -> None:
+        self._host._arriving -= self._tokens
+        self._tokens = 0
+
+
+def _arrived() -> None:
+    """From here on the request counts by itself."""
+    if (arriving := ARRIVING.get()) is not None:
+        arriving.__exit__()
+
+
+async def _all(awaited: Iterable[Awaitable[Any]]) -> list[Any]:
+    """The values of all; of one without a task of its own."""
+    values = list(awaited)
+    return [await values[0]] if len(values) == 1 else await asyncio.gather(*values)
+
+
+def _is_light(rows: Sequence[Any]) -> bool:
+    if len(rows) > LIGHT_ROWS:
+        return False
+    return sum(len(text) for row in rows for text in encoding.texts_of(row)) <= LIGHT_CHARACTERS
+
+
+def _is_short(part: Part) -> bool:
+    return len(part.lengths) <= LIGHT_ROWS and sum(part.lengths) <= LIGHT_TOKENS
 
 
 def _encoded(part: Part) -> Encoded:

@@ -12,7 +12,9 @@ class Limits:
     """What a server takes at most.
 
     Attributes:
-        max_queue_tokens: tokens that may wait, in sum over all requests; beyond them 429.
+        max_wait_seconds: a request is taken in if what waits before it takes no longer than this,
+            at the rate at which the queue empties; else 429.
+        max_queue_tokens: tokens that may wait, whatever the rate; beyond them 429.
         max_batch_tokens: tokens that are read together at most, unless one text has more.
         max_writing_tokens: positions of texts that are written at the same time, prompts included.
         max_input_characters: characters of one text.
@@ -24,6 +26,7 @@ class Limits:
         drain_seconds: seconds that requests have to end in when the server is asked to stop.
     """
 
+    max_wait_seconds: float = 1.0
     max_queue_tokens: int = 32_768
     max_batch_tokens: int = 4_096
     max_writing_tokens: int = 16_384
@@ -39,7 +42,7 @@ class Limits:
         for field in fields(self):
             value = getattr(self, field.name)
             least: float = 0 if field.name == "linger_ms" else 1
-            if field.name in ("deadline", "drain_seconds"):
+            if field.name in ("deadline", "drain_seconds", "max_wait_seconds"):
                 least = 0.001
             if not value >= least:
                 raise UsageError(

@@ -23,18 +23,37 @@ HEADER_SECONDS = 10.0
 BODY_SECONDS, BYTES_A_SECOND = 10.0, 65_536
 WRITE_SECONDS = 30.0
 LINGER_SECONDS, LINGER_BYTES = 2.0, 4_194_304
+# More than this is sent without waiting for the end of the loop's turn.
+HELD_BYTES = 65_536
 
 
 class _Transport:
-    """A transport whose `close` lets the peer finish what it was sending."""
+    """A transport that sends what is written in one turn of the loop at once, as head and body of
+    an answer are, and whose `close` lets the peer finish what it was sending."""
 
     def __init__(self, transport: asyncio.Transport, protocol: Protocol) -> None:
         self._transport, self._protocol = transport, protocol
+        self._held: list[bytes] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
+    def write(self, data: bytes) -> None:
+        if not data:
+            return
+        if not self._held:
+            self._protocol.loop.call_soon(self.flush)
+        self._held.append(data)
+        if sum(map(len, self._held)) > HELD_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        held, self._held = self._held, []
+        if held and not self._transport.is_closing():
+            self._transport.write(b"".join(held))
+
     def close(self) -> None:
+        self.flush()
         self._protocol.close_in_peace(self._transport)
 
 

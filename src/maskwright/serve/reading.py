@@ -13,10 +13,11 @@ from maskwright.inference import together
 from maskwright.inference.encoded import Collation, Examples
 from maskwright.inference.engine import hidden
 from maskwright.inference.scores import Scored
+from maskwright.inference.steps import Steps
 from maskwright.inference.together import scores_of_all
 from maskwright.objectives.parts.sequences import first_places
 from maskwright.predict.opened import Opened
-from maskwright.tasks.parts.task_type import Encoded, TaskType
+from maskwright.tasks.parts.task_type import Encoded, Outputs, TaskType
 
 
 @dataclass(frozen=True)
@@ -33,17 +34,14 @@ class Asked:
         assert isinstance(self.objective, Scored)
         return together.Asked(self.objective, self.encoded.examples, self.collation)
 
+    def written(self) -> Steps[Outputs]:
+        """Answers of a task that writes them."""
+        return self.task_type.steps(self.objective, self.encoded, self.collation)
+
 
 def read_scores(requests: Sequence[Asked]) -> list[Any]:
     """Scores of all, those of several heads and adapters among them."""
     return list(scores_of_all([each.request for each in requests]))
-
-
-def read_written(requests: Sequence[Asked]) -> list[Any]:
-    """Answers of tasks that write them."""
-    return [
-        each.task_type.outputs(each.objective, each.encoded, each.collation) for each in requests
-    ]
 
 
 def read_states(opened: Opened, given: Sequence[Examples]) -> list[list[Any]]:

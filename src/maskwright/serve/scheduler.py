@@ -9,7 +9,8 @@
     first batch              40  41  38  42                 400 and 390 would be outliers
     second batch             400  390                       400 is now the oldest
 
-A queue is bounded by tokens. An item is taken after at most `PATIENCE` batches of its key that
+A queue is bounded by the seconds that what waits will take, at the rate at which it empties, and by
+tokens. An item is taken after at most `PATIENCE` batches of its key that
 held younger ones. There is no timer: a batch is what waits when the device is free, unless the
 queue is made to `linger`.
 """
@@ -30,14 +31,14 @@ PATIENCE = 2
 # A batch takes no longer than this, by the rate of those before, and need not be smaller than that:
 # a larger one makes everybody wait longer and reads hardly more tokens a second.
 BATCH_SECONDS, LEAST = 0.1, 512
+# Of what is known of the rate at which the queue empties, so much is kept at each batch.
+KEPT = 0.9
+# Seconds that a rate that was told before anything was measured counts for.
+TOLD = 0.5
 
 
 class FullError(Exception):
     """The queue has no room now."""
-
-    def __init__(self, tokens: int, waiting: int, limit: int) -> None:
-        super().__init__(f"{tokens} tokens beside {waiting}, of {limit}")
-        self.tokens, self.waiting, self.limit = tokens, waiting, limit
 
 
 class NeverFitsError(Exception):
@@ -97,10 +98,21 @@ class Queue:
         max_tokens: of all that wait.
         batch_tokens: of a batch, unless one item has more.
         linger: seconds that an item waits for company if the batch is not full.
+        max_seconds: an item is taken in if what waits already takes no longer than this.
     """
 
-    def __init__(self, max_tokens: int, batch_tokens: int, linger: float = 0.0) -> None:
+    def __init__(
+        self,
+        max_tokens: int,
+        batch_tokens: int,
+        linger: float = 0.0,
+        max_seconds: float = float("inf"),
+    ) -> None:
         self.max_tokens, self.batch_tokens, self.linger = max_tokens, batch_tokens, linger
+        self.max_seconds = max_seconds
+        # Tokens that left while others waited, and the seconds from each batch to the next.
+        self._left, self._spent = 0.0, 0.0
+        self._pressed: tuple[float, int] | None = None
         self._rates: dict[Hashable, float] = {}
         self._items: OrderedDict[int, Item] = OrderedDict()
         self.tokens = 0
@@ -118,12 +130,31 @@ class Queue:
         tokens = sum(item.tokens for item in items)
         if tokens > self.max_tokens:
             raise NeverFitsError(tokens, self.max_tokens)
-        if self.tokens + tokens > self.max_tokens:
-            raise FullError(tokens, self.tokens, self.max_tokens)
+        if self.is_full() or self.tokens + tokens > self.max_tokens:
+            raise FullError(f"{tokens} tokens beside {self.tokens}")
         for item in items:
             item.arrived = now
             self._items[id(item)] = item
         self.tokens += tokens
+
+    @property
+    def rate(self) -> float | None:
+        """Tokens a second that leave the queue while others wait; None: not known yet."""
+        return self._left / self._spent if self._spent > 0 else None
+
+    def expect(self, rate: float) -> None:
+        """Tell the rate before one is measured."""
+        if self.rate is None and rate < float("inf"):
+            self._left, self._spent = rate * TOLD, TOLD
+
+    def seconds(self, beside: int = 0) -> float:
+        """How long what waits will take, and so many tokens beside it."""
+        return 0.0 if self.rate is None else (self.tokens + beside) / max(self.rate, 1e-9)
+
+    def is_full(self, beside: int = 0) -> bool:
+        """Whether nothing more is taken in, where so many tokens come beside what waits."""
+        held = self.tokens + beside
+        return held >= self.max_tokens or (held > 0 and self.seconds(beside) > self.max_seconds)
 
     def discard(self, item: Item) -> None:
         """Take an item out, if it still waits."""
@@ -145,7 +176,9 @@ class Queue:
         for item in dropped:
             self.discard(item)
         if not self._items:
+            self._pressed = None
             return Taken([], dropped)
+        self._measure(now)
         oldest = next(iter(self._items.values()))
         others = self._window(oldest)
         batch = self._fill(oldest, others)
@@ -155,7 +188,16 @@ class Queue:
             item.passed += id(item) not in chosen
         for item in batch:
             self.discard(item)
-        return Taken(batch, dropped)
+        taken = Taken(batch, dropped)
+        self._pressed = (now, taken.tokens) if self._items else None
+        return taken
+
+    def _measure(self, now: float) -> None:
+        """What the batch before took, turns of other work included, if others waited meanwhile."""
+        if self._pressed is not None:
+            began, tokens = self._pressed
+            self._left = KEPT * self._left + tokens
+            self._spent = KEPT * self._spent + max(now - began, 1e-6)
 
     def note(self, key: Hashable, tokens: int, seconds: float) -> None:
         """How long a batch took: later ones of its key are as large as `BATCH_SECONDS` allow."""

@@ -8,21 +8,19 @@ requests to both go together.
 
 from __future__ import annotations
 
-import hashlib
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from maskwright.checkpoint.fine_tuned import ADAPTER
 from maskwright.errors import IncompatibleError, MaskwrightError, UsageError
 from maskwright.findings import Note, ignore
 from maskwright.graph.engines.parts.names import TORCH
 from maskwright.inference.engine import hidden
 from maskwright.models import folders, special_tokens
-from maskwright.models.model import Model
 from maskwright.models.open import home_of, open_model
 from maskwright.predict.language_model import LanguageModel
 from maskwright.predict.opened import Opened
@@ -31,8 +29,17 @@ from maskwright.serve.errors import Refusal
 from maskwright.tasks.parts.task_type import TaskType
 from maskwright.train.machine.choices import Precision
 
+# What a model is asked with: the head of its task, or what makes vectors, by its pooling.
+Head = tuple[str, str | None]
+TASK: Head = ("task", None)
+
 # Tokens of the texts, and how many at once, that a model is asked before anybody asks.
 LENGTHS, ROWS, WORD = (8, 32, 128, 512), (1, 8), "the "
+
+
+def vectors(pooling: str | None) -> Head:
+    """What makes vectors of texts; None: the model's own pooling, or the mean."""
+    return ("vectors", pooling)
 
 
 @dataclass(eq=False)
@@ -47,18 +54,19 @@ class Asking:
     opened: Opened
     backbone: int
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _made: dict[Head, tuple[Predictor, Any]] = field(default_factory=dict)
 
     @cached_property
     def fingerprint(self) -> str:
-        """The hash of config, weights and tokenizer, and of what was learned on top of them."""
-        return _fingerprint(self.opened.model)
+        """The hash of the model, and of what was learned beside it."""
+        return self.opened.model.fingerprint
 
     @cached_property
     def predictor(self) -> Predictor:
         """Raises IncompatibleError where it was trained for no task."""
         return self.opened.predictor
 
-    def vectors(self, pooling: str | None) -> Predictor:
+    def _vectors(self, pooling: str | None) -> Predictor:
         """What makes vectors of texts: as it was trained, or by pooling."""
         if "predict" in self.opened.abilities and self.predictor.task_type.alone:
             if pooling is not None:
@@ -68,20 +76,24 @@ class Asking:
             raise IncompatibleError("the model makes no vectors", found=self.opened.describe())
         return self.opened.pooled(pooling or "mean")
 
-    def objective(self, predictor: Predictor) -> Any:
-        """The network with the head of a task, made once."""
-        with self._lock:
-            known = self._objectives
-            if id(predictor) not in known:
-                network: Any = predictor.network()
-                vocabulary = special_tokens.vocabulary(predictor.frame.tokenizer)
-                made = predictor.task_type.objective(network, vocabulary, predictor.frame.long)
-                known[id(predictor)] = (predictor, made.eval())
-            return known[id(predictor)][1]
+    def known(self, head: Head) -> tuple[Predictor, Any] | None:
+        """What `made` gave; None: nothing yet."""
+        return self._made.get(head)
 
-    @cached_property
-    def _objectives(self) -> dict[int, tuple[Predictor, Any]]:
-        return {}
+    def made(self, head: Head) -> tuple[Predictor, Any]:
+        """What answers, and its network with the head, made once.
+
+        Raises:
+            IncompatibleError: the model cannot do it.
+        """
+        with self._lock:
+            if head not in self._made:
+                own = self.predictor if head == TASK else self._vectors(head[1])
+                network: Any = own.network()
+                vocabulary = special_tokens.vocabulary(own.frame.tokenizer)
+                objective = own.task_type.objective(network, vocabulary, own.frame.long)
+                self._made[head] = (own, objective.eval())
+            return self._made[head]
 
 
 @dataclass(eq=False)
@@ -157,9 +169,14 @@ class Served:
             return self._asking[None].predictor.frame.length
         return self.opened.model.config.longest
 
-    def warm(self) -> None:
+    def warm(self) -> float:
         """Ask the networks of the model and of its adapters once at lengths that are common, on
-        this thread."""
+        this thread.
+
+        Returns:
+            Tokens a second of the largest batch, the slowest of them.
+        """
+        rates = [float("inf")]
         for asking in self._asking.values():
             model = asking.opened.model
             if model.words is None:
@@ -170,7 +187,11 @@ class Served:
             for length in sorted({min(length, most) for length in LENGTHS}):
                 ids = model.tokenizer.frame(model.tokenizer.encode(WORD * length))[0][:length]
                 for rows in ROWS:
+                    begin = time.perf_counter()
                     hidden(network, [ids] * rows)
+                    seconds = time.perf_counter() - begin
+            rates.append(ROWS[-1] * len(ids) / seconds)
+        return min(rates)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -229,27 +250,6 @@ def open_all(
     for name, folder in adapters.items():
         _place(name, folder, list(found.values()))
     return found
-
-
-def _fingerprint(model: Model) -> str:
-    """The hash of a model; of one whose weights lie elsewhere, of what was learned beside them."""
-    own = [model.home] if model.is_adapter else []
-    folders_of_adapter = [f for f in (*own, model.home / ADAPTER) if f.is_dir()]
-    if not folders_of_adapter:
-        return model.fingerprint
-    digest = hashlib.sha256()
-    if not _without_weights(model.path):
-        digest.update(model.fingerprint.encode())
-    for folder in folders_of_adapter:
-        for file in sorted((*folder.glob("*.safetensors"), *folder.glob("*.json"))):
-            digest.update(file.name.encode())
-            digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()
-
-
-def _without_weights(path: Path) -> bool:
-    """Whether a folder has a head and no weights below it."""
-    return not any(path.glob("*.safetensors"))
 
 
 def _place(name: str, folder: Path, models: Sequence[Served]) -> None:

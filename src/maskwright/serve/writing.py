@@ -16,6 +16,7 @@ from typing import Any
 
 from maskwright.inference import texts as inference_texts
 from maskwright.inference.generation import Generation, Prompt
+from maskwright.inference.steps import Steps
 from maskwright.inference.stream import Piece
 from maskwright.serve.errors import Refusal, of_error
 from maskwright.serve.scheduler import FullError, NeverFitsError
@@ -80,8 +81,8 @@ class Row:
 
     Attributes:
         asking: the model that writes it.
-        prompt: what it is written from; None where it is searched with beams.
-        search: gives the whole text at once, where it is searched.
+        prompt: what it is written from; None where it is searched.
+        search: finds `value` in steps, where it is searched, with beams or as a task's answers.
         prompt_tokens: of its prompt.
         tokens: positions that it may need, its prompt included.
         streams: whether somebody waits for each piece.
@@ -90,7 +91,7 @@ class Row:
 
     asking: Asking
     prompt: Prompt | None
-    search: Callable[[], str] | None
+    search: Callable[[], Steps[Any]] | None
     prompt_tokens: int
     tokens: int
     streams: bool
@@ -101,6 +102,7 @@ class Row:
     ended: bool = False
     given: int = 0
     skipped: int = 0
+    value: Any = None
     _found: deque[Piece] = field(default_factory=deque)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -113,8 +115,8 @@ class Row:
             self._found.append(piece)
         self.ended = self.ended or piece.finished is not None
 
-    async def written(self) -> Written:
-        """All of it.
+    async def over(self) -> None:
+        """Until nothing more comes.
 
         Raises:
             Refusal: it failed.
@@ -123,6 +125,14 @@ class Row:
             await self._changed.wait()
             self._changed.clear()
         self._raise()
+
+    async def written(self) -> Written:
+        """All of it.
+
+        Raises:
+            Refusal: it failed.
+        """
+        await self.over()
         found = Written(prompt_tokens=self.prompt_tokens)
         for piece in self._found:
             found.add(piece)
@@ -185,7 +195,7 @@ class Writers:
         if writing.tokens < 1:
             raise Refusal("validation", "no token to write", field="tokens", limit="1 or more")
         found: list[Prompt | None]
-        searches: list[Callable[[], str] | None] = [None] * len(prompts)
+        searches: list[Callable[[], Steps[Any]] | None] = [None] * len(prompts)
         model = asking.opened.model
         if writing.num_beams == 1:
             found = list(_prompts(asking, prompts, writing, name))
@@ -214,7 +224,7 @@ class Writers:
         with self._lock:
             waiting = sum(row.tokens for row in self._waiting)
             if waiting + tokens > self.max_waiting:
-                raise FullError(tokens, waiting, self.max_waiting)
+                raise FullError(f"{tokens} tokens beside {waiting}")
             now = time.monotonic()
             for row in rows:
                 row.submitted = now
@@ -341,10 +351,12 @@ class _Group:
         self.asking, self.alone = asking, alone
         self.rows: dict[int, Row] = {}
         self._generation: Generation | None = None
+        self._search: Steps[Any] | None = None
 
     def add(self, row: Row) -> None:
         if row.prompt is None:
-            self.rows[0] = row
+            assert row.search is not None
+            self.rows[0], self._search = row, row.search()
             return
         root = row.asking.opened.root
         if self._generation is None:
@@ -360,12 +372,19 @@ class _Group:
                 self._generation.cancel(number)
         if not self.rows:
             return []
-        if self._generation is None:
+        if self._search is not None:
             (row,) = self.rows.values()
-            assert row.search is not None
-            row.add(Piece(0, None, row.search(), "end"))
+            try:
+                next(self._search)
+                return []
+            except StopIteration as end:
+                row.value = end.value
+            if isinstance(row.value, str):
+                row.add(Piece(0, None, row.value, "end"))
+            row.ended = True
             self.rows.clear()
             return [row]
+        assert self._generation is not None
         changed = []
         for piece in self._generation.step():
             row = self.rows[piece.row]
@@ -391,11 +410,11 @@ def _prompts(asking: Asking, texts: Sequence[str], writing: Writing, name: str) 
             raise of_error(error, f"{name}[{number}]") from error
 
 
-def _search(asking: Asking, prompt: str, writing: Writing) -> Callable[[], str]:
-    def search() -> str:
+def _search(asking: Asking, prompt: str, writing: Writing) -> Callable[[], Steps[str]]:
+    def search() -> Steps[str]:
         model, network = asking.opened.model, asking.opened.network()
-        (text,) = inference_texts.write(
-            model, [prompt], num_beams=writing.num_beams, writer=network, **_settings(writing)
+        (text,) = yield from inference_texts.search(
+            model, prompt, num_beams=writing.num_beams, writer=network, **_settings(writing)
         )
         return text
 

@@ -34,6 +34,7 @@ from maskwright.tasks.parts.reading import Frame
 from maskwright.tokenizer.unknown import OTHER_MODEL
 
 if TYPE_CHECKING:
+    from maskwright.inference.steps import Steps
     from maskwright.nn.config import ChunkPooling
     from maskwright.nn.transformer import Transformer
     from maskwright.objectives.parts.objective import Objective, Vocabulary
@@ -239,6 +240,11 @@ class TaskType(ABC):
 
         assert isinstance(objective, Scored)
         return scores(objective, encoded.examples, collation)
+
+    def steps(self, objective: Objective, encoded: Encoded, collation: Collation) -> Steps[Outputs]:
+        """The same, in steps where answers are written, between which it can be left."""
+        yield from ()
+        return self.outputs(objective, encoded, collation)
 
     def continues(self, labels: Sequence[str]) -> bool:
         """Whether a head for these `labels` is one for this task, to be trained on."""

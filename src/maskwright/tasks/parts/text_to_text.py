@@ -32,6 +32,7 @@ from maskwright.tasks.parts.task_type import Encoded, Extent, Outputs, TaskType
 from maskwright.tokenizer.lost import lost_finding
 
 if TYPE_CHECKING:
+    from maskwright.inference.steps import Steps
     from maskwright.nn.transformer import Transformer
     from maskwright.objectives.parts.objective import Objective, Vocabulary
 
@@ -115,8 +116,13 @@ class Writing(TaskType):
         return Encoded(rows, examples, tuple(found), plan, extent)
 
     def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
+        from maskwright.inference.steps import finished
+
+        return finished(self.steps(objective, encoded, collation))
+
+    def steps(self, objective: Objective, encoded: Encoded, collation: Collation) -> Steps[Outputs]:
         from maskwright.inference.batches import by_length
-        from maskwright.inference.beam import beam_search
+        from maskwright.inference.beam import beam_steps
         from maskwright.inference.prepared import prepared
 
         plan: WritingPlan = encoded.way_back
@@ -128,7 +134,7 @@ class Writing(TaskType):
         found = np.full(len(encoded.rows), "", object)
         writer = prepared(objective.product)
         for numbers in by_length(lengths * beams):
-            made = beam_search(
+            made = yield from beam_steps(
                 writer,
                 [prompts[n] for n in numbers],
                 longest,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -11,6 +12,8 @@ from pydantic_core import PydanticCustomError
 from maskwright.errors import MaskwrightError
 from maskwright.serve.dialects.parts.chosen import Chosen
 from maskwright.serve.errors import Refusal
+
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Body(BaseModel):
@@ -29,7 +32,7 @@ def sound(value: Any) -> Any:
     if isinstance(value, str):
         if "\0" in value:
             raise _wrong("a text holds the character NUL")
-        if any("\ud800" <= character <= "\udfff" for character in value):
+        if SURROGATE.search(value):
             raise _wrong("a text holds half of a surrogate pair, which is no character")
     elif isinstance(value, list):
         for each in value:

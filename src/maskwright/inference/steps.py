@@ -1,0 +1,21 @@
+"""Work that can be left between its steps: a search that shares a device, or that nobody waits for
+any more."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeVar
+
+T = TypeVar("T")
+# Stops after each step, and returns what was found.
+Steps = Generator[None, None, T]
+
+
+def finished(steps: Steps[T]) -> T:
+    """What all steps, one after the other, find."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
