@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from explore.node import javascript, needs_node
 from maskwright.errors import DataError
 from maskwright.explore.runs import about, epochs
-from maskwright.explore.server import part, serving
+from maskwright.explore.server import HOST, Server, part, serving
 from maskwright.explore.site import Site
 
 LINES = [
@@ -106,6 +107,19 @@ def test_the_server_reads_a_journal_on(run: Path) -> None:
         assert get("data/site.json", "bytes=1-")[0] == 200
         with pytest.raises(urllib.error.HTTPError, match="416"):
             get(journal, "bytes=9999999-")
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize(("fault", "shown"), [(BrokenPipeError, False), (ValueError, True)])
+def test_a_browser_that_leaves_is_no_fault(
+    fault: type[Exception], shown: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Server((HOST, 0), BaseHTTPRequestHandler) as server:
+        try:
+            raise fault
+        except fault:
+            server.handle_error(None, (HOST, 1))
+    assert ("Traceback" in capsys.readouterr().err) is shown
 
 
 @needs_node

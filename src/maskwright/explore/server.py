@@ -12,12 +12,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from maskwright import catalogue
@@ -89,6 +91,17 @@ def part(path: Path, first: int, last: int | None) -> tuple[int, str, bytes]:
 def _name(path: str) -> str:
     """The file of the site that a request names."""
     return unquote(urlsplit(path).path).removeprefix("/") or "index.html"
+
+
+class Server(ThreadingHTTPServer):
+    """A thread for each request; none is waited for."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that leaves before it has its answer is no fault; all else is shown."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @contextmanager
@@ -176,7 +189,7 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
             """Nothing is logged: a link holds the user's text."""
 
     try:
-        server = ThreadingHTTPServer((HOST, port), Handler)
+        server = Server((HOST, port), Handler)
     except OSError as error:
         raise UsageError(
             "the port cannot be used",
@@ -184,7 +197,6 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
             found=f"{port}: {error.strerror}",
             do="name another port, or 0 for one that is free",
         ) from error
-    server.daemon_threads = True
     number = server.server_address[1]
     hosts = {f"{name}:{number}" for name in (HOST, "localhost")}
     thread = threading.Thread(target=server.serve_forever, daemon=True)

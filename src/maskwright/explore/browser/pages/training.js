@@ -23,7 +23,7 @@ export const training = {
     const trained = runs.filter((run) => run.pretraining).map((run) => new Course(source, run));
     const tuned = runs.filter((run) => !run.pretraining);
     const chosen = new Set((state.runs ?? trained.map((c) => c.run.number).join(",")).split(",").map(Number));
-    const settings = { axis: state.axis ?? "tokens", logarithmic: state.log === "1", at: null };
+    const settings = { axis: AXES.some(([name]) => name === state.axis) ? state.axis : "tokens", logarithmic: state.log === "1", at: null };
     const summary = el("div"), curves = el("div"), samples = el("div");
     let timer = 0, closed = false, quiet = 0;
 
