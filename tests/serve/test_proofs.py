@@ -4,6 +4,7 @@ that shows the fault which the proof looks for."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import re
@@ -172,17 +173,18 @@ def test_F96_two_hundred_slow_sockets(
 def test_F103_overload_is_refused_and_the_rest_is_answered_in_time(
     bounded: bool, animals: dict[str, Path]
 ) -> None:
-    """Four times what the server can do: 85 % of the peak are answered, and none of them waited
-    longer than twice what may wait, beside what passes between sending and being read. The control
+    """Four times what the server can do, on 500 connections: 85 % of the peak are answered, and 99
+    of 100 within twice what may wait and what a batch, the loop and a client take. The control
     takes all in."""
-    wait, beside = 0.5, 0.3
+    wait, beside = 0.2, 0.4
     bounds = ("--max-wait-seconds", str(wait))
     if not bounded:
         bounds = ("--max-wait-seconds", "1000", "--max-queue-tokens", "100000000")
     with process(animals["animals"], *bounds) as (_, url):
         questions = asked(url, path="/predict")
         peak = loaded(url, questions, 64, 5.0)
-        load = asyncio.run(opened(url, questions, 4 * peak.goodput, 15.0, connections=500))
+        rate = 4 * peak.goodput
+        load = asyncio.run(opened(url, questions, rate, 15.0, connections=500, from_due=False))
     assert load.wrong == load.lost == 0 and set(load.statuses) <= {200, 429}
     assert bool(load.refused) is bounded
     p99 = load.quantile(0.99) / 1e3
@@ -281,5 +283,46 @@ def test_no_generated_request_gets_a_5xx(animals: dict[str, Path]) -> None:
 
         found = [each for part in asyncio.run(all_of_them()) for each in part]
     assert len(found) > 9_500 and len({status for status, *_ in found}) > 3
+    assert [each for each in found if each[0] >= 500] == []
+    assert [each for each in found if each[0] >= 400 and each[1] > 4_096] == []
+
+
+def test_schemathesis_finds_no_5xx(animals: dict[str, Path]) -> None:
+    """10,000 requests that schemathesis makes of openapi.json, those that fit it and those that do
+    not, or as many as it makes in 10 minutes; errors stay below 4 KB."""
+    schemathesis = pytest.importorskip("schemathesis")
+    import requests
+    from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis.errors import Unsatisfiable
+
+    wanted, end = 10_000, time.monotonic() + 600
+    found: list[tuple[int, int, str]] = []
+    with process(animals["animals"]) as (_, url), requests.Session() as session:
+        schema = schemathesis.openapi.from_url(url + "/openapi.json")
+        schema.config.update(base_url=url)
+        made = [each.ok() for each in schema.get_all_operations()]
+        modes = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
+        for operation in made:
+            for mode in modes:
+
+                @settings(
+                    max_examples=wanted // (2 * len(made)) + 1,
+                    deadline=None,
+                    database=None,
+                    derandomize=True,
+                    phases=[Phase.generate],
+                    suppress_health_check=list(HealthCheck),
+                )
+                @given(operation.as_strategy(generation_mode=mode))
+                def ask(case: Any) -> None:
+                    if time.monotonic() > end:
+                        return
+                    answer = case.call(session=session, timeout=60)
+                    text = f"{case.method} {answer.request.url} {answer.request.body!r}"
+                    found.append((answer.status_code, len(answer.content), text[:500]))
+
+                with contextlib.suppress(Unsatisfiable):
+                    ask()
+    assert len(found) > 1_000 and len({status for status, *_ in found}) > 3
     assert [each for each in found if each[0] >= 500] == []
     assert [each for each in found if each[0] >= 400 and each[1] > 4_096] == []

@@ -79,7 +79,7 @@ class Server:
                     "the server stays full",
                     where=self.url,
                     found=f"{status} for {PATIENCE:g} seconds",
-                    do="try again later, or start it with a higher --max-queue-tokens",
+                    do="try again later, or start it with a higher --max-wait-seconds",
                 )
             after = headers.get("retry-after", "")
             time.sleep(min(float(after) if after.isdigit() else wait, LONGEST_WAIT))
