@@ -128,6 +128,8 @@ FACTS: ContextVar[dict[str, str] | None] = ContextVar("facts", default=None)
 # What the request that is being answered still counts for among those that arrive.
 ARRIVING: ContextVar[_Arriving | None] = ContextVar("arriving", default=None)
 BYTES_A_TOKEN = 5
+# Seconds from one look at the event loop to the next; turns of the loop that a request takes.
+TICK, TURNS = 0.05, 3
 # Rows, characters and tokens that become ids, or answers, in less time than it takes to hand them
 # to a thread and back.
 LIGHT_ROWS, LIGHT_CHARACTERS, LIGHT_TOKENS = 4, 1_000, 256
@@ -180,6 +182,7 @@ class Host:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._arriving = 0  # tokens, as estimated, of requests that are on their way into the queue
         self._waking = False
+        self._lag = 0.0  # seconds that the event loop is late
         self.ready = False
         self.draining = False
         self.metrics.gauges |= {
@@ -355,6 +358,15 @@ class Host:
         """Begin to answer, on this loop."""
         self._loop = loop
         self._device.start()
+        self._tick(loop.time())
+
+    def _tick(self, due: float) -> None:
+        """Note how late the event loop is, which has more to do than there is time for when models
+        are tiny and requests many."""
+        assert self._loop is not None
+        now = self._loop.time()
+        self._lag = max(0.0, now - due)
+        self._loop.call_at(now + TICK, self._tick, now + TICK)
 
     async def warm_up(self) -> None:
         """Ask every model once at each length that is common; `ready` from then on."""
@@ -419,7 +431,10 @@ class Host:
         Raises:
             Refusal: there is no room, which is said before the body is read.
         """
-        if self._queue.is_full(self._arriving):
+        busy = self._arriving > 0 or len(self._queue) > 0
+        waits = self._queue.seconds(self._arriving) + TURNS * self._lag
+        late = busy and waits > self.limits.max_wait_seconds
+        if late or self._queue.is_full(self._arriving):
             raise self._full()
         with _Arriving(self, size // BYTES_A_TOKEN) as arriving:
             ARRIVING.set(arriving)
