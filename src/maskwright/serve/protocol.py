@@ -12,6 +12,7 @@ sent, and what still comes is thrown away for a moment, since a reset would dest
 from __future__ import annotations
 
 import asyncio
+import select
 import sys
 import time
 from typing import Any
@@ -204,10 +205,16 @@ class Protocol(H11Protocol):
         self.loop.call_later(LINGER_SECONDS, transport.abort)
 
     def close_if_idle(self, seconds: float) -> None:
-        """Close where nothing is asked and nothing came for so long."""
+        """Close where nothing is asked and nothing came for so long. What came while the event loop
+        was late lies in the kernel still, and counts."""
         idle = self.cycle is None or self.cycle.response_complete
-        if idle and time.monotonic() - self.last_used >= seconds and not self._part_of_headers():
-            self.transport.close()
+        if not idle or time.monotonic() - self.last_used < seconds or self._part_of_headers():
+            return
+        if not self.transport.is_closing():
+            arrived = select.poll()
+            arrived.register(self.transport.get_extra_info("socket"), select.POLLIN)
+            if not arrived.poll(0):
+                self.transport.close()
 
     def _abort(self) -> None:
         self.transport.abort()
