@@ -10,12 +10,8 @@ without a task, or without rows, the share of answers that change on ids by chan
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import math
-import platform
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +22,11 @@ from numpy.typing import NDArray
 from maskwright.errors import CheckpointError, IncompatibleError
 from maskwright.export.parts import proof
 from maskwright.export.parts.answers import Rows
+from maskwright.graph.eight_bits import WEIGHT, has_vnni, write_eight_bits
 from maskwright.graph.ports import Graph, Port
 from maskwright.graph.session import Session
 from maskwright.report.tables import Table
 
-WEIGHT = {"MatMul": 1, "Gather": 0}  # which input of a node is its weight
 SMALLEST = 4096  # numbers of a weight from which on 8 bits save anything
 # Outputs that are not looked at where there are others: states for those who want them.
 KEPT = ("pooler_output", "present_key", "present_value", "cross_key", "cross_value")
@@ -167,7 +163,9 @@ def quantise(
         return float(np.mean(shares))
 
     def tried(left_out: Sequence[str]) -> Tried:
-        _write(source, target, [name for name in names if name not in set(left_out)], narrow)
+        write_eight_bits(
+            source, target, [name for name in names if name not in set(left_out)], narrow
+        )
         session = Session(target)
         figure, difference = agreeing(session), differing(session)
         if rows is not None:
@@ -213,16 +211,6 @@ def products(file: Path) -> dict[str, int]:
     }
 
 
-def has_vnni() -> bool:
-    """Whether the processor multiplies 8-bit numbers without overflow of 16 bits in between."""
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return True
-    try:
-        return "vnni" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-
-
 def _probes(graph: Graph) -> list[dict[str, int]]:
     most = min(graph.longest or proof.LONGEST, proof.LONGEST)
     past = 8 if "past" in graph.sizes and most > 16 else 0
@@ -250,7 +238,7 @@ def _alone(
     """What each product costs when it alone is in 8 bits, the largest first."""
     found = {}
     for name in names:
-        _write(source, target, [name], narrow)
+        write_eight_bits(source, target, [name], narrow)
         found[name] = differing(Session(target))
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
@@ -274,31 +262,3 @@ def _fewest(
         else:
             low = middle
     return found if found[-1] is best else [*found, tried(best.left_out)]
-
-
-def _write(source: Path, target: Path, names: Sequence[str], narrow: bool) -> None:
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    with _quiet():
-        quantize_dynamic(
-            source,
-            target,
-            op_types_to_quantize=list(WEIGHT),
-            per_channel=True,
-            reduce_range=narrow,
-            weight_type=QuantType.QInt8,
-            nodes_to_quantize=list(names),
-        )
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """The library warns of a step that is of no use to graphs as these are."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

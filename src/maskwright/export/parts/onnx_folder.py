@@ -19,6 +19,7 @@ from maskwright.export.parts.asked import graphs, predictor_of, vectors_of
 from maskwright.export.parts.target import Report
 from maskwright.findings import Finding, Note
 from maskwright.graph import onnx
+from maskwright.graph.eight_bits import has_vnni
 from maskwright.graph.graphs import Ids
 from maskwright.graph.ports import Graph, Port
 from maskwright.graph.session import Session
@@ -172,7 +173,7 @@ def _ending(within: str) -> str:
     """Of the file in 8 bits: what sentence-transformers calls such a one, or a plain name."""
     if not within:
         return f"_int8{onnx.ENDING}"
-    return f"_qint8_avx512_vnni{onnx.ENDING}" if int8.has_vnni() else f"_qint8{onnx.ENDING}"
+    return f"_qint8_avx512_vnni{onnx.ENDING}" if has_vnni() else f"_qint8{onnx.ENDING}"
 
 
 def _asked(model: Model) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from maskwright.graph.eight_bits import write_eight_bits
 from maskwright.graph.engines.onnxruntime import INSTALL, NEEDS, OnnxRuntime
 
 EXACT = False
@@ -26,19 +27,6 @@ def load(file: Path, threads: int, precision: str) -> OnnxRuntimeInt8:
 
 def quantised(file: Path) -> Path:
     """The same graph with weights of 8 bits, beside `file`."""
-    import logging
-
-    import torch
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    # Without VNNI a sum of two products of bytes overflows 16 bits: one bit less for weights.
-    narrow = not torch.cpu.get_capabilities().get("avx512_vnni", False)
     target = file.with_name("int8.onnx")
-    logging.disable(logging.WARNING)  # advice about models of images
-    try:
-        quantize_dynamic(
-            file, target, per_channel=True, reduce_range=narrow, weight_type=QuantType.QInt8
-        )
-    finally:
-        logging.disable(logging.NOTSET)
+    write_eight_bits(file, target)
     return target

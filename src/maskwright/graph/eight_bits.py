@@ -1,0 +1,60 @@
+"""A graph with weights in 8 bits: ONNX Runtime's dynamic quantisation, each output with a scale of
+its own; what is multiplied by them is rounded anew for each row."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import platform
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+WEIGHT = {"MatMul": 1, "Gather": 0}  # which input of a node is its weight
+
+
+def write_eight_bits(
+    source: Path, target: Path, names: Sequence[str] | None = None, narrow: bool | None = None
+) -> None:
+    """Write the graph of `source` with weights in 8 bits.
+
+    Args:
+        names: of the nodes whose weights are rounded; None: of all.
+        narrow: one bit less for weights, as sums of two products overflow 16 bits without VNNI;
+            None: where the processor wants it.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with _quiet():
+        quantize_dynamic(
+            source,
+            target,
+            op_types_to_quantize=list(WEIGHT),
+            per_channel=True,
+            reduce_range=not has_vnni() if narrow is None else narrow,
+            weight_type=QuantType.QInt8,
+            nodes_to_quantize=None if names is None else list(names),
+        )
+
+
+def has_vnni() -> bool:
+    """Whether the processor multiplies 8-bit numbers without overflow of 16 bits in between."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return True
+    try:
+        return "vnni" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The library warns of a step that is of no use to graphs as these are."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
