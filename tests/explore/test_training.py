@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from explore.node import javascript, needs_node
-from maskwright.errors import DataError
+from maskwright.errors import DataError, UsageError
 from maskwright.explore.runs import about, epochs
 from maskwright.explore.server import HOST, Server, part, serving
 from maskwright.explore.site import Site
@@ -171,3 +171,15 @@ def test_columns_lose_no_extreme() -> None:
     assert max(each["high"] for each in found) == 9.0
     assert min(each["low"] for each in found) == -3.0
     assert [each["x"] for each in found] == sorted(each["x"] for each in found)
+
+
+@pytest.mark.loopback
+def test_a_port_that_is_none_or_in_use_is_refused() -> None:
+    site = Site("none", [])
+    for port in (-1, 65536):
+        with pytest.raises(UsageError, match="no such port"), serving(site, port):
+            pass
+    with serving(site) as address:
+        used = int(address.rstrip("/").rpartition(":")[2])
+        with pytest.raises(UsageError, match="cannot be used"), serving(site, used):
+            pass

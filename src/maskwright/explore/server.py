@@ -112,9 +112,15 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
         port: 0 for one that is free.
 
     Raises:
-        UsageError: the port is in use.
+        UsageError: the port is in use, or no port.
     """
-
+    if not 0 <= port < 1 << 16:
+        raise UsageError(
+            "no such port",
+            where="--port",
+            found=port,
+            wanted="0 to 65535",
+        )
     asking = threading.Lock()  # one question after the other: they use the same processors
 
     class Handler(BaseHTTPRequestHandler):
