@@ -148,8 +148,6 @@ class _Made:
         module: nn.Module
         if start is not None:
             module = modules.BothStacks(network, read, start)
-        elif config.encoder is not None:
-            module = modules.Encoder(network, read)
         else:
             module = modules.OneStack(network, read)
         if len(axes) == 3:
@@ -250,7 +248,7 @@ class _Made:
         )
         encoder = Graph(
             "encoder",
-            modules.Encoder(network, modules.States(network)),
+            modules.OneStack(network, modules.States(network)),
             (ids, self.integers(MASK, "batch", "length")),
             (self.states(),),
             config.encoder.longest,

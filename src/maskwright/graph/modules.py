@@ -31,24 +31,8 @@ def seen(mask: Int[Tensor, "B K"]) -> AttentionMask:
     return masks.real(mask != 0) | masks.itself
 
 
-class Encoder(nn.Module):
-    """The encoder, and what is read of its states."""
-
-    def __init__(self, network: Transformer, read: nn.Module) -> None:
-        super().__init__()
-        self.network, self.read = network, read
-
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
-    ) -> object:
-        states = self.network.encode(
-            input_ids, segments=token_type_ids, visible=seen(attention_mask)
-        )
-        return self.read(states, attention_mask)
-
-
 class OneStack(nn.Module):
-    """A decoder without an encoder that reads a whole text, and what is read of its states."""
+    """The encoder, or a decoder without one, reads a whole text; and what is read of its states."""
 
     def __init__(self, network: Transformer, read: nn.Module) -> None:
         super().__init__()
@@ -57,9 +41,9 @@ class OneStack(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> object:
-        states = self.network.decode(
-            input_ids, segments=token_type_ids, visible=seen(attention_mask)
-        )
+        network = self.network
+        states_of = network.decode if network.encoder is None else network.encode
+        states = states_of(input_ids, segments=token_type_ids, visible=seen(attention_mask))
         return self.read(states, attention_mask)
 
 
