@@ -180,6 +180,8 @@ def main() -> None:
     size = json.loads((a.texts / "facts.json").read_text())["bytes"] / 1e6
     turns: dict[str, list[Turn]] = {side: [] for side in a.sides}
     facts: dict[str, Any] = {}
+    if a.scratch:
+        a.scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=a.scratch) as scratch:
         for number in range(a.rounds):
             for side in a.sides:

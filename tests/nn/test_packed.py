@@ -15,7 +15,7 @@ WEIGHT, BIAS = torch.randn(33, 20, generator=DRAW), torch.randn(33, generator=DR
 
 
 @pytest.mark.parametrize("plain", [False, True])
-@pytest.mark.parametrize("rows", [0, 1, 3, 70])
+@pytest.mark.parametrize("rows", [0, 1, 3, 70, 600])
 def test_as_linear(rows: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if plain:
         monkeypatch.setattr(packed, "_packs", lambda dtype: False)
@@ -29,6 +29,13 @@ def test_as_linear(rows: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> N
         torch.testing.assert_close(found, ACTIVATIONS[activation](wanted), rtol=1e-5, atol=1e-5)
         # The control: activations are told apart.
         assert not rows or not torch.allclose(found, wanted)
+
+
+def test_rows_are_of_few_sizes() -> None:
+    """Memory: oneDNN keeps a compiled product for each number of rows."""
+    sizes = [packed.sized(rows) for rows in range(4_097)]
+    assert all(rows <= size < 1.12 * rows + 1 for rows, size in enumerate(sizes))
+    assert sizes[:17] == list(range(17)) and len(set(sizes)) == 17 + 5 * 8 + 3 * 16
 
 
 def test_every_activation_has_a_fused_form() -> None:

@@ -13,7 +13,8 @@ plain shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
@@ -21,6 +22,8 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
@@ -51,16 +54,47 @@ def render(refusal: Refusal) -> Response:
 
 
 @dataclass(frozen=True)
+class Post:
+    """A route that gives a response to a body, and to names that stand in its path.
+
+    Attributes:
+        route: of the application.
+        body: what a body has to be.
+        names: of the path.
+    """
+
+    route: APIRoute
+    body: TypeAdapter[Any]
+    names: dict[str, str]
+
+    async def __call__(self, body: Any) -> Response:
+        """The response.
+
+        Raises:
+            Refusal: the body does not fit.
+            Whatever the route raises.
+        """
+        try:
+            given = self.body.validate_python(body)
+        except ValidationError as error:
+            raise _misfit(error.errors(include_url=False)) from None
+        answer: Callable[..., Awaitable[Response]] = self.route.endpoint
+        return await answer(body=given, **self.names)
+
+
+@dataclass(frozen=True)
 class Found:
     """What there is at a path.
 
     Attributes:
         methods: of all routes that it has; None: there is no such path.
         render: how what is refused there is told.
+        post: what answers a POST, where nothing but the path and the body is read for it.
     """
 
     methods: frozenset[str] | None
     render: Render
+    post: Post | None = None
 
 
 class Application:
@@ -91,6 +125,7 @@ class Application:
             self.routers.append((router, dialect.render))
             self.app.include_router(router)
         self._found: dict[str, Found] = {}
+        self._bodies: dict[int, TypeAdapter[Any] | None] = {}
         own = _own_routes(host, self.app)
         self.routers.append((own, render))
         self.app.include_router(own)
@@ -111,16 +146,33 @@ class Application:
     def _look(self, scope: Any) -> Found:
         methods: set[str] | None = None
         shape: Render | None = None
+        posts: list[Post | None] = []
         for router, own in self.routers:
             for route in router.routes:
-                if route.matches(scope)[0] is not Match.NONE:
-                    methods = (methods or set()) | (getattr(route, "methods", None) or set())
+                match, more = route.matches(scope)
+                if match is not Match.NONE:
+                    here = getattr(route, "methods", None) or set()
+                    methods = (methods or set()) | here
                     shape = shape or own
+                    if "POST" in here:
+                        posts.append(self._post(route, more.get("path_params", {})))
         if len(self._found) >= PATHS:
             self._found.clear()
-        made = Found(None if methods is None else frozenset(methods), shape or render)
+        post = posts[0] if posts else None
+        made = Found(None if methods is None else frozenset(methods), shape or render, post)
         self._found[scope["path"]] = made
         return made
+
+    def _post(self, route: Any, names: dict[str, str]) -> Post | None:
+        """The route, if its function makes a response of the names of its path and a body."""
+        if id(route) not in self._bodies:
+            shape = inspect.signature(route.endpoint, eval_str=True)
+            plain = isinstance(route, APIRoute) and set(shape.parameters) == {"body", *names}
+            kind: Any = shape.parameters["body"].annotation if plain else None
+            made = TypeAdapter(kind) if plain and shape.return_annotation is Response else None
+            self._bodies[id(route)] = made
+        body = self._bodies[id(route)]
+        return None if body is None else Post(route, body, dict(names))
 
     def refusal(self, scope: Any, refusal: Refusal) -> Response:
         """The response to a refusal on a path."""
@@ -133,20 +185,22 @@ class Application:
 
     async def _invalid(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        faults = error.errors()
-        first = ".".join(str(part) for part in faults[0]["loc"][1:]) or "body"
-        told_of = "; ".join(
-            f"{'.'.join(str(p) for p in f['loc'][1:])}: {f['msg']}" for f in faults[:FAULTS]
-        )
-        more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
-        what = told_of if len(faults) > 1 else faults[0]["msg"]
-        refusal = Refusal("validation", shorten(what, 900) + more, field=first[:QUOTED])
-        return await self._refused(request, refusal)
+        faults = [{**fault, "loc": fault["loc"][1:]} for fault in error.errors()]
+        return await self._refused(request, _misfit(faults))
 
     async def _http(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         kind: Any = {404: "not_found", 405: "method"}.get(error.status_code, "malformed")
         return await self._refused(request, Refusal(kind, shorten(str(error.detail), QUOTED)))
+
+
+def _misfit(faults: Sequence[Any]) -> Refusal:
+    """What is wrong with a body that does not fit a schema."""
+    places = [".".join(map(str, fault["loc"])) for fault in faults]
+    named = [f"{place}: {fault['msg']}" for place, fault in zip(places, faults, strict=True)]
+    more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
+    what = "; ".join(named[:FAULTS]) if len(faults) > 1 else faults[0]["msg"]
+    return Refusal("validation", shorten(what, 900) + more, field=(places[0] or "body")[:QUOTED])
 
 
 def _dialects() -> list[Any]:

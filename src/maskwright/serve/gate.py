@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from maskwright.errors import DataError
+from maskwright.errors import DataError, MaskwrightError
 from maskwright.serve.app import Application
-from maskwright.serve.errors import Refusal
+from maskwright.serve.errors import Refusal, of_error
 from maskwright.serve.host import FACTS, Host
 from maskwright.serve.logs import Log
 from maskwright.storage import strict_json
@@ -139,8 +139,8 @@ class Gate:
             raise Refusal("unready", what, retry_after=1)
         with self.host.receiving(size or 0):
             body = await self._body(receive, size)
-            await _require_json(body)
-            await self._watched(scope, body, receive, answer)
+            given = await _parsed(body)
+            await self._watched(scope, body, given, receive, answer)
 
     # ----------------------------------------------------------------------------------- checks
     def _require_host(self, headers: dict[bytes, list[bytes]]) -> None:
@@ -213,16 +213,18 @@ class Gate:
             if not message.get("more_body", False):
                 return bytes(body)
 
-    async def _watched(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
+    async def _watched(
+        self, scope: Scope, body: bytes, given: Any, receive: Receive, answer: _Answer
+    ) -> None:
         """The route's answer; cancelled if the client leaves."""
-        left, given = asyncio.Event(), False
+        left, was_read = asyncio.Event(), False
         answering = asyncio.current_task()
         assert answering is not None
 
         async def receive_body() -> Message:
-            nonlocal given
-            if not given:
-                given = True
+            nonlocal was_read
+            if not was_read:
+                was_read = True
                 return {"type": "http.request", "body": body, "more_body": False}
             await left.wait()
             return {"type": "http.disconnect"}
@@ -237,7 +239,14 @@ class Gate:
         FACTS.set(answer.facts)
         watching = asyncio.ensure_future(watch())
         try:
-            await self.application.app(scope, receive_body, answer)
+            if (post := self.application.found(scope).post) is None:
+                await self.application.app(scope, receive_body, answer)
+                return
+            scope["route"] = post.route
+            response = await post(given)
+            await response(scope, receive_body, answer)
+        except MaskwrightError as error:
+            raise of_error(error) from error
         except asyncio.CancelledError:
             if not left.is_set() or answering.uncancel():
                 raise
@@ -321,21 +330,20 @@ def _require_type(headers: dict[bytes, list[bytes]]) -> None:
         raise Refusal("media_type", what, field="Content-Type")
 
 
-async def _require_json(body: bytes) -> None:
-    """Refuse what other readers of JSON understand otherwise or not at all."""
+async def _parsed(body: bytes) -> Any:
+    """What the JSON says; refused is what other readers understand otherwise or not at all."""
     if len(body) > 65_536:
-        await asyncio.get_running_loop().run_in_executor(None, _check_json, body)
-    else:
-        _check_json(body)
+        return await asyncio.get_running_loop().run_in_executor(None, _parse, body)
+    return _parse(body)
 
 
-def _check_json(body: bytes) -> None:
+def _parse(body: bytes) -> Any:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Refusal("malformed", f"not UTF-8 at byte {error.start}", field="body") from None
     try:
-        strict_json.parse(text, "body")
+        return strict_json.parse(text, "body")
     except DataError as error:
         found = f"; found {error.found}" if error.found else ""
         raise Refusal("malformed", f"{error.what}, {error.where}{found}", field="body") from None

@@ -182,7 +182,9 @@ class Host:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._arriving = 0  # tokens, as estimated, of requests that are on their way into the queue
         self._waking = False
-        self._lag = 0.0  # seconds that the event loop is late
+        # Seconds that the event loop is late, at its last tick and at the last two: a pause of the
+        # whole process is no load.
+        self._last_lag = self._lag = 0.0
         self.ready = False
         self.draining = False
         self.metrics.gauges |= {
@@ -365,7 +367,8 @@ class Host:
         are tiny and requests many."""
         assert self._loop is not None
         now = self._loop.time()
-        self._lag = max(0.0, now - due)
+        late = max(0.0, now - due)
+        self._lag, self._last_lag = min(self._last_lag, late), late
         self._loop.call_at(now + TICK, self._tick, now + TICK)
 
     async def warm_up(self) -> None:
