@@ -8,6 +8,7 @@ comes back; each answer is compared with the one that its text gets by itself.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import time
@@ -98,6 +99,14 @@ class Connection:
             self.writer.close()
         self.reader = self.writer = None
 
+    async def end(self) -> None:
+        """Close, and wait for it."""
+        writer = self.writer
+        self.close()
+        if writer is not None:
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
 
 def _right(question: Question, body: bytes) -> bool:
     """Whether a body is the answer to the question."""
@@ -166,7 +175,7 @@ async def closed(
                 break
             if pause and len(load.refused) > before:
                 await asyncio.sleep(pause)
-        connection.close()
+        await connection.end()
 
     begin = time.perf_counter()
     await asyncio.gather(*map(client, range(clients)))
@@ -208,6 +217,8 @@ async def opened(
     load.seconds = time.perf_counter() - begin
     answered = len(load.answered)
     await asyncio.gather(*sent)
+    while not free.empty():
+        await free.get_nowait().end()
     del load.answered[answered:]  # what was answered after the time is no goodput of it
     return load
 
@@ -223,5 +234,5 @@ async def questions_of(
         if status != 200:
             raise RuntimeError(f"{status}: {body[:200]!r}")
         found.append(Question(path, question.body, body, tolerance))
-    connection.close()
+    await connection.end()
     return found

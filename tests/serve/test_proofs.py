@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from benchmarks.serving import write_classifier
 from benchmarks.serving_load import (
     Connection,
     Load,
@@ -52,13 +53,23 @@ def animals(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return {"animals": folder / "out"}
 
 
-def texts(count: int) -> list[str]:
+@pytest.fixture(scope="module")
+def working(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of MiniLM's shape, whose work is the network and not the talk about it."""
+    folder = tmp_path_factory.mktemp("working") / "model"
+    write_classifier(folder, "minilm", texts(200))
+    return folder
+
+
+def texts(count: int, longest: int = 25) -> list[str]:
     draw = random.Random(0)
-    return list({" ".join(draw.choices(WORDS, k=draw.randint(2, 25))) for _ in range(count)})
+    return list({" ".join(draw.choices(WORDS, k=draw.randint(2, longest))) for _ in range(count)})
 
 
-def asked(url: str, count: int = 60, path: str = PREDICT) -> list[Question]:
-    return asyncio.run(questions_of(url, path, texts(count), "inputs", 1e-5))
+def asked(
+    url: str, count: int = 60, path: str = PREDICT, longest: int = 25, tolerance: float = 1e-5
+) -> list[Question]:
+    return asyncio.run(questions_of(url, path, texts(count, longest), "inputs", tolerance))
 
 
 def loaded(url: str, questions: Sequence[Question], clients: int, seconds: float) -> Load:
@@ -171,17 +182,18 @@ def test_F96_two_hundred_slow_sockets(
 
 @pytest.mark.parametrize("bounded", [True, False])
 def test_F103_overload_is_refused_and_the_rest_is_answered_in_time(
-    bounded: bool, animals: dict[str, Path]
+    bounded: bool, working: Path
 ) -> None:
     """Four times what the server can do, on 500 connections: 85 % of the peak are answered, and 99
     of 100 within twice what may wait and what a batch, the loop and a client take. The control
-    takes all in."""
+    takes all in. Of a model that is quicker than the reading and writing of its requests, nothing
+    is said: clients and server share the machine."""
     wait, beside = 0.2, 0.4
     bounds = ("--max-wait-seconds", str(wait))
     if not bounded:
         bounds = ("--max-wait-seconds", "1000", "--max-queue-tokens", "100000000")
-    with process(animals["animals"], *bounds) as (_, url):
-        questions = asked(url, path="/predict")
+    with process(working, *bounds) as (_, url):
+        questions = asked(url, 60, "/predict", 80, 1e-3)  # the server may compute in bfloat16
         peak = loaded(url, questions, 64, 5.0)
         rate = 4 * peak.goodput
         load = asyncio.run(opened(url, questions, rate, 15.0, connections=500, from_due=False))

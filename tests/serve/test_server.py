@@ -27,7 +27,8 @@ from maskwright.serve import host as host_module
 from maskwright.serve import protocol, reading
 from maskwright.serve.host import Options
 from maskwright.serve.limits import Limits
-from serve.servers import Served, answers, request, server, until
+from maskwright.serve.shedding import Shedding
+from serve.servers import Answer, Served, answers, request, server, until
 
 pytestmark = pytest.mark.loopback
 
@@ -336,6 +337,100 @@ def test_F103_a_full_queue_answers_before_the_body_is_read(plain: Served, slow: 
         statuses = {each.result().status for each in sent}
     assert statuses == {200, 429} and until(lambda: plain.host._queue.tokens == 0)
     assert plain.ask("predict", TEXT)["values"]
+
+
+@pytest.fixture
+def full(plain: Served) -> Iterator[None]:
+    """A queue that takes nothing."""
+    plain.host._arriving += LIMITS.max_queue_tokens
+    yield
+    plain.host._arriving -= LIMITS.max_queue_tokens
+
+
+def in_pieces(served: Served, *pieces: bytes) -> list[Answer]:
+    """The answers on a connection on which bytes come after a pause each."""
+    with served.connect(2.0) as line:
+        for piece in pieces:
+            line.sendall(piece)
+            time.sleep(0.05)
+        return list(answers(line))
+
+
+def test_F103_a_refusal_at_once_is_that_of_the_gate(
+    plain: Served, full: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same answer, whether the request is read as HTTP (its head comes in two parts) or not; a
+    body that comes later is no request, and the connection goes on."""
+    made = request(plain.address, "/ask/predict", {"inputs": TEXT})
+    end = made.index(b"\r\n\r\n") + 4
+    shed: list[Any] = []
+    call = Shedding.__call__
+
+    def seen(self: Shedding, *given: Any) -> Any:
+        shed.append(call(self, *given))
+        return shed[-1]
+
+    monkeypatch.setattr(Shedding, "__call__", seen)
+    before = plain.host.metrics.statuses[429]
+    read = in_pieces(plain, made[:20], made[20:], made[:20], made[20:])
+    assert shed and not any(shed), "the control: nothing was refused at once"
+    shed.clear()
+    at_once = in_pieces(plain, made, made[:end], made[end:], made)
+    assert [each.body for each in shed] == [0, len(made) - end, 0]
+    several = in_pieces(plain, made + made)
+    assert [each.status for each in (*read, *at_once, *several)] == [429] * 7
+    assert plain.host.metrics.statuses[429] == before + 7
+
+    def plainly(answer: Answer) -> Any:
+        own = {k: v for k, v in answer.headers.items() if k not in ("date", "x-request-id")}
+        assert "date" in answer.headers and len(answer.headers["x-request-id"]) == 16
+        return answer.status, list(own.items()), answer.body
+
+    assert len({str(plainly(each)) for each in (*read, *at_once)}) == 1
+    assert len({each.headers["x-request-id"] for each in at_once}) == 3
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "elsewhere.example"}, 421),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Length": "300000000"}, 413),
+        ({"Origin": "http://elsewhere.example"}, 403),
+        ({"Transfer-Encoding": "chunked", "Content-Length": ""}, 429),
+        ({"Connection": "close"}, 429),
+        ({"Bad header": "x"}, 400),
+    ],
+)
+def test_F103_what_else_is_wrong_is_said_as_ever(
+    headers: dict[str, str], status: int, plain: Served, full: None
+) -> None:
+    made = request(plain.address, "/ask/predict", {"inputs": TEXT}, headers=headers)
+    assert [each.status for each in plain.raw(made, 2.0)][:1] == [status]
+
+
+def test_F103_a_connection_that_was_refused_at_once_asks_again(plain: Served) -> None:
+    made = request(plain.address, "/ask/predict", {"inputs": TEXT})
+    with plain.connect() as line:
+        found = answers(line)
+        plain.host._arriving += LIMITS.max_queue_tokens
+        line.sendall(made[:-4])
+        assert next(found).status == 429
+        plain.host._arriving -= LIMITS.max_queue_tokens
+        line.sendall(made[-4:] + made)
+        assert next(found).status == 200
+        line.sendall(made)
+        assert next(found).status == 200
+
+
+def test_F96_a_body_that_nobody_wants_has_a_deadline(
+    plain: Served, full: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "BODY_SECONDS", 0.3)
+    made = request(plain.address, "/ask/predict", {"inputs": TEXT})
+    begin = time.monotonic()
+    assert [each.status for each in plain.raw(made[:-4], 10.0)] == [429]
+    assert 0.2 < time.monotonic() - begin < 5
 
 
 @pytest.mark.parametrize(

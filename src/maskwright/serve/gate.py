@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
-import secrets
+import random
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from dataclasses import dataclass
@@ -94,30 +94,51 @@ class Gate:
                 await self.application.refusal(scope, failed)(scope, receive, answer)
         finally:
             self.open_requests -= 1
-            self._note(scope, answer, time.monotonic() - begin)
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            route = getattr(scope.get("route"), "path", None)
+            seconds, refused = time.monotonic() - begin, scope.get("mw_refused")
+            self.note(answer.request, method, route, answer.status, refused, seconds)
 
-    def _note(self, scope: Scope, answer: _Answer, seconds: float) -> None:
-        metrics, refused = self.host.metrics, scope.get("mw_refused")
+    def note(
+        self,
+        request: str,
+        method: str,
+        route: str | None,
+        status: int,
+        refused: str | None,
+        seconds: float,
+    ) -> None:
+        """Count and log a request that is over."""
+        metrics = self.host.metrics
         if refused is not None:
             metrics.refused(refused)
-        metrics.finished(answer.status)
-        route = scope.get("route")
+        metrics.finished(status)
         self.log.line(
             "request",
-            request=answer.request,
-            method=scope["method"] if scope["method"] in METHODS else "other",
-            route=getattr(route, "path", None),
-            status=answer.status,
+            request=request,
+            method=method,
+            route=route,
+            status=status,
             refused=refused,
             seconds=round(seconds, 4),
         )
 
+    def takes_post(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> bool:
+        """Whether a POST gets as far as the queue.
+
+        Raises:
+            Refusal: it does not, in another way than by its path or method.
+        """
+        self._require_entrance(scope, headers)
+        if "POST" not in (self.application.found(scope).methods or ()):
+            return False
+        _require_type(headers)
+        self._size(headers)
+        return True
+
     async def _admitted(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         headers = _headers(scope)
-        _require_sound(scope)
-        self._require_host(headers)
-        self._require_origin(scope, headers)
-        self._require_token(scope, headers)
+        self._require_entrance(scope, headers)
         methods = self.application.found(scope).methods
         if methods is None:
             raise Refusal("not_found", "no such path; /docs lists what there is")
@@ -143,6 +164,12 @@ class Gate:
             await self._watched(scope, body, given, receive, answer)
 
     # ----------------------------------------------------------------------------------- checks
+    def _require_entrance(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
+        _require_sound(scope)
+        self._require_host(headers)
+        self._require_origin(scope, headers)
+        self._require_token(scope, headers)
+
     def _require_host(self, headers: dict[bytes, list[bytes]]) -> None:
         found = headers.get(b"host", [])
         name = _host_name(found[0]) if len(found) == 1 else None
@@ -259,6 +286,15 @@ class Gate:
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
 
 
+# Not of the system's source: a call of the system lets another thread go first.
+_IDS = random.Random()
+
+
+def new_id() -> str:
+    """What a request is called in the log and in its answer: 16 hexadecimal digits."""
+    return f"{_IDS.getrandbits(64):016x}"
+
+
 class _GoneError(Exception):
     """The client left before its request was there."""
 
@@ -268,7 +304,7 @@ class _Answer:
 
     def __init__(self, send: Send, host: Host, origin: list[tuple[bytes, bytes]]) -> None:
         self._send, self._host, self.origin = send, host, origin
-        self.request = secrets.token_hex(8)
+        self.request = new_id()
         self.facts: dict[str, str] = {}
         self.status, self.started, self.ended, self.closes = 0, False, False, False
 

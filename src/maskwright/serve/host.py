@@ -434,14 +434,20 @@ class Host:
         Raises:
             Refusal: there is no room, which is said before the body is read.
         """
-        busy = self._arriving > 0 or len(self._queue) > 0
-        waits = self._queue.seconds(self._arriving) + TURNS * self._lag
-        late = busy and waits > self.limits.max_wait_seconds
-        if late or self._queue.is_full(self._arriving):
-            raise self._full()
+        if (refusal := self.overloaded()) is not None:
+            raise refusal
         with _Arriving(self, size // BYTES_A_TOKEN) as arriving:
             ARRIVING.set(arriving)
             yield
+
+    def overloaded(self, beside: int = 0) -> Refusal | None:
+        """Why nothing more is taken in now, so many tokens being known of that are not counted yet;
+        None: it is."""
+        arriving = self._arriving + beside
+        busy = arriving > 0 or len(self._queue) > 0
+        waits = self._queue.seconds(arriving) + TURNS * self._lag
+        late = busy and waits > self.limits.max_wait_seconds
+        return self._full() if late or self._queue.is_full(arriving) else None
 
     def _full(self) -> Refusal:
         beyond = self._queue.seconds(self._arriving) - self.limits.max_wait_seconds

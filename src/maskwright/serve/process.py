@@ -26,6 +26,7 @@ from maskwright.errors import MaskwrightError, UsageError
 from maskwright.serve.gate import MAX_HEADER_BYTES, Gate
 from maskwright.serve.host import Host
 from maskwright.serve.protocol import Protocol
+from maskwright.serve.shedding import Shedding
 
 # Seconds after which an idle connection is closed: usually, and while the server is stopping.
 KEEP_ALIVE, IDLE_AT_END = 75, 1.0
@@ -69,7 +70,8 @@ class Server(uvicorn.Server):
     """uvicorn's server with a stop that loses nothing."""
 
     def __init__(self, gate: Gate, host: Host, sock: socket.socket) -> None:
-        protocol = type("Connection", (Protocol,), {"max_connections": host.limits.max_connections})
+        own = {"max_connections": host.limits.max_connections, "shedding": Shedding(gate)}
+        protocol = type("Connection", (Protocol,), own)
         config = uvicorn.Config(
             gate,
             http=protocol,

@@ -5,6 +5,8 @@
     an answer     30 s without a byte taken by its reader
     connections   a bounded number
 
+While the queue is full, requests are refused before they are read as HTTP (`shedding.py`).
+
 A connection whose request was refused before its body was read is closed in peace: the answer is
 sent, and what still comes is thrown away for a moment, since a reset would destroy the answer.
 """
@@ -19,6 +21,8 @@ from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+
+from maskwright.serve.shedding import Shedding
 
 HEADER_SECONDS = 10.0
 BODY_SECONDS, BYTES_A_SECOND = 10.0, 65_536
@@ -62,6 +66,8 @@ class Protocol(H11Protocol):
     """One connection."""
 
     max_connections = 512
+    # What refuses requests at once; None: nothing does.
+    shedding: Shedding | None = None
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -70,6 +76,8 @@ class Protocol(H11Protocol):
         self._since, self._received = 0.0, 0
         self._phase = ""
         self._lingers = False
+        self._unwanted = 0  # bytes of the body of a request that was refused at once
+        self._was_answered = False
         self.last_used = time.monotonic()
 
     # -------------------------------------------------------------------------------- events
@@ -89,8 +97,27 @@ class Protocol(H11Protocol):
                 self.transport.abort()
             return
         self.last_used = time.monotonic()
-        super().data_received(data)
+        if self._unwanted:
+            unwanted = min(self._unwanted, len(data))
+            self._unwanted, data = self._unwanted - unwanted, data[unwanted:]
+        if data and not self._is_shed(data):
+            super().data_received(data)
         self._look()
+
+    def _is_shed(self, data: bytes) -> bool:
+        """Whether these bytes are a request that was refused at once."""
+        between = self.cycle is None or self.cycle.response_complete
+        if self.shedding is None or not between or self.conn.their_state is not h11.IDLE:
+            return False
+        if self._part_of_headers() or self.transport.is_closing():
+            return False
+        shed = self.shedding(data, self.server_state.default_headers)
+        if shed is None:
+            return False
+        self._unwanted, self._was_answered = shed.body, True
+        self.transport.write(shed.answer)
+        self.on_response_complete()
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._timer, self._writing):
@@ -130,9 +157,11 @@ class Protocol(H11Protocol):
         if self.transport.is_closing() or self._lingers:
             return
         state = self.conn.their_state
-        idle = state is h11.IDLE and self.cycle is not None and not self._part_of_headers()
+        known = self.cycle is not None or self._was_answered
         phase = {h11.IDLE: "headers", h11.SEND_BODY: "body"}.get(state, "")
-        if idle:
+        if self._unwanted:
+            phase = "body"
+        elif state is h11.IDLE and known and not self._part_of_headers():
             phase = ""
         if phase == self._phase:
             return
@@ -158,7 +187,10 @@ class Protocol(H11Protocol):
         if (deadline := self._deadline()) > self.loop.time():
             self._timer = self.loop.call_at(deadline, self._expired)
             return
-        self._say(408, "the request did not come in time")
+        if self._unwanted:  # it was answered
+            self.transport.close()
+        else:
+            self._say(408, "the request did not come in time")
 
     # ------------------------------------------------------------------------------- closing
     def _say(self, status: int, what: str) -> None:
