@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -9,7 +11,9 @@ from checkpoint.small import model_of, small
 from maskwright.errors import IncompatibleError
 from maskwright.families.parts.family import family
 from maskwright.inference import prompt_scores
+from maskwright.inference.likelihood_prompts import frame_for
 from maskwright.inference.prepared import prepare
+from maskwright.predict.language_model import load
 
 
 def test_they_are_the_networks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,3 +39,19 @@ def test_they_are_the_networks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert all(top == () for _, top in one)
     with pytest.raises(IncompatibleError, match="stands alone"):
         prompt_scores.prompt_scores(prepare(model_of(small(family("bert"), "BertModel"))), rows)
+
+
+def test_their_sum_is_the_log_likelihood(models: dict[str, Path]) -> None:
+    """Behind the token that a text begins after, as `log_likelihood` has it."""
+    own = load(models["gpt2"], precision="float32")
+    texts = ["the cat sat on the mat", "a dog"]
+    before = frame_for(own.model.network, own.model.tokenizer, "causal").before
+    rows = [[*before, *own.model.tokenizer.encode(text)] for text in texts]
+    found = prompt_scores.prompt_scores(prepare(own.model.network, precision="float32"), rows)
+    sums = [sum(log for log, _ in each) for each in found]
+    assert sums == pytest.approx(own.log_likelihood(texts), abs=1e-4)
+    # The control: without that token the sum lacks the first.
+    bare = prompt_scores.prompt_scores(
+        prepare(own.model.network, precision="float32"), [row[1:] for row in rows]
+    )
+    assert sums != pytest.approx([sum(log for log, _ in each) for each in bare], abs=1e-2)

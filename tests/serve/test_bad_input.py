@@ -113,9 +113,9 @@ def test_what_is_wrong_is_said(tasks_server: TasksServer, path: str) -> None:
         ("/v1/completions", {"model": "writer", "prompt": "a", "stop": [""]}, 400, "stop"),
         (
             "/v1/completions",
-            {"model": "writer", "prompt": "a", "echo": True, "logprobs": 1},
+            {"model": "writer", "prompt": "a " * 500, "echo": True, "logprobs": 1, "max_tokens": 0},
             400,
-            "logprobs",
+            "prompt[0]",
         ),
         ("/v1/completions", {"model": "writer", "prompt": "a", "n": 2, "stream": True}, 400, "one"),
         ("/v1/completions", {"model": "classes", "prompt": "a"}, 400, "writes"),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from maskwright.models.special_tokens import end_of_text
+from maskwright.serve.dialects.openai import Completions, _Shape
+from maskwright.serve.host import Piece
 from serve.clients import TasksServer
 
 pytestmark = [
@@ -217,6 +221,18 @@ def test_openai_texts(tasks_server: TasksServer) -> None:
     short = tasks_server.post("/v1/completions", {**body, "prompt": TEXTS[0], "stop": stop})
     assert short["choices"][0]["text"] == text[: text.index(stop)]
     assert short["choices"][0]["finish_reason"] == "stop"
+
+
+def test_openai_counts_the_end_token_among_the_logprobs(tasks_server: TasksServer) -> None:
+    """Harnesses leave the last token of a list out: it must be the written one, whatever it is."""
+    tokenizer = tasks_server.opened("writer").model.tokenizer
+    chosen: Any = SimpleNamespace(tokenizer=tokenizer, called="writer", fingerprint="f" * 16)
+    shape = _Shape(chosen, Completions(prompt="a", logprobs=0), ["a"], 1, None)
+    pieces = [Piece(0, 5, "xy", None, -1.0), Piece(0, None, "", "end", -0.5)]
+    found = shape._logprobs(pieces, 3)
+    assert found is not None and found["token_logprobs"] == [-1.0, -0.5]
+    assert found["text_offset"] == [3, 5]
+    assert found["tokens"][1] == tokenizer.tokens([end_of_text(tokenizer) or 0])[0]
 
 
 def events(text: str) -> list[Any]:

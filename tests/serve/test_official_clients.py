@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from finetune.test_command import table
 from maskwright.finetune.command import finetune_file
@@ -54,6 +55,66 @@ def test_openai(tasks_server: TasksServer, openai_client: Any) -> None:
     assert caught.value.param == "dimensions"
     with pytest.raises(openai.BadRequestError, match="logit_bias"):
         openai_client.completions.create(**asked, logit_bias={"5": 1})
+
+
+def test_openai_scores_prompts(tasks_server: TasksServer, openai_client: Any) -> None:
+    """As evaluation harnesses ask: the figures of a prompt are those of the network."""
+    own = tasks_server.opened("writer").model
+    wanted = []
+    for text in TEXTS:
+        ids = torch.tensor([own.tokenizer.encode(text)])
+        with torch.inference_mode():
+            logs = own.network.logits(own.network.decode(ids))[0].log_softmax(-1)
+        wanted.append(logs)
+    asked = {"model": "writer", "echo": True, "logprobs": 2, "temperature": 0}
+    made = openai_client.completions.create(**asked, prompt=TEXTS, max_tokens=0)
+    assert made.usage.completion_tokens == 0
+    assert made.usage.prompt_tokens == sum(len(logs) for logs in wanted)
+    for text, logs, choice in zip(TEXTS, wanted, made.choices, strict=True):
+        ids, found = own.tokenizer.encode(text), choice.logprobs
+        assert choice.text == text and choice.finish_reason == "length"
+        assert found.token_logprobs[0] is found.top_logprobs[0] is None
+        expected = [float(logs[n, token]) for n, token in enumerate(ids[1:])]
+        assert found.token_logprobs[1:] == pytest.approx(expected, abs=1e-4)
+        # The control: one place further on the scores are others.
+        further = [float(logs[n + 1, token]) for n, token in enumerate(ids[1:])]
+        assert found.token_logprobs[1:] != pytest.approx(further, abs=1e-3)
+        for n, best in enumerate(found.top_logprobs[1:]):
+            assert list(best.values()) == pytest.approx(logs[n].topk(2).values.tolist(), abs=1e-4)
+        assert [
+            text[place:].strip().startswith(token.strip().removeprefix("##"))
+            for token, place in zip(found.tokens, found.text_offset, strict=True)
+        ] == [True] * len(ids)
+    # What is written stands behind it, as without the prompt.
+    longer = openai_client.completions.create(**asked, prompt=TEXTS, max_tokens=3)
+    alone = openai_client.completions.create(**{**asked, "echo": False}, prompt=TEXTS, max_tokens=3)
+    for text, whole, before, after in zip(
+        TEXTS, longer.choices, made.choices, alone.choices, strict=True
+    ):
+        assert whole.text == text + after.text
+        assert whole.logprobs.tokens == before.logprobs.tokens + after.logprobs.tokens
+        logs = (before.logprobs.token_logprobs + after.logprobs.token_logprobs)[1:]
+        assert whole.logprobs.token_logprobs[1:] == pytest.approx(logs, abs=1e-6)
+        assert len(whole.logprobs.top_logprobs) == len(whole.logprobs.tokens)
+        places = [len(text) + place for place in after.logprobs.text_offset]
+        assert whole.logprobs.text_offset == before.logprobs.text_offset + places
+    for count, reference in ((0, made), (3, longer)):
+        chunks = [
+            chunk.choices[0]
+            for chunk in openai_client.completions.create(
+                **asked, prompt=TEXTS[0], max_tokens=count, stream=True
+            )
+        ]
+        assert chunks[0].logprobs.tokens[: len(wanted[0])] == made.choices[0].logprobs.tokens
+        (wanted_choice, *_) = reference.choices
+        assert "".join(chunk.text for chunk in chunks) == wanted_choice.text
+        assert chunks[-1].finish_reason == wanted_choice.finish_reason
+        joined = [log for chunk in chunks for log in chunk.logprobs.token_logprobs]
+        assert joined[0] is None
+        assert joined[1:] == pytest.approx(wanted_choice.logprobs.token_logprobs[1:], abs=1e-6)
+    twice = openai_client.completions.create(**asked, prompt=TEXTS[0], max_tokens=0, n=2)
+    assert twice.choices[0].logprobs == twice.choices[1].logprobs
+    assert twice.choices[0].logprobs.tokens == made.choices[0].logprobs.tokens
 
 
 def test_hugging_face(tasks_server: TasksServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import torch
 from maskwright.errors import IncompatibleError
 from maskwright.inference.engine import states
 from maskwright.inference.prepared import Prepared
+from maskwright.nn.config import TransformerConfig
 
 TokenScore = tuple[float, tuple[tuple[int, float], ...]]
 # Positions whose scores over the vocabulary are held at once.
@@ -31,13 +32,7 @@ def prompt_scores(
         IncompatibleError: the network is no decoder that stands alone.
         DataError: a row without an id.
     """
-    if network.encoder is not None or network.config.vocabulary_head is None:
-        raise IncompatibleError(
-            "only a decoder that stands alone says how likely a prompt was",
-            where="network",
-            found="an encoder" if network.encoder is not None else "no vocabulary head",
-            do="ask for the log-likelihood of the text",
-        )
+    require_decoder(network.config)
     found: list[list[TokenScore]] = [[] for _ in rows]
     for part in states(network, rows):
         following = part.tokens.roll(-1)
@@ -55,3 +50,18 @@ def prompt_scores(
             found[number] = made[begin : begin + length - 1]
             begin += length
     return found
+
+
+def require_decoder(config: TransformerConfig) -> None:
+    """Refuse a model whose tokens do not follow from those before them.
+
+    Raises:
+        IncompatibleError: it is no decoder that stands alone.
+    """
+    if config.encoder is not None or config.vocabulary_head is None:
+        raise IncompatibleError(
+            "only a decoder that stands alone says how likely a prompt was",
+            where="network",
+            found="an encoder" if config.encoder is not None else "no vocabulary head",
+            do="ask for the log-likelihood of the text",
+        )

@@ -25,6 +25,7 @@ from maskwright.inference.gaps import Gapped, gapped, spelled
 from maskwright.inference.generation import Generation, Prompt
 from maskwright.inference.incremental import trained_length
 from maskwright.inference.prepared import Prepared, answering
+from maskwright.inference.prompt_scores import require_decoder
 from maskwright.inference.spans import spans
 from maskwright.inference.steps import Steps, finished
 from maskwright.inference.stream import BYTE, Decode, GrowingText, Piece, require_stop, stream
@@ -301,6 +302,38 @@ def prompts_of(
             )
             seen[name] += 1
     return [found[n] for n in range(len(texts))]
+
+
+@dataclass(frozen=True)
+class PromptTokens:
+    """A prompt as `write` goes on from it.
+
+    Attributes:
+        ids: all that the network reads.
+        own: those of the text itself, which stand last.
+        offsets: at which character of the text each of `own` begins, the spaces before it included.
+    """
+
+    ids: list[int]
+    own: list[int]
+    offsets: list[int]
+
+
+def prompt_tokens(model: Model, texts: Sequence[str]) -> list[PromptTokens]:
+    """The prompts of a decoder that stands alone, for `prompt_scores`.
+
+    Raises:
+        IncompatibleError, UsageError: as `write`; or the model is no such decoder.
+    """
+    require_decoder(model.config)
+    prompt_batch = _prompt_batch(model, texts)
+    found = []
+    encoded = model.tokenizer.encode_batch(texts, offsets=True)
+    for ids, own, (_, ends) in zip(prompt_batch.opened, prompt_batch.given, encoded, strict=True):
+        # The token before ends where the spaces begin; bytes of one character share its place.
+        places = np.minimum(ends[1:, 0], ends[:-1, 1])
+        found.append(PromptTokens(ids, own, [0, *places.tolist()]))
+    return found
 
 
 def writing(model: Model, network: Prepared) -> Generation:

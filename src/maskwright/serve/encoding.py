@@ -11,6 +11,7 @@ from typing import Any
 
 from maskwright.errors import DataError
 from maskwright.inference import texts as inference_texts
+from maskwright.inference.texts import PromptTokens
 from maskwright.models.model import Model
 from maskwright.predict.predictor import Predictor
 from maskwright.serve.errors import Refusal, of_error
@@ -132,3 +133,21 @@ def encode_masked(model: Model, texts: Sequence[str], first: int, field: str) ->
         windows.append(each[0])
         tokens.append(each[1])
     return Part(None, tokens, windows, [False] * len(texts))
+
+
+def encode_prompts(
+    model: Model, texts: Sequence[str], first: int, field: str
+) -> tuple[list[PromptTokens], Part]:
+    """Prompts as the model goes on from them.
+
+    Raises:
+        Refusal: one that is longer than the model reads; a model that scores no prompts.
+    """
+    found: list[PromptTokens] = []
+    for number, text in enumerate(texts, start=first):
+        try:
+            found += inference_texts.prompt_tokens(model, [text])
+        except Exception as error:
+            raise of_error(error, f"{field}[{number}]") from error
+    lengths = [len(each.ids) for each in found]
+    return found, Part(None, lengths, [1] * len(texts), [False] * len(texts))

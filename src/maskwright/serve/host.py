@@ -37,13 +37,13 @@ from maskwright.findings import Note, ignore
 from maskwright.graph.engines.parts.names import TORCH
 from maskwright.inference.stream import Piece
 from maskwright.predict.predictor import Predictor, answers_of
-from maskwright.serve import encoding, served
+from maskwright.serve import encoding, logprobs, served
 from maskwright.serve.device import Device, Outcome, Reading
 from maskwright.serve.encoding import Part
 from maskwright.serve.errors import Refusal, of_error
 from maskwright.serve.limits import Limits
 from maskwright.serve.metrics import Metrics
-from maskwright.serve.reading import Asked, read_masks, read_scores, read_states
+from maskwright.serve.reading import Asked, read_masks, read_prompts, read_scores, read_states
 from maskwright.serve.scheduler import FullError, Item, NeverFitsError, Queue
 from maskwright.serve.served import TASK, Asking, Head, Served, vectors
 from maskwright.serve.writing import Row, Writers, Writing, Written
@@ -299,6 +299,25 @@ class Host:
         return await self._ask(
             texts, options, partial(self._read, reading), work, lambda part, found: list(found)
         )
+
+    async def prompt_scores(
+        self, name: str | None, prompts: Sequence[str], options: Options = USUAL
+    ) -> Answered:
+        """How likely each token of each prompt was to a decoder, with `options.top` of the
+        likeliest in its place: `Logprobs` each."""
+        asking = self._asking(name, options)
+        _require(asking, "generate", "the model does not write")
+        model, top = asking.opened.model, options.top or 0
+
+        def work(rows: Sequence[Any], first: int) -> tuple[Any, Part]:
+            found, part = encoding.encode_prompts(model, rows, first, options.field)
+            return (found, top), part
+
+        def finish(part: Part, found: Any) -> list[Any]:
+            return [logprobs.of_prompt(model.tokenizer, *each) for each in found]
+
+        reading = self._reading(asking, "prompts", read_prompts)
+        return await self._ask(prompts, options, partial(self._read, reading), work, finish)
 
     async def generate(
         self,

@@ -12,8 +12,10 @@ from maskwright.inference import texts as inference_texts
 from maskwright.inference import together
 from maskwright.inference.encoded import Collation, Examples
 from maskwright.inference.engine import hidden
+from maskwright.inference.prompt_scores import TokenScore, prompt_scores
 from maskwright.inference.scores import Scored
 from maskwright.inference.steps import Steps
+from maskwright.inference.texts import PromptTokens
 from maskwright.inference.together import scores_of_all
 from maskwright.objectives.parts.sequences import first_places
 from maskwright.predict.opened import Opened
@@ -70,6 +72,20 @@ def read_masks(opened: Opened, given: Sequence[tuple[list[str], int]]) -> list[l
         )
     )
     return [[_best(next(found), top) for _ in own] for own, top in given]
+
+
+def read_prompts(
+    opened: Opened, given: Sequence[tuple[list[PromptTokens], int]]
+) -> list[list[tuple[PromptTokens, list[TokenScore]]]]:
+    """The scores of each prompt of each payload, with as many of the likeliest tokens as it
+    wants."""
+    rows = [prompt.ids for own, _ in given for prompt in own]
+    most = max(top for _, top in given)
+    found = iter(prompt_scores(opened.network(), rows, most))
+    return [
+        [(prompt, [(log, best[:top]) for log, best in next(found)]) for prompt in own]
+        for own, top in given
+    ]
 
 
 def _best(holes: Sequence[Any], top: int) -> list[Any]:

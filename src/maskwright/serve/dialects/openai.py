@@ -20,6 +20,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
+from maskwright.models import special_tokens
 from maskwright.serve.dialects.parts.bodies import Body, Text, Texts, refuse_set, texts_in
 from maskwright.serve.dialects.parts.chosen import Chosen, choose, each_name
 from maskwright.serve.dialects.parts.headers import headers_of
@@ -27,6 +28,7 @@ from maskwright.serve.dialects.parts.streams import streaming
 from maskwright.serve.dialects.parts.vectors import vectors
 from maskwright.serve.errors import Kind, Refusal
 from maskwright.serve.host import Answered, Host, Piece, Writing, Written
+from maskwright.serve.logprobs import Logprobs, likeliest
 
 STATUS: dict[Kind, int] = {"validation": 400, "model": 400}
 # Seeds are 31 bits, as clients send them.
@@ -77,7 +79,7 @@ class Completions(Body):
     frequency_penalty: Number | None = None
     logit_bias: dict[str, Number] | None = None
     logprobs: int | None = Field(default=None, ge=0, le=LOGPROBS)
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=0)
     n: int | None = Field(default=None, ge=1, le=CHOICES)
     presence_penalty: Number | None = None
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
@@ -158,9 +160,9 @@ async def _completions(model: Chosen, body: Completions) -> Response:
     )
     if body.stream_options is not None and not body.stream:
         raise Refusal("validation", "only with stream", field="stream_options")
-    if body.echo and body.logprobs is not None:
-        what = "log-probabilities of a prompt are not told; ask without echo"
-        raise Refusal("validation", what, field="logprobs")
+    tokens = 16 if body.max_tokens is None else body.max_tokens
+    if not tokens and not body.echo:
+        raise Refusal("validation", "nothing to answer with; ask with echo", field="max_tokens")
     stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
     if len(stop) > STOPS or not all(stop):
         what = "strings that end a text, none of them empty"
@@ -174,7 +176,7 @@ async def _completions(model: Chosen, body: Completions) -> Response:
         raise Refusal("validation", f"{most} texts in one request", field="prompt", limit=limit)
     writings = [
         Writing(
-            tokens=body.max_tokens or 16,
+            tokens=tokens,
             temperature=1.0 if body.temperature is None else body.temperature,
             top_p=1.0 if body.top_p is None else body.top_p,
             seed=(first + copy) % SEEDS,
@@ -183,17 +185,30 @@ async def _completions(model: Chosen, body: Completions) -> Response:
         )
         for copy in range(copies)
     ]
-    shape = _Shape(model, body, prompts, copies)
-    options = model.options("prompt")
-    if not body.stream:
+    if body.stream and most != 1:
+        raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
+    options, scored = model.options("prompt"), None
+    if body.echo and (body.logprobs is not None or not tokens):
+        wanted = model.options("prompt", top=body.logprobs)
+        scored = await model.host.prompt_scores(model.name, prompts, wanted)
+    shape = _Shape(model, body, prompts, copies, scored)
+    if body.stream:
+        pieces = (
+            model.host.stream(model.name, prompts[0], writings[0], options) if tokens else _none()
+        )
+        return await streaming(pieces, shape.events, failure, {"x-windows": "1"})
+    written: list[Answered] = []
+    if tokens:
         written = await asyncio.gather(
             *(model.host.generate(model.name, prompts, each, options) for each in writings)
         )
-        return JSONResponse(shape.whole(written), headers=headers_of(model, written[:1]))
-    if most != 1:
-        raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
-    pieces = model.host.stream(model.name, prompts[0], writings[0], options)
-    return await streaming(pieces, shape.events, failure, {"x-windows": "1"})
+    first_answer = written[0] if scored is None else scored
+    return JSONResponse(shape.whole(written), headers=headers_of(model, [first_answer]))
+
+
+async def _none() -> AsyncIterator[Piece]:
+    """The pieces of a text of no token."""
+    yield Piece(0, None, "", "length")
 
 
 def failure(refusal: Refusal) -> dict[str, Any]:
@@ -203,10 +218,22 @@ def failure(refusal: Refusal) -> dict[str, Any]:
 
 
 class _Shape:
-    """The answers of one request in OpenAI's shape."""
+    """The answers of one request in OpenAI's shape.
 
-    def __init__(self, model: Chosen, body: Completions, prompts: list[str], copies: int) -> None:
+    Args:
+        scored: how likely each prompt was; None: it is not wanted.
+    """
+
+    def __init__(
+        self,
+        model: Chosen,
+        body: Completions,
+        prompts: list[str],
+        copies: int,
+        scored: Answered | None,
+    ) -> None:
         self.model, self.body, self.prompts, self.copies = model, body, prompts, copies
+        self.scored = scored
         self.head = {
             "id": f"cmpl-{secrets.token_hex(12)}",
             "object": "text_completion",
@@ -216,16 +243,18 @@ class _Shape:
         }
 
     def whole(self, written: list[Answered]) -> dict[str, Any]:
-        """All texts at once; of each prompt its copies one after the other."""
+        """All texts at once; of each prompt its copies one after the other. Nothing was written
+        where no token is wanted."""
         choices = []
         for number, prompt in enumerate(self.prompts):
-            for copy, answered in enumerate(written):
-                found: Written = answered.values[number]
+            before = prompt if self.body.echo else ""
+            for copy in range(self.copies):
+                found: Written = written[copy].values[number] if written else Written()
                 choices.append(
                     {
                         "index": number * self.copies + copy,
-                        "text": (prompt if self.body.echo else "") + found.text,
-                        "logprobs": self._logprobs(found.pieces),
+                        "text": before + found.text,
+                        "logprobs": self._logprobs(found.pieces, len(before), number),
                         "finish_reason": _reason(found.finished),
                     }
                 )
@@ -233,7 +262,7 @@ class _Shape:
         return {
             **self.head,
             "choices": choices,
-            "usage": _usage(sum(written[0].tokens), sum(counts)),
+            "usage": _usage(sum((self.scored or written[0]).tokens), sum(counts)),
         }
 
     async def events(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Any]:
@@ -243,7 +272,7 @@ class _Shape:
         more = {"usage": None} if wants_usage else {}
         count, offset = 0, 0
         if self.body.echo:
-            yield self._chunk(self.prompts[0], None, None) | more
+            yield self._chunk(self.prompts[0], self._logprobs([], 0, 0), None) | more
             offset = len(self.prompts[0])
         held: list[Piece] = []
         async for piece in pieces:
@@ -256,7 +285,10 @@ class _Shape:
                 offset += len(text)
                 held = []
         if wants_usage:
-            prompt = len(self.model.tokenizer.encode(self.prompts[0]))
+            if self.scored is not None:
+                prompt = sum(self.scored.tokens)
+            else:
+                prompt = len(self.model.tokenizer.encode(self.prompts[0]))
             yield {**self.head, "choices": [], "usage": _usage(prompt, count)}
         yield "[DONE]"
 
@@ -264,28 +296,30 @@ class _Shape:
         choice = {"index": 0, "text": text, "logprobs": logprobs, "finish_reason": reason}
         return {**self.head, "choices": [choice]}
 
-    def _logprobs(self, pieces: list[Piece], offset: int = 0) -> dict[str, Any] | None:
-        """Those of the tokens of these pieces, the first of which begins at `offset` of the
-        text."""
+    def _logprobs(
+        self, pieces: list[Piece], offset: int = 0, number: int | None = None
+    ) -> dict[str, Any] | None:
+        """Those of the tokens of these pieces, the first of which begins at `offset` of the text;
+        before them those of prompt `number`, where it was scored."""
         if self.body.logprobs is None:
             return None
-        tokenizer = self.model.tokenizer
-        tokens, own, best, places = [], [], [], []
+        tokenizer, found = self.model.tokenizer, Logprobs()
+        if number is not None and self.scored is not None:
+            found.extend(self.scored.values[number])
         for piece in pieces:
             if piece.id is not None:
-                tokens.append(tokenizer.decode([piece.id]))
-                own.append(piece.logprob)
-                likely: dict[str, float] = {}
-                for number, log in piece.top_logprobs:  # of those that look alike, the best
-                    likely.setdefault(tokenizer.decode([number], False), log)
-                best.append(likely)
-                places.append(offset)
+                token = tokenizer.decode([piece.id])
+                found.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
             offset += len(piece.text)
+            if piece.id is None and piece.logprob is not None:
+                end = special_tokens.end_of_text(tokenizer)
+                token = "" if end is None else tokenizer.decode([end], False)
+                found.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
         return {
-            "tokens": tokens,
-            "token_logprobs": own,
-            "top_logprobs": best if self.body.logprobs else None,
-            "text_offset": places,
+            "tokens": found.tokens,
+            "token_logprobs": found.own,
+            "top_logprobs": found.best if self.body.logprobs else None,
+            "text_offset": found.places,
         }
 
 
