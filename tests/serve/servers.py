@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from maskwright.serve import app as application
 from maskwright.serve import served
+from maskwright.serve.dialects import rows
 from maskwright.serve.gate import Entrance, Gate
 from maskwright.serve.host import Host, Options, Writing
 from maskwright.serve.limits import Limits
@@ -40,7 +41,7 @@ def routes(host: Host) -> APIRouter:
     """Paths of the tests, as a dialect has them."""
     router = APIRouter()
 
-    def rows(body: Body) -> list[Any]:
+    def given(body: Body) -> list[Any]:
         return [body.inputs] if isinstance(body.inputs, str) else body.inputs
 
     def options(body: Body) -> Options:
@@ -48,30 +49,30 @@ def routes(host: Host) -> APIRouter:
 
     @router.post("/ask/predict")
     async def predict(body: Body) -> dict[str, Any]:
-        found = await host.predict(body.model, rows(body), options(body))
+        found = await host.predict(body.model, given(body), options(body))
         names = ("values", "tokens", "windows", "truncated")
         return {name: getattr(found, name) for name in names}
 
     @router.post("/ask/embed")
     async def embed(body: Body) -> list[list[float]]:
-        found = await host.embed(body.model, rows(body), options(body))
+        found = await host.embed(body.model, given(body), options(body))
         return [vector.tolist() for vector in found.values]
 
     @router.post("/ask/fill")
     async def fill(body: Body) -> list[Any]:
-        found = await host.fill_mask(body.model, rows(body), options(body))
+        found = await host.fill_mask(body.model, given(body), options(body))
         return [[hole.candidates[0].token for hole in holes] for holes in found.values]
 
     @router.post("/ask/generate")
     async def generate(body: Body) -> list[str]:
         writing = Writing(tokens=body.tokens, temperature=0.0)
-        found = await host.generate(body.model, rows(body), writing, options(body))
+        found = await host.generate(body.model, given(body), writing, options(body))
         return [written.text for written in found.values]
 
     @router.post("/ask/stream")
     async def stream(body: Body) -> StreamingResponse:
         writing = Writing(tokens=body.tokens, temperature=0.0)
-        pieces = host.stream(body.model, rows(body)[0], writing, options(body))
+        pieces = host.stream(body.model, given(body)[0], writing, options(body))
         first = await anext(pieces)
 
         async def lines() -> Any:
@@ -197,7 +198,7 @@ def server(
     log = io.StringIO()
     host = Host({}, limits, precision="float32")
     entrance = Entrance(token=token, hosts=hosts, origins=origins)
-    gate = Gate(application.Application(host, [DIALECT]), entrance, Log(log))
+    gate = Gate(application.Application(host, [DIALECT, rows]), entrance, Log(log))
 
     def usual() -> None:
         host.load(served.open_all(models, adapters or {}, "float32"))

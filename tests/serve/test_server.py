@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
@@ -23,11 +23,13 @@ from maskwright.errors import MaskwrightError
 from maskwright.finetune.command import finetune_file
 from maskwright.inference.generation import Generation
 from maskwright.predict.language_model import load
+from maskwright.serve import encoding, protocol, reading
 from maskwright.serve import host as host_module
-from maskwright.serve import protocol, reading
 from maskwright.serve.host import Options
 from maskwright.serve.limits import Limits
+from maskwright.serve.scheduler import FullError
 from maskwright.serve.shedding import Shedding
+from maskwright.serve.writing import Row, Writers, _Group
 from serve.servers import Answer, Served, answers, request, server, until
 
 pytestmark = pytest.mark.loopback
@@ -525,6 +527,73 @@ def test_F105_a_reader_who_leaves_ends_what_is_written(
         line.recv(10)
     assert until(lambda: not plain.host._writers.ready()) and len(steps) < 50
     assert until(lambda: plain.running._server.gate.open_requests == 0)
+
+
+@pytest.fixture(scope="module")
+def writes(small_task: Callable[..., Path], models: dict[str, Path]) -> Iterator[Served]:
+    """A task whose answers are written, beside a model that writes; few of its rows fit at once."""
+    folders = {"rewrites": small_task("sequence-to-sequence", longest=12), "gpt2": models["gpt2"]}
+    with server(folders, limits=Limits(max_writing_tokens=64)) as made:
+        yield made
+
+
+@pytest.mark.parametrize("how", ["leaves", "deadline", "control"])
+def test_F105_a_task_that_writes_ends_when_nobody_waits(
+    writes: Served, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    whole = writes.post("/v1/predict", {"model": "rewrites", "rows": [TEXT]}).json["answers"]
+    alone = writes.ask("generate", "a dog", model="gpt2", tokens=6)
+    step, steps, task = _Group.step, list[bool](), writes.host.model("rewrites").asking()
+
+    def slowly(self: _Group) -> Any:
+        time.sleep(0.03)
+        steps.append(self.asking is task)
+        return step(self)
+
+    monkeypatch.setattr(_Group, "step", slowly)
+    if how == "control":
+        monkeypatch.setattr(Writers, "cancel", lambda self, rows: None)
+    # Several parts, so that some rows wait while others are written.
+    rows = [f"{TEXT} {'and then ' * n}" for n in range(1, 5)]
+    body = {"inputs": rows, "model": "rewrites", "deadline": 0.4 if how == "deadline" else None}
+    writers, line = writes.host._writers, writes.connect()
+    monkeypatch.setattr(encoding, "PART_ROWS", 1)
+    with line, ThreadPoolExecutor(1) as pool:
+        line.sendall(request(writes.address, "/ask/predict", body))
+        assert until(lambda: writers.rows > 0 and writers.waiting_tokens > 0)
+        other = pool.submit(writes.ask, "generate", "a dog", model="gpt2", tokens=6)
+        assert until(lambda: writes.running._server.gate.open_requests == 2)
+        assert until(lambda: sum(steps) > 2), "it is in the middle of its answers"
+        if how == "deadline":
+            assert next(answers(line)).status == 408
+        else:
+            line.close()
+        assert until(lambda: writes.running._server.gate.open_requests < 2)
+        begun = len(steps)
+        assert other.result() == alone, "who writes beside it goes on"
+    assert until(lambda: not writers.ready())
+    after = sum(steps[begun:])
+    assert (after > 8) if how == "control" else (after <= 3), (after, sum(steps), len(steps))
+    assert writers.rows == writers.tokens == writers.waiting_tokens == 0
+    assert until(lambda: writes.running._server.gate.open_requests == 0)
+    monkeypatch.setattr(_Group, "step", step)
+    answer = writes.post("/v1/predict", {"model": "rewrites", "rows": [TEXT]})
+    assert answer.json["answers"] == whole, "the server goes on"
+
+
+def test_rows_that_wait_hold_no_room_once_they_are_given_up(writes: Served) -> None:
+    """Even behind a row that cannot begin yet."""
+    asking = writes.host.model("gpt2").asking()
+    first, second, *later = (Row(asking, None, None, 5, n, streams=False) for n in (10, 50, 45, 45))
+    writers = Writers(50, 100, lambda function: function())
+    writers.submit([first, second])
+    with pytest.raises(FullError):
+        writers.submit(later)
+    writers.cancel([second])
+    assert writers.waiting_tokens == first.tokens == 10
+    writers.submit(later)
+    writers.cancel([first, *later])
+    assert not writers.ready()
 
 
 def test_a_deadline_ends_what_nobody_waits_for(plain: Served, slow: Slow) -> None:

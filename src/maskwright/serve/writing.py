@@ -231,9 +231,13 @@ class Writers:
             self._waiting.extend(rows)
 
     def cancel(self, rows: Sequence[Row]) -> None:
-        """Nobody waits for them any more."""
+        """Nobody waits for them any more: those that wait are taken out, others leave at their next
+        step."""
         for row in rows:
             row.cancelled = True
+        with self._lock:
+            if any(row.cancelled for row in self._waiting):
+                self._waiting = deque(row for row in self._waiting if not row.cancelled)
 
     @property
     def rows(self) -> int:
