@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from maskwright.api import quickstart as quickstart
     from maskwright.api import resume as resume
     from maskwright.api import serve as serve
+    from maskwright.api import show as show
     from maskwright.api import train_and_report as tokenizer  # noqa: F401
 
 __version__ = VERSION
@@ -64,6 +65,7 @@ VERBS = {
     "quickstart": "quickstart",
     "resume": "resume",
     "serve": "serve",
+    "show": "show",
     "tokenizer": "train_and_report",
 }
 ROOMS = (

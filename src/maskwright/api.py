@@ -32,6 +32,7 @@ from maskwright.evaluate.labelled_rows import evaluate_file
 from maskwright.evaluate.minimal_pairs import evaluate_pairs
 from maskwright.evaluate.text import TextEvaluation, evaluate_text
 from maskwright.explore.command import explore
+from maskwright.explore.notebook import show
 from maskwright.export.run import export_model
 from maskwright.findings import Note, ignore
 from maskwright.finetune.command import finetune_file, finetune_recipe
@@ -91,6 +92,7 @@ __all__ = [
     "save_pretrained",
     "see",
     "serve",
+    "show",
     "show_tokens",
     "tokenizer_of",
     "train_and_report",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import maskwright
 from finetune.test_command import table
 from maskwright.analysis.heads import one_text
 from maskwright.analysis.hidden_states import ProbedModel
@@ -147,6 +148,17 @@ def test_masks_are_filled_as_in_python(chromium: Any, address: str, model: Path)
         assert visit.wrong == []
 
 
+def test_a_slider_goes_through_the_checkpoints(chromium: Any, model: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(model, tmp_path / "run")
+    shutil.copytree(run / "checkpoints/step-00000002", run / "checkpoints/step-00000010")
+    with serving(Site.of([run], sample=TEXT, live=True)) as at, Visit(chromium, at) as visit:
+        page = visit.open(page="fill", hide="2")
+        page.wait_for_selector("section h3:has-text('run, step 10')")
+        page.get_by_role("slider").press("ArrowLeft")
+        page.wait_for_selector("section h3:has-text('run, step 2')")
+        assert "model=0" in page.url and visit.wrong == []
+
+
 def test_texts_are_written_as_in_python(
     chromium: Any, address: str, models: dict[str, Path], site: Site
 ) -> None:
@@ -221,6 +233,36 @@ def test_a_page_without_a_server(
         page = visit.open(page="generate", model=len(site.models) - 1)
         page.wait_for_selector("figure svg")
         assert visit.wrong == []
+
+
+def test_a_page_in_a_notebook(chromium: Any, model: Path, models: dict[str, Path]) -> None:
+    """The frame has no link and no origin of its own, and all the same masks are filled."""
+    opened = maskwright.load(model)
+    shown = maskwright.show([models["gpt2"], opened], text=f"{TEXT} </script>\"'<b>")
+    cell = "<!doctype html><title>a notebook</title>" + shown._repr_html_()
+    with Visit(chromium, "about:srcdoc") as visit:
+        page = visit.page
+        page.set_content(cell)
+        frame = page.frame_locator("iframe")
+        assert frame.get_by_role("textbox", name="Text").input_value() == f"{TEXT} </script>\"'<b>"
+        frame.locator(".tokens button").nth(2).press("Enter")
+        frame.locator("figure svg title").first.wait_for(state="attached")
+        before = frame.locator("figure svg title").all_text_contents()
+        frame.locator(".tokens button").nth(4).press("Enter")
+        frame.locator("figure >> nth=1").wait_for()
+        assert frame.locator("figure svg title").all_text_contents() != before
+        frame.get_by_role("link", name="Skip to the page").press("Enter")
+        assert frame.locator("#page").evaluate("(e) => e === document.activeElement")
+        frame.get_by_role("link", name="Generation").click()
+        frame.locator("p.notice:visible", has_text="does not write").wait_for()
+        frame.get_by_label("Model").select_option("0")
+        frame.locator(".written").wait_for()
+        frame.get_by_label("Temperature").fill("0")
+        frame.locator("figure svg title", has_text="100 %").first.wait_for(state="attached")
+        assert visit.wrong == []
+        # A control: in a frame that may run nothing, nothing is computed.
+        page.set_content(cell.replace("allow-scripts", ""))
+        assert frame.locator("#page").inner_text() == "Loading …"
 
 
 def test_no_serious_findings_of_axe(chromium: Any, address: str, site: Site) -> None:

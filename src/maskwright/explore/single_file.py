@@ -16,6 +16,7 @@ import json
 import posixpath
 import re
 from collections.abc import Mapping
+from urllib.parse import urlencode
 
 from maskwright.explore.site import Site, assets, index
 
@@ -49,8 +50,12 @@ globalThis.MASKWRIGHT_FILES = {
 """
 
 
-def single_file(site: Site) -> bytes:
-    """The page of a site with everything in it."""
+def single_file(site: Site, state: Mapping[str, str] | None = None) -> bytes:
+    """The page of a site with everything in it.
+
+    Args:
+        state: what it begins with where its link says nothing, such as {"page": "fill"}.
+    """
     files = assets()
     style = files["style.css"].decode()
     worker = f'"use strict";\n{bundled(files, "worker.js")}'
@@ -63,6 +68,7 @@ def single_file(site: Site) -> bytes:
     page = index(
         policy=POLICY.format(script=_hash(script), style=_hash(style)),
         whole=True,
+        state=urlencode(state or {}),
         style=style,
         script=script,
         files=data,

@@ -260,7 +260,7 @@ def assets() -> dict[str, bytes]:
                 found[f"{before}{entry.name}"] = entry.read_bytes()
 
     walk(resources.files(__package__) / ASSETS, "")
-    return {**found, INDEX: index(policy=POLICY, whole=False).encode()}
+    return {**found, INDEX: index(policy=POLICY, whole=False, state="").encode()}
 
 
 def index(**given: Any) -> str:

@@ -15,6 +15,10 @@ class Shell {
     this.turn = 0;
     place("title").textContent = site.title;
     document.title = `${site.title} · Maskwright`;
+    document.querySelector(".skip").addEventListener("click", (event) => {
+      event.preventDefault(); // in a notebook's frame the link would lead out of the page
+      place("page").focus();
+    });
     window.addEventListener("hashchange", () => {
       if (location.hash.slice(1) === write(this.state)) return;
       this.state = read();
@@ -37,7 +41,13 @@ class Shell {
       if (value === null || value === "") delete this.state[name];
       else this.state[name] = String(value);
     }
-    history.replaceState(null, "", `#${write(this.state)}`);
+    link("replaceState", this.state);
+  }
+
+  /** Keep values, and draw the page anew by them. */
+  go(values) {
+    this.remember(values);
+    return this.show();
   }
 
   async show() {
@@ -69,6 +79,7 @@ class Shell {
       this.drawn = await page.mount(root, {
         model, site: this.site, engine: this.engine, source: this.source, state: this.state,
         remember: (values) => this.remember(values),
+        go: (values) => this.go(values),
         announce: (text) => (place("status").textContent = text),
         // What went wrong, in the one place for it; null: nothing did.
         failed: (error) => {
@@ -89,10 +100,7 @@ class Shell {
       label: "Model",
       options: models.map((each, n) => [n, each.name]),
       value: this.number,
-      change: (value) => {
-        this.remember({ model: value });
-        this.show();
-      },
+      change: (value) => this.go({ model: value }),
     }).element]));
     place("pages").replaceChildren(...PAGES.map((each, n) => el("a", {
       href: `#${write({ ...this.state, page: each.id })}`,
@@ -102,7 +110,7 @@ class Shell {
       click: (event) => {
         event.preventDefault();
         this.state = { ...this.state, page: each.id };
-        history.pushState(null, "", `#${write(this.state)}`);
+        link("pushState", this.state);
         this.show();
       },
     }, each.title)));
@@ -113,9 +121,14 @@ function failed(root, error) {
   root.append(el("p", { class: "notice", role: "alert" }, error.message));
 }
 
-/** The state in the link: names and values as in a form. */
+/** The state in the link, names and values as in a form; without one, what the page begins with. */
 function read() {
-  return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  return Object.fromEntries(new URLSearchParams(location.hash.slice(1) || document.documentElement.dataset.state));
+}
+
+/** Put the state into the link; the page in a notebook's frame has none. */
+function link(change, state) {
+  if (location.protocol !== "about:") history[change](null, "", `#${write(state)}`);
 }
 
 function write(state) {

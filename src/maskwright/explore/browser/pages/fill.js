@@ -20,7 +20,7 @@ export const fill = {
     return conventions.prediction_offset === undefined ? "The model's file is of another release." : null;
   },
 
-  async mount(root, { model, site, engine, state, remember, announce, failed }) {
+  async mount(root, { model, site, engine, state, remember, go, announce, failed }) {
     const first = state.text ?? site.sample ?? (await model.fitted(SAMPLE));
     let hidden = new Set((state.hide ?? "").split(",").filter(Boolean).map(Number));
     let text = first, turn = 0;
@@ -156,10 +156,7 @@ export const fill = {
         show: (n) => `step ${steps[n].step.toLocaleString("en")}`,
         input: () => {},
       });
-      moved.element.querySelector("input").addEventListener("change", () => {
-        remember({ model: steps[moved.value].n });
-        window.dispatchEvent(new HashChangeEvent("hashchange"));
-      });
+      moved.element.querySelector("input").addEventListener("change", () => go({ model: steps[moved.value].n }));
       return el("section", {}, el("h3", {}, "How the answer was learned"), moved.element,
         figure(picture, "Probability of the truth by step of training", "learned"));
     }
