@@ -20,10 +20,12 @@ import pytest
 from finetune.test_command import table
 from maskwright import memory
 from maskwright.errors import MaskwrightError
+from maskwright.explore.corrupted import Asked, corrupted
 from maskwright.finetune.command import finetune_file
 from maskwright.inference.generation import Generation
+from maskwright.models.open import open_model
 from maskwright.predict.language_model import load
-from maskwright.serve import encoding, protocol, reading
+from maskwright.serve import encoding, explorer, protocol, reading
 from maskwright.serve import host as host_module
 from maskwright.serve.host import Options
 from maskwright.serve.limits import Limits
@@ -724,6 +726,55 @@ def test_a_browser_gets_the_pages_of_the_models(plain: Served) -> None:
         "/explore/data/models/99/model.json",
     ):
         assert plain.get(path).status == 404
+
+
+def test_a_page_asks_about_a_text_of_ones_own(
+    plain: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the page Corruption shows is what the objective prepares, while requests are answered;
+    pages of other sites may not ask, and a question has a length."""
+    site = plain.get("/explore/data/site.json").json
+    assert site["live"]
+    number = next(n for n, m in enumerate(site["models"]) if m["name"].startswith("base"))
+    given = {"model": number, "text": TEXT, "objective": "masked", "options": {"rate": 0.5}}
+    given |= {"seed": 3, "row": 0}
+    path = "/explore/ask/corruption"
+    found = plain.post(path, given)
+    assert found.status == 200 and found.headers["content-type"] == "application/json"
+    opened = open_model(plain.host.model(site["models"][number]["name"]).folder)
+    wanted = corrupted(opened, Asked(TEXT, "masked", {"rate": 0.5}, 3, 0))
+    assert found.json == json.loads(json.dumps(wanted))
+    assert plain.post(path, {**given, "seed": 4}).json["case"] != found.json["case"]  # a control
+    for wrong in ({"objective": "nothing"}, {"text": 7}, {"model": 99}, {"options": {"rate": 7}}):
+        answer = plain.post(path, given | wrong)
+        assert answer.status == 200 and answer.json["refused"]["what"]
+    assert plain.post("/explore/ask/nothing", given).status == 404
+    evil = {"Origin": "http://evil.example"}
+    assert plain.post(path, given, headers=evil).status == 403
+    monkeypatch.setattr(explorer, "LARGEST", 1000)
+    long = plain.post(path, given | {"text": "x" * 1000})
+    assert (long.status, long.json["limit"]) == (413, 1000)
+
+
+def test_the_server_answers_while_a_page_waits(
+    plain: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, free = threading.Event(), threading.Event()
+
+    def slow(*_: object) -> tuple[int, str, bytes]:
+        held.set()
+        free.wait(20)
+        return 200, "application/json", b"{}"
+
+    monkeypatch.setattr(explorer, "asked", slow)
+    with ThreadPoolExecutor(2) as threads:
+        waits = [threads.submit(plain.post, "/explore/ask/corruption", {}) for _ in range(2)]
+        assert held.wait(20)
+        assert plain.get("/health").status == 200
+        assert plain.post("/ask/predict", {"inputs": TEXT}).status == 200
+        assert not any(each.done() for each in waits)
+        free.set()
+        assert [each.result(20).json for each in waits] == [{}, {}]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,18 @@
 """The explorers of the served models: the pages of `maskwright explore`, from this server.
 
-    GET /            a browser is sent on to the pages; other clients get what the dialects say
-    GET /explore/…   their files
+    GET /                    a browser is sent on to the pages; others get what the dialects say
+    GET /explore/…           their files
+    POST /explore/ask/NAME   what a page asks of Python, one question after the other
 
-The models are computed in the browser, so only those that fit there are listed.
+The models are computed in the browser, so only those that fit there are listed. Whether a page may
+ask is the gate's to say, as of every POST.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fastapi import APIRouter
@@ -16,8 +20,9 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.requests import Request
 from starlette.routing import Match, Route
 
-from maskwright.explore.server import HEADERS, answer
+from maskwright.explore.server import HEADERS, LARGEST, answer, asked
 from maskwright.explore.site import Shown, Site
+from maskwright.serve.errors import Refusal
 from maskwright.serve.host import Host
 
 PLACE = "/explore"
@@ -39,6 +44,8 @@ def routes(host: Host) -> APIRouter:
     """The pages of the models that the host has now."""
     router = APIRouter()
     site = _sites(host)
+    # A thread beside the event loop and beside those of the models: questions wait for each other.
+    thread = ThreadPoolExecutor(1, "explorer")
 
     @router.get(PLACE, include_in_schema=False)
     def without_slash() -> Response:
@@ -47,6 +54,18 @@ def routes(host: Host) -> APIRouter:
     @router.get(f"{PLACE}/{{path:path}}", include_in_schema=False)
     def page(path: str) -> Response:
         status, kind, body = answer(site(), path)
+        return Response(body, status, headers=HEADERS, media_type=kind)
+
+    @router.post(f"{PLACE}/ask/{{name}}", include_in_schema=False)
+    async def ask(name: str, request: Request) -> Response:
+        given = await request.body()
+        if len(given) > LARGEST:
+            raise Refusal("too_large", "too long a question", field="body", limit=LARGEST)
+
+        def found() -> tuple[int, str, bytes]:
+            return asked(site(), f"ask/{name}", given)
+
+        status, kind, body = await asyncio.get_running_loop().run_in_executor(thread, found)
         return Response(body, status, headers=HEADERS, media_type=kind)
 
     return router
@@ -76,7 +95,7 @@ def _sites(host: Host) -> Callable[[], Site]:
                 for name, each in served
                 if each.language_model.opened().num_parameters <= MOST_WEIGHTS
             ]
-            made[key] = Site("Models of this server", models)
+            made[key] = Site("Models of this server", models, live=True)
         return made[key]
 
     return site
