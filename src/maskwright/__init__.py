@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from maskwright.api import attention as attention
     from maskwright.api import bench as bench
     from maskwright.api import compare as compare
+    from maskwright.api import connect as connect
     from maskwright.api import curate_files as curate  # noqa: F401
     from maskwright.api import evaluate as evaluate
     from maskwright.api import explore as explore
@@ -51,6 +52,7 @@ VERBS = {
     "attention": "attention",
     "bench": "bench",
     "compare": "compare",
+    "connect": "connect",
     "curate": "curate_files",
     "evaluate": "evaluate",
     "explore": "explore",

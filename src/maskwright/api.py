@@ -45,6 +45,7 @@ from maskwright.models.adapter_folder import merge_adapter
 from maskwright.predict.file import predict_file
 from maskwright.predict.language_model import LanguageModel, load
 from maskwright.predict.predictor import Answer, OnBad
+from maskwright.predict.remote_model import RemoteModel, connect
 from maskwright.predict.write import write_predictions
 from maskwright.predict.write_whole import write_whole
 from maskwright.pretrain.continued_pretraining import adapt
@@ -60,10 +61,12 @@ from maskwright.train.machine.choices import Precision
 
 __all__ = [
     "LanguageModel",
+    "RemoteModel",
     "adapt",
     "attention",
     "bench",
     "compare",
+    "connect",
     "curate_files",
     "encode_sampled",
     "evaluate",

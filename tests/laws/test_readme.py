@@ -63,8 +63,8 @@ def test_extras_of_the_readme_exist() -> None:
     )
 
 
-# They take minutes, measure for seconds, or wait for a person.
-LONG = {"quickstart", "bench", "explore", "serve"}
+# They take minutes, measure for seconds, wait for a person, or need a server.
+LONG = {"quickstart", "bench", "explore", "serve", "connect"}
 
 
 def test_the_page_on_python_calls_every_function_rightly() -> None:

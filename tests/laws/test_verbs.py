@@ -17,7 +17,7 @@ from maskwright.finetune.recipe import Recipe
 # What the command line alone has: a page of text about a folder or a list.
 PRINTED = {"list", "show", "tokens"}
 # What Python alone has: a value to ask, and one that a notebook draws.
-VALUES = {"load", "show"}
+VALUES = {"connect", "load", "show"}
 
 
 def test_the_package_shows_the_verbs_of_the_command_line() -> None:

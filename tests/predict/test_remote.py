@@ -6,20 +6,23 @@ import csv
 import io
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+import maskwright
 from maskwright.cli.main import main
-from maskwright.errors import MaskwrightError, UsageError
+from maskwright.errors import IncompatibleError, MaskwrightError, UsageError
 from maskwright.predict import remote
 from maskwright.predict.file import predict_file
 from maskwright.predict.remote import Server, with_server
 from maskwright.tasks.parts.find import task_for
 from serve.clients import TasksServer
+from serve.servers import server
 
 pytestmark = [
     pytest.mark.loopback,
@@ -56,8 +59,8 @@ def test_a_file_is_answered_as_here(
     options: dict[str, Any] = {"long": long, "columns": columns}
     here, there = io.StringIO(), io.StringIO()
     predict_file(tasks_server.folders[name], source, here, **options)
-    server = Server(tasks_server.url, model=name)
-    predict_file(Path("-"), source, there, server=server, **options)
+    asked = Server(tasks_server.url, model=name)
+    predict_file(Path("-"), source, there, server=asked, **options)
     assert there.getvalue() == here.getvalue() and here.getvalue()
     lines = [json.loads(line) for line in here.getvalue().splitlines()]
     assert all(line["prediction"] is not None for line in lines)
@@ -98,6 +101,82 @@ def test_examples_travel(tasks_server: TasksServer, name: str) -> None:
         example = task_type.of_value(values[0] if len(values) == 1 else values, "here")
         sent = json.loads(json.dumps(task_type.value_of(example)))
         assert task_type.of_value(sent, "here") == example
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_model_on_a_server_is_asked_as_one_here(tasks_server: TasksServer, name: str) -> None:
+    own, there = tasks_server.opened(name), maskwright.connect(tasks_server.url, model=name)
+    roles = own.predictor.task_type.roles
+    rows = [dict(zip(roles, row.values(), strict=False)) for row in ROWS[name]]
+    given: list[Any] = [row["text"] for row in ROWS[name]] if name == "vectors" else rows
+    assert there.task == own.predictor.task_type.task
+    assert there.labels == own.predictor.task_type.labels
+    assert there.fingerprint == own.model.fingerprint
+    for long in ("as_trained", "windows")[: 1 if name == "rewrites" else 2]:
+        answers = there.predict(given, long=long)  # type: ignore[arg-type]
+        here = own.predict(given, long=long)  # type: ignore[arg-type]
+        assert answers == json.loads(json.dumps(here)), (answers, here)
+    if name != "rewrites":
+        assert there.windows(given) == own.windows(given)
+    if name == "classes":
+        assert there.predict(given, top=2) == own.predict(given, top=2) != there.predict(given)
+        bad = ["the cat", ""]
+        assert there.predict(bad, on_bad="skip") == own.predict(bad, on_bad="skip")
+        others = tasks_server.opened("classes").predict(["a dog", "the cat sat", "the mat"])
+        assert there.predict(given) != others, "the control"
+
+
+def test_what_keeps_from_connecting_is_named(
+    tasks_server: TasksServer, small_task: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MASKWRIGHT_TOKEN", raising=False)
+    with pytest.raises(UsageError, match="several models are served"):
+        maskwright.connect(tasks_server.url)
+    with pytest.raises(UsageError, match="no model of that name"):
+        maskwright.connect(tasks_server.url, model="nobody")
+    with pytest.raises(IncompatibleError, match="fine-tuned"):
+        maskwright.connect(tasks_server.url, model="masks")
+    with pytest.raises(UsageError, match="nothing to answer"):
+        maskwright.connect(tasks_server.url, model="classes").predict([])
+    with pytest.raises(UsageError, match="cannot be reached"):
+        maskwright.connect("http://127.0.0.1:9")
+    with server({"only": small_task("classification")}, token="s3cret") as guarded:
+        url = "http://{}:{}".format(*guarded.address)
+        for token in (None, "wrong"):
+            with pytest.raises(UsageError, match="token") as caught:
+                maskwright.connect(url, token)
+            assert "wrong" not in str(caught.value)
+        model = maskwright.connect(url, "s3cret")
+        assert model.name is None and "s3cret" not in repr(model) + repr(model._predictor)
+        monkeypatch.setenv("MASKWRIGHT_TOKEN", "s3cret")
+        assert maskwright.connect(url).predict(["a cat"]) == model.predict(["a cat"])
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (200, "<html>hello</html>"),
+        (200, '["a"]'),
+        (200, '{"task": "classification"}'),
+        (404, "<html>nothing here</html>"),
+        (404, '{"detail": "Not Found"}'),
+        (405, ""),
+    ],
+)
+def test_another_server_is_named_as_that(status: int, text: str) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *given: Any) -> None:
+            pass
+
+    with running(Other) as url, pytest.raises(IncompatibleError) as caught:
+        maskwright.connect(url)
+    assert "no server of maskwright" in str(caught.value) or "not known here" in str(caught.value)
 
 
 class _Busy(BaseHTTPRequestHandler):
@@ -146,13 +225,22 @@ class _Busy(BaseHTTPRequestHandler):
 @pytest.fixture
 def busy() -> Iterator[str]:
     _Busy.asked.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Busy)
-    thread = threading.Thread(target=server.serve_forever)
+    with running(_Busy) as url:
+        yield url
+
+
+@contextmanager
+def running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The address of a server that answers by `handler`."""
+    made = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=made.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{made.server_port}"
+    finally:
+        made.shutdown()
+        thread.join()
+        made.server_close()
 
 
 def test_a_full_server_is_asked_again(busy: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from maskwright.errors import DataError, IncompatibleError, UsageError
+from maskwright.errors import DataError, IncompatibleError, UsageError, shorten
 from maskwright.findings import Finding, Note, ignore
 from maskwright.predict.predictor import Answer, Answering
 from maskwright.tasks.parts.choices import LongText, require_long_text
@@ -45,7 +45,7 @@ class Server:
     """
 
     url: str
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     model: str | None = None
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class Server:
         if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
             raise UsageError(
                 "no address of a server",
-                where="--server",
+                where="the address of the server",
                 found=self.url,
                 wanted="http://HOST:PORT",
             )
@@ -66,8 +66,9 @@ class Server:
         """The value that it answers with.
 
         Raises:
-            UsageError: it cannot be reached, or stays full, or refuses what is asked; so do
-            DataError and IncompatibleError.
+            UsageError: it cannot be reached, or stays full, or refuses what is asked.
+            DataError: so does it, because of a row.
+            IncompatibleError: because of the model, or it is no server of maskwright.
         """
         begin, wait = time.monotonic(), 0.1
         while True:
@@ -85,7 +86,10 @@ class Server:
             time.sleep(min(float(after) if after.isdigit() else wait, LONGEST_WAIT))
             wait = min(2 * wait, LONGEST_WAIT)
         if status == 200:
-            return json.loads(text)
+            try:
+                return json.loads(text)
+            except ValueError as error:
+                raise self._foreign(status, text) from error
         raise self._refused(status, text)
 
     def _once(self, method: str, path: str, body: bytes | None) -> tuple[int, dict[str, str], str]:
@@ -117,13 +121,29 @@ class Server:
             what, kind, place = (reply.get(name) for name in ("error", "kind", "field"))
         except (ValueError, AttributeError):
             what, kind, place = text[:200], None, None
+        if kind is None and status in (404, 405):
+            return self._foreign(status, text)
         where = f"{self.url}{f', {place}' if place else ''}"
         if status in TOO_MUCH:
             return _TooMuchError(str(what), where=where)
         classes = {"validation": DataError, "model": IncompatibleError}
-        do = "give the token of the server: --server-token" if status == 401 else None
+        do = (
+            "give the token of the server: --server-token, or MASKWRIGHT_TOKEN"
+            if status == 401
+            else None
+        )
         made = classes.get(str(kind), UsageError)
+        if place == "model" and kind == "validation":  # no example is at fault
+            made, do = UsageError, "name one of them: model=NAME, or MODEL before the file"
         return made(f"the server refuses: {what}", where=where, found=f"status {status}", do=do)
+
+    def _foreign(self, status: int, text: str) -> IncompatibleError:
+        return IncompatibleError(
+            "no server of maskwright answers there",
+            where=self.url,
+            found=f"status {status}: {shorten(text, 80)}",
+            do="start one: maskwright serve MODEL",
+        )
 
 
 class _TooMuchError(DataError):
