@@ -22,6 +22,7 @@ from maskwright import memory
 from maskwright.errors import MaskwrightError
 from maskwright.explore.corrupted import Asked, corrupted
 from maskwright.finetune.command import finetune_file
+from maskwright.inference import fill_mask
 from maskwright.inference.generation import Generation
 from maskwright.models.open import open_model
 from maskwright.predict.language_model import load
@@ -32,6 +33,7 @@ from maskwright.serve.limits import Limits
 from maskwright.serve.scheduler import FullError
 from maskwright.serve.shedding import Shedding
 from maskwright.serve.writing import Row, Writers, _Group
+from maskwright.tokenizer.tokenizer import Tokenizer
 from serve.servers import Answer, Served, answers, request, server, until
 
 pytestmark = pytest.mark.loopback
@@ -94,6 +96,32 @@ def test_answers_are_those_of_the_library(
     assert [p + f for p, f in zip(prompts, found, strict=True)] == written
     streamed = plain.post("/ask/stream", {"inputs": prompts[0], "model": "gpt2", "tokens": 6})
     assert "".join(map(json.loads, streamed.body.splitlines())) == found[0]
+
+
+def test_the_device_makes_no_ids_and_no_text_of_masks(
+    plain: Served, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, list[str]] = {"encode": [], "decode": [], "likeliest": []}
+
+    def watched(where: Any, name: str) -> None:
+        own = getattr(where, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            seen[name].append(threading.current_thread().name)
+            return own(*given, **named)
+
+        monkeypatch.setattr(where, name, call)
+
+    watched(Tokenizer, "encode")
+    watched(Tokenizer, "decode")
+    watched(fill_mask, "likeliest")
+    masked = ["the [MASK] sat on the mat", f"{TEXT} " * 20 + "[MASK] and the [MASK] " + TEXT * 3]
+    found = plain.ask("fill", masked, model="base")
+    assert set(seen["likeliest"]) == {"device"}, "the control: that thread is seen"
+    assert seen["encode"] and seen["decode"]
+    assert "device" not in {*seen["encode"], *seen["decode"]}
+    wanted = load(model, precision="float32").fill_mask(masked, long="windows")
+    assert found == [[hole.candidates[0].token for hole in holes] for holes in wanted]
 
 
 def test_heads_on_one_body_hold_it_once(plain: Served) -> None:

@@ -22,6 +22,7 @@ from torch import Tensor
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.inference.engine import states
 from maskwright.inference.prepared import Prepared, answering
+from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 
 
@@ -89,16 +90,59 @@ def fill(
         UsageError: a text without a hole, or longer than the model's positions, or no candidate; or
             an unknown decoder start token, of two stacks.
     """
+    read = [encoded(model.config, words, text, windows=windows) for text in texts]
+    found = likeliest(model, words, read, top=top, shift=shift, start=start, alone=alone)
+    return [spelled(words, one, holes) for one, holes in zip(read, found, strict=True)]
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A text with holes, as ids.
+
+    Attributes:
+        pieces: those between its holes.
+        windows: what is read of it.
+    """
+
+    pieces: list[list[int]]
+    windows: list[Window]
+
+
+@dataclass(frozen=True)
+class Likeliest:
+    """The likeliest tokens for a hole at `position` among the framed ids, the best first."""
+
+    position: int
+    ids: list[int]
+    probabilities: list[float]
+
+
+def encoded(config: TransformerConfig, words: Words, text: str, *, windows: bool = False) -> Masked:
+    """A text as `likeliest` reads it; args and errors as `fill`."""
+    _require_filler(config, words)
+    assert words.mask is not None
+    pieces = _pieces(words, words.tokens([words.mask])[0], text)
+    ids = _joined(pieces, words.mask)
+    if not windows:
+        _require_room(config, text, len(words.frame(ids)[0]))
+    return Masked(pieces, list(_windows(words, ids, config.longest)))
+
+
+def likeliest(
+    model: Transformer | Prepared,
+    words: Words,
+    texts: Sequence[Masked],
+    *,
+    top: int = 5,
+    shift: int = 0,
+    start: int | None = None,
+    alone: bool = False,
+) -> list[list[Likeliest]]:
+    """What the network says of each hole of each text; no text becomes ids here and none is
+    spelled. Args and errors as `fill`."""
     if top < 1:
         raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
-    if model.config.encoder is None or model.config.vocabulary_head is None or words.mask is None:
-        writes = model.config.decoder is not None and model.config.vocabulary_head is not None
-        masked = "use a model trained by the masked objective"
-        raise IncompatibleError(
-            "filling holes needs an encoder with a vocabulary head and a mask token",
-            found="no mask token" if words.mask is None else "another kind of model",
-            do=f"let this one write, with maskwright generate, or {masked}" if writes else masked,
-        )
+    _require_filler(model.config, words)
     if model.config.decoder is not None and start is None and not alone:
         raise UsageError(
             "decoder start token unknown",
@@ -108,43 +152,53 @@ def fill(
         )
     if model.config.decoder is None or alone:
         start = None
-    sign = words.tokens([words.mask])[0]
-    pieces = [_pieces(words, sign, text) for text in texts]
-    read: list[_Window] = []
-    for number, (text, piece) in enumerate(zip(texts, pieces, strict=True)):
-        ids = _joined(piece, words.mask)
-        if not windows:
-            _require_room(model, text, len(words.frame(ids)[0]))
-        read += _windows(words, number, ids, model.config.longest)
-    rows, segments = [each.ids for each in read], [each.segments for each in read]
-    found: list[dict[int, Hole]] = [{} for _ in texts]
+    read = [(number, window) for number, each in enumerate(texts) for window in each.windows]
+    rows, segments = [each.ids for _, each in read], [each.segments for _, each in read]
+    found: list[dict[int, Likeliest]] = [{} for _ in texts]
     with answering(model, live=True) as ready:
         for part in states(ready, rows, segments, start=start):
             places, scores = _scores(ready, words, part.tokens, part.states, shift, part.lengths)
             owners = [
-                (read[n], read[n].first + nth)
+                (*read[n], read[n][1].first + nth)
                 for n in part.numbers
                 for nth in range(rows[n].count(words.mask))
             ]
-            chosen = [i for i, (window, hole) in enumerate(owners) if hole in window.holes]
-            made = _holes(
-                words,
-                [(pieces[owners[i][0].text], owners[i][1]) for i in chosen],
-                [places[i] + owners[i][0].begin for i in chosen],
-                scores[chosen],
-                top,
-            )
-            for i, hole in zip(chosen, made, strict=True):
-                found[owners[i][0].text][owners[i][1]] = hole
+            chosen = [i for i, (_, window, hole) in enumerate(owners) if hole in window.holes]
+            best = scores[chosen].softmax(-1).topk(min(top, scores.shape[1]))
+            for i, chances, ids in zip(
+                chosen, best.values.tolist(), best.indices.tolist(), strict=True
+            ):
+                number, window, hole = owners[i]
+                found[number][hole] = Likeliest(places[i] + window.begin, ids, chances)
     return [[holes[nth] for nth in sorted(holes)] for holes in found]
 
 
-@dataclass(frozen=True)
-class _Window:
-    """A part of text number `text`, from id `begin` on, framed; the holes in it are numbered from
-    `first` on, and those of `holes` are filled by it."""
+def spelled(words: Words, text: Masked, holes: Sequence[Likeliest]) -> list[Hole]:
+    """The holes of a text with the tokens as words, and the text that each makes of it."""
+    found = []
+    for number, hole in enumerate(holes):
+        texts = [_filled(words, text.pieces, number, token) for token in hole.ids]
+        each = zip(hole.ids, words.tokens(hole.ids), hole.probabilities, texts, strict=True)
+        found.append(Hole(hole.position, tuple(Candidate(*one) for one in each)))
+    return found
 
-    text: int
+
+def _require_filler(config: TransformerConfig, words: Words) -> None:
+    if config.encoder is None or config.vocabulary_head is None or words.mask is None:
+        writes = config.decoder is not None and config.vocabulary_head is not None
+        masked = "use a model trained by the masked objective"
+        raise IncompatibleError(
+            "filling holes needs an encoder with a vocabulary head and a mask token",
+            found="no mask token" if words.mask is None else "another kind of model",
+            do=f"let this one write, with maskwright generate, or {masked}" if writes else masked,
+        )
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of a text, from id `begin` on, framed; the holes in it are numbered from `first` on,
+    and those of `holes` are filled by it."""
+
     ids: list[int]
     segments: list[int]
     begin: int
@@ -152,32 +206,20 @@ class _Window:
     holes: range
 
 
-def _windows(words: Words, text: int, ids: Sequence[int], longest: int | None) -> Iterator[_Window]:
+def _windows(words: Words, ids: Sequence[int], longest: int | None) -> Iterator[Window]:
     """The whole text; or of one that is too long a window around each hole, in its middle where
     the text goes on that far."""
     whole, segments = words.frame(list(ids))
     places = [place for place, number in enumerate(ids) if number == words.mask]
     if longest is None or len(whole) <= longest:
-        yield _Window(text, whole, segments, 0, 0, range(len(places)))
+        yield Window(whole, segments, 0, 0, range(len(places)))
         return
     room = max(1, longest - (len(whole) - len(ids)))
     for number, place in enumerate(places):
         begin = min(max(0, place - room // 2), len(ids) - room)
         first = sum(other < begin for other in places)
         framed = words.frame(list(ids[begin : begin + room]))
-        yield _Window(text, *framed, begin, first, range(number, number + 1))
-
-
-def num_windows(words: Words, text: str, longest: int | None) -> tuple[int, int]:
-    """In how many windows the holes of `text` are filled, and how many ids are read for it.
-
-    Raises:
-        UsageError: a text without a hole.
-    """
-    assert words.mask is not None
-    pieces = _pieces(words, words.tokens([words.mask])[0], text)
-    found = list(_windows(words, 0, _joined(pieces, words.mask), longest))
-    return len(found), sum(len(each.ids) for each in found)
+        yield Window(*framed, begin, first, range(number, number + 1))
 
 
 def _pieces(words: Words, sign: str, text: str) -> list[list[int]]:
@@ -203,8 +245,8 @@ def _joined(pieces: Sequence[Sequence[int]], sign: int) -> list[int]:
     return ids
 
 
-def _require_room(model: Transformer | Prepared, text: str, count: int) -> None:
-    longest = model.config.longest
+def _require_room(config: TransformerConfig, text: str, count: int) -> None:
+    longest = config.longest
     if longest is not None and count > longest:
         raise UsageError(
             "the text is longer than the model reads",
@@ -238,23 +280,6 @@ def _scores(
         )
     scores = model.logits(hidden[holes - shift]).float()[:, : words.vocabulary_size]
     return places.tolist(), scores
-
-
-def _holes(
-    words: Words,
-    holes: Sequence[tuple[Sequence[list[int]], int]],
-    places: Sequence[int],
-    scores: Float[Tensor, "H V"],
-    top: int,
-) -> Iterator[Hole]:
-    """Each hole with its `top` candidates; `holes` are the pieces of its text and its number."""
-    best = scores.softmax(-1).topk(min(top, scores.shape[1]))
-    for (own, number), place, chances, ids in zip(
-        holes, places, best.values.tolist(), best.indices.tolist(), strict=True
-    ):
-        texts = [_filled(words, own, number, token) for token in ids]
-        candidates = zip(ids, words.tokens(ids), chances, texts, strict=True)
-        yield Hole(place, tuple(Candidate(*each) for each in candidates))
 
 
 def _filled(words: Words, pieces: Sequence[list[int]], number: int, token: int) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,10 @@ from numpy.typing import NDArray
 from maskwright.checkpoint.conventions import Conventions
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.findings import Note, ignore
-from maskwright.inference import pseudo_likelihood
+from maskwright.inference import fill_mask, pseudo_likelihood
 from maskwright.inference.beam import beam_steps
 from maskwright.inference.decode import Sampling, require_writer
-from maskwright.inference.fill_mask import Candidate, Hole, fill, num_windows
+from maskwright.inference.fill_mask import Candidate, Hole, Likeliest, Masked
 from maskwright.inference.gaps import Gapped, gapped, spelled
 from maskwright.inference.generation import Generation, Prompt
 from maskwright.inference.incremental import trained_length
@@ -61,35 +62,73 @@ def fill_masks(
         UsageError: a text without a mask, or longer than the model reads.
         IncompatibleError: the model fills none.
     """
-    tokenizer = model.tokenizer
-    if _fills_gaps(model):
-        gaps = [_gapped(model, text) for text in texts]
-        if all(given is not None for given in gaps):
-            with answering(model.network if prepared is None else prepared) as network:
-                return [_fill_gaps(model, network, given, top) for given in gaps if given]
-    start = model.decoder_start if tokenizer.mask is not None else None
-    shift = model.conventions.prediction_offset
-    reader = model.network if prepared is None else prepared
-    alone = start is None
-    found = fill(
-        reader, tokenizer, texts, top=top, shift=shift, start=start, alone=alone, windows=windows
-    )
-    return [
-        _with_unknown(model, text, holes, note) for text, holes in zip(texts, found, strict=True)
-    ]
+    masked = [masked_text(model, text, windows=windows) for text in texts]
+    found = read_masks(model, masked, top=top, prepared=prepared)
+    return [spelled_masks(model, *each, note=note) for each in zip(masked, found, strict=True)]
 
 
-def windows_of_masks(model: Model, text: str) -> tuple[int, int]:
-    """In how many windows `fill_masks` with `windows` reads a text, and how many tokens it reads.
+@dataclass(frozen=True)
+class MaskedText:
+    """A text with masks, or with gaps, as ids.
 
-    Raises:
-        UsageError: a text without a mask, or with gaps and longer than the model reads.
+    Attributes:
+        num_windows, num_tokens: in how many windows it is read, and how many tokens they have.
     """
+
+    text: str
+    masks: Masked | None
+    gaps: Gapped | None
+    num_windows: int
+    num_tokens: int
+
+
+def masked_text(model: Model, text: str, *, windows: bool = False) -> MaskedText:
+    """A text as `read_masks` reads it; args and errors as `fill_masks`."""
     if _fills_gaps(model) and (given := _gapped(model, text)) is not None:
         source = model.tokenizer.frame(given.ids)[0]
         _require_room(model, source, given.text, "shorten the text around the gaps")
-        return 1, len(source)
-    return num_windows(model.tokenizer, text, model.config.longest)
+        return MaskedText(text, None, given, 1, len(source))
+    masks = fill_mask.encoded(model.config, model.tokenizer, text, windows=windows)
+    tokens = sum(len(each.ids) for each in masks.windows)
+    return MaskedText(text, masks, None, len(masks.windows), tokens)
+
+
+def read_masks(
+    model: Model, texts: Sequence[MaskedText], *, top: int = 5, prepared: Prepared | None = None
+) -> list[list[Likeliest] | list[Hole]]:
+    """What the network says of each mask of each text, for `spelled_masks`; no text becomes ids
+    here. Args and errors as `fill_masks`."""
+    reader = model.network if prepared is None else prepared
+    start = model.decoder_start if model.tokenizer.mask is not None else None
+    with_masks = [each.masks for each in texts if each.masks is not None]
+    found = iter(
+        fill_mask.likeliest(
+            reader,
+            model.tokenizer,
+            with_masks,
+            top=top,
+            shift=model.conventions.prediction_offset,
+            start=start,
+            alone=start is None,
+        )
+        if with_masks
+        else ()
+    )
+    with answering(reader) as network:
+        return [
+            next(found) if each.gaps is None else _fill_gaps(model, network, each.gaps, top)
+            for each in texts
+        ]
+
+
+def spelled_masks(
+    model: Model, given: MaskedText, found: Sequence[Any], note: Note = ignore
+) -> list[Hole]:
+    """The holes of a text that was read, with their words; `note` as of `fill_masks`."""
+    if given.masks is None:
+        return list(found)
+    holes = fill_mask.spelled(model.tokenizer, given.masks, found)
+    return _with_unknown(model, given.text, holes, note)
 
 
 def _fills_gaps(model: Model) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from maskwright.errors import DataError
 from maskwright.inference import texts as inference_texts
-from maskwright.inference.texts import PromptTokens
+from maskwright.inference.texts import MaskedText, PromptTokens
 from maskwright.models.model import Model
 from maskwright.predict.predictor import Predictor
 from maskwright.serve.errors import Refusal, of_error
@@ -118,21 +118,22 @@ def encode(
     return Part(encoded, tokens, windows, cut)
 
 
-def encode_masked(model: Model, texts: Sequence[str], first: int, field: str) -> Part:
+def encode_masked(
+    model: Model, texts: Sequence[str], first: int, field: str
+) -> tuple[list[MaskedText], Part]:
     """Texts with masks, each judged in the window around it.
 
     Raises:
         Refusal: a text without a mask.
     """
-    windows, tokens = [], []
+    found = []
     for number, text in enumerate(texts, start=first):
         try:
-            each = inference_texts.windows_of_masks(model, text)
+            found.append(inference_texts.masked_text(model, text, windows=True))
         except Exception as error:
             raise of_error(error, f"{field}[{number}]") from error
-        windows.append(each[0])
-        tokens.append(each[1])
-    return Part(None, tokens, windows, [False] * len(texts))
+    tokens, windows = [each.num_tokens for each in found], [each.num_windows for each in found]
+    return found, Part(None, tokens, windows, [False] * len(texts))
 
 
 def encode_prompts(

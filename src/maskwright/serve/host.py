@@ -35,6 +35,7 @@ from maskwright import memory
 from maskwright.errors import IncompatibleError
 from maskwright.findings import Note, ignore
 from maskwright.graph.engines.parts.names import TORCH
+from maskwright.inference import texts as inference_texts
 from maskwright.inference.stream import Piece
 from maskwright.predict.predictor import Predictor, answers_of
 from maskwright.serve import encoding, logprobs, served
@@ -293,12 +294,14 @@ class Host:
         model = asking.opened.model
 
         def work(rows: Sequence[Any], first: int) -> tuple[Any, Part]:
-            return (list(rows), top), encoding.encode_masked(model, rows, first, options.field)
+            found, part = encoding.encode_masked(model, rows, first, options.field)
+            return (found, top), part
+
+        def finish(part: Part, found: Any) -> list[Any]:
+            return [inference_texts.spelled_masks(model, *each) for each in found]
 
         reading = self._reading(asking, "masks", read_masks)
-        return await self._ask(
-            texts, options, partial(self._read, reading), work, lambda part, found: list(found)
-        )
+        return await self._ask(texts, options, partial(self._read, reading), work, finish)
 
     async def prompt_scores(
         self, name: str | None, prompts: Sequence[str], options: Options = USUAL

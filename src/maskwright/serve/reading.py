@@ -12,10 +12,11 @@ from maskwright.inference import texts as inference_texts
 from maskwright.inference import together
 from maskwright.inference.encoded import Collation, Examples
 from maskwright.inference.engine import hidden
+from maskwright.inference.fill_mask import Hole, Likeliest
 from maskwright.inference.prompt_scores import TokenScore, prompt_scores
 from maskwright.inference.scores import Scored
 from maskwright.inference.steps import Steps
-from maskwright.inference.texts import PromptTokens
+from maskwright.inference.texts import MaskedText, PromptTokens
 from maskwright.inference.together import scores_of_all
 from maskwright.objectives.parts.sequences import first_places
 from maskwright.predict.opened import Opened
@@ -62,16 +63,17 @@ def read_states(opened: Opened, given: Sequence[Examples]) -> list[list[Any]]:
     ]
 
 
-def read_masks(opened: Opened, given: Sequence[tuple[list[str], int]]) -> list[list[Any]]:
-    """The holes of each text of each payload, with as many candidates as it wants."""
+def read_masks(
+    opened: Opened, given: Sequence[tuple[list[MaskedText], int]]
+) -> list[list[tuple[MaskedText, list[Any]]]]:
+    """What the network says of the masks of each text of each payload, of as many candidates as it
+    wants."""
     texts = [text for own, _ in given for text in own]
     most = max(top for _, top in given)
     found = iter(
-        inference_texts.fill_masks(
-            opened.model, texts, top=most, prepared=opened.network(), windows=True
-        )
+        inference_texts.read_masks(opened.model, texts, top=most, prepared=opened.network())
     )
-    return [[_best(next(found), top) for _ in own] for own, top in given]
+    return [[(text, _best(next(found), top)) for text in own] for own, top in given]
 
 
 def read_prompts(
@@ -88,5 +90,10 @@ def read_prompts(
     ]
 
 
-def _best(holes: Sequence[Any], top: int) -> list[Any]:
-    return [replace(hole, candidates=hole.candidates[:top]) for hole in holes]
+def _best(holes: Sequence[Likeliest | Hole], top: int) -> list[Any]:
+    return [
+        replace(hole, candidates=hole.candidates[:top])
+        if isinstance(hole, Hole)
+        else replace(hole, ids=hole.ids[:top], probabilities=hole.probabilities[:top])
+        for hole in holes
+    ]
