@@ -159,6 +159,31 @@ def test_a_slider_goes_through_the_checkpoints(chromium: Any, model: Path, tmp_p
         assert "model=0" in page.url and visit.wrong == []
 
 
+def test_checkpoints_come_and_go(chromium: Any, model: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(model, tmp_path / "run")
+    first = run / "checkpoints/step-00000002"
+    with serving(Site.of([run], sample=TEXT, live=True)) as at, Visit(chromium, at) as visit:
+        page = visit.open(page="fill", hide="2")
+        page.wait_for_selector("figure svg")
+        assert page.get_by_role("slider").count() == 0 and page.locator("select").count() == 0
+        for step in (10, 20, 30):
+            shutil.copytree(first, run / f"checkpoints/step-{step:08}")
+        page.evaluate("window.dispatchEvent(new Event('focus'))")
+        page.wait_for_selector("input[type=range][max='3']")
+        assert page.get_by_role("slider").input_value() == "0"  # the model that was shown
+        names = page.get_by_label("Model").first.locator("option").all_text_contents()
+        assert names == [f"run, step {step}" for step in (2, 10, 20, 30)]
+        shutil.rmtree(run / "checkpoints/step-00000010")
+        shutil.copytree(first, run / "checkpoints/step-00000040")
+        page.reload()
+        page.wait_for_selector("input[type=range][max='3']")  # without the one that is gone
+        assert visit.wrong == []
+        page.get_by_label("Model").first.select_option(label="run, step 10 (not there any more)")
+        page.wait_for_selector("p.notice:has-text('run, step 10 is not there any more')")
+        page.get_by_label("Model").first.select_option(label="run, step 40")
+        page.wait_for_selector("section h3:has-text('run, step 40')")
+
+
 def test_texts_are_written_as_in_python(
     chromium: Any, address: str, models: dict[str, Path], site: Site
 ) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from jinja2 import Environment, StrictUndefined
 
-from maskwright.errors import UsageError
+from maskwright.errors import CheckpointError, MaskwrightError, UsageError
 from maskwright.explore import bundle
 from maskwright.explore.runs import ShownRun, runs_in
 from maskwright.models import folders
@@ -56,6 +56,11 @@ class Shown:
     run: Path | None = None
     step: int | None = None
 
+    @property
+    def gone(self) -> bool:
+        """Whether it is a checkpoint that was deleted."""
+        return self.run is not None and not self.path.is_dir()
+
 
 @dataclass
 class Site:
@@ -66,7 +71,7 @@ class Site:
         models: in the order of the page's list.
         runs: whose training is shown; a run that trains may have no model yet.
         sample, prompt: texts that the pages begin with; None: their own.
-        live: a server answers, too.
+        live: a server answers, too, and the list of models follows its runs.
         dtype: of the weights that the browser gets.
         more: further files by name, beside those of all pages, such as `data/masks.json`.
     """
@@ -81,13 +86,17 @@ class Site:
     runs: Sequence[ShownRun] = ()
 
     def __post_init__(self) -> None:
+        self._own = dict(self.more)
+        self._make_more()
+
+    def _make_more(self) -> None:
         from maskwright.explore.corrupted import corruption  # which know of sites
         from maskwright.explore.masks import masks
 
         self.more = {
             "data/masks.json": once(lambda: masks(self)),
             "data/corruption.json": once(lambda: corruption(self)),
-            **self.more,
+            **self._own,
         }
 
     @classmethod
@@ -111,6 +120,21 @@ class Site:
         runs = [each for path in paths for each in runs_in(Path(path))]
         return cls(title, models, runs=runs, **given)
 
+    def follow(self) -> None:
+        """List the checkpoints that its runs have come to since, after all that are listed: the
+        numbers of these stay. What training has deleted stays listed, too, and is said to be gone.
+        """
+        with self._following:
+            new: list[Shown] = []
+            for run in dict.fromkeys(each.path for each in self.runs if each.pretraining):
+                steps = [each.step for each in self.models if each.run == run]
+                last = max((step for step in steps if step is not None), default=-1)
+                now = [_checkpoint(run, path) for path in commit.numbered(run / "checkpoints")]
+                new += [each for each in now if each.step is not None and each.step > last]
+            if new:
+                self.models = [*self.models, *new]
+                self._make_more()  # they say something of each model
+
     def names(self) -> list[str]:
         """All files."""
         models = [
@@ -131,6 +155,8 @@ class Site:
         if name in self.more:
             return self.more[name]()
         if name == "data/site.json":
+            if self.live:
+                self.follow()
             return json.dumps(self.facts(), ensure_ascii=False).encode()
         if name.startswith("data/models/"):
             number, _, file = name.removeprefix("data/models/").partition("/")
@@ -168,6 +194,7 @@ class Site:
                     "folder": f"data/models/{number}",
                     "run": None if each.run is None else runs.index(each.run),
                     "step": each.step,
+                    "gone": each.gone,
                 }
                 for number, each in enumerate(self.models)
             ],
@@ -181,6 +208,10 @@ class Site:
                 for number, each in enumerate(self.runs)
             ],
         }
+
+    @functools.cached_property
+    def _following(self) -> threading.Lock:
+        return threading.Lock()
 
     @functools.cached_property
     def _opening(self) -> threading.Lock:
@@ -201,8 +232,23 @@ class Site:
         return functools.lru_cache(maxsize=1)(self.opened)
 
     def opened(self, number: int) -> Model:
-        """The model of that number, its adapter folded in."""
-        return open_merged(self.models[number].path)
+        """The model of that number, its adapter folded in.
+
+        Raises:
+            CheckpointError: training has deleted this checkpoint meanwhile, or it is damaged.
+            Others: as `open_merged`.
+        """
+        one = self.models[number]
+        try:
+            return open_merged(one.path)
+        except (MaskwrightError, OSError) as error:
+            if not one.gone:
+                raise
+            raise CheckpointError(
+                f"{one.name} is not there any more: training keeps the last checkpoints only",
+                where=one.path,
+                do="choose a later one",
+            ) from error
 
 
 def shown(path: Path, most: int = MOST_CHECKPOINTS) -> list[Shown]:
@@ -227,11 +273,12 @@ def shown(path: Path, most: int = MOST_CHECKPOINTS) -> list[Shown]:
         if len(steps) > most
         else range(len(steps))
     )
-    found = []
-    for place in places:
-        step = int(steps[place].name.rpartition("-")[2])
-        found.append(Shown(f"{name}, step {step:,}", steps[place], path, step))
-    return found
+    return [_checkpoint(path, steps[place]) for place in places]
+
+
+def _checkpoint(run: Path, path: Path) -> Shown:
+    step = int(path.name.rpartition("-")[2])
+    return Shown(f"{folders.called(run)}, step {step:,}", path, run, step)
 
 
 def once(make: Callable[[], bytes]) -> Callable[[], bytes]:

@@ -4,6 +4,9 @@ import { Engine, Files } from "./engine.js";
 import { choice, el } from "./ui.js";
 import { PAGES } from "./pages/all.js";
 
+// Milliseconds between two looks for new checkpoints: while they come, and when none did for a while.
+const SOON = 10_000, LATER = 60_000, PATIENCE = 30;
+
 const place = (id) => document.getElementById(id);
 
 class Shell {
@@ -94,14 +97,62 @@ class Shell {
     }
   }
 
-  #controls(page, can) {
+  /** Look for checkpoints that a run has come to since, from time to time and whenever the page is looked at. */
+  follow() {
+    if (!this.site.live || !this.site.runs.some((run) => run.pretraining)) return;
+    let quiet = 0, timer = 0;
+    const look = async () => {
+      clearTimeout(timer);
+      try {
+        if (!document.hidden) quiet = (await this.#more()) ? 0 : quiet + 1;
+      } catch {
+        quiet = PATIENCE; // the server is gone, or comes back
+      }
+      clearTimeout(timer);
+      timer = setTimeout(look, quiet < PATIENCE ? SOON : LATER);
+    };
+    window.addEventListener("focus", look);
+    timer = setTimeout(look, SOON);
+  }
+
+  /** Whether the list of models has changed; what is shown stays, and its model. */
+  async #more() {
+    const { models } = await this.source.json("data/site.json");
+    const before = this.site.models;
+    if (JSON.stringify(models) === JSON.stringify(before)) return false;
+    if (before.length) this.state.model = String(this.number);
+    this.site.models = models;
+    if (before.length) this.drawn?.models?.();
+    else await this.show(); // pages that waited for a model
+    this.#models();
+    const added = models.slice(before.length).map((each) => each.name);
+    if (added.length) place("status").textContent = `New: ${added.join("; ")}`;
+    return true;
+  }
+
+  /** The list of models; one that stands there is changed, and keeps the focus. */
+  #models() {
     const models = this.site.models;
-    place("models").replaceChildren(...(models.length < 2 ? [] : [choice({
-      label: "Model",
-      options: models.map((each, n) => [n, each.name]),
-      value: this.number,
-      change: (value) => this.go({ model: value }),
-    }).element]));
+    const named = (each) => (each.gone ? `${each.name} (not there any more)` : each.name);
+    const list = place("models").querySelector("select");
+    if (list === null || list.options.length > models.length) {
+      place("models").replaceChildren(...(models.length < 2 ? [] : [choice({
+        label: "Model",
+        options: models.map((each, n) => [n, named(each)]),
+        value: this.number,
+        change: (value) => this.go({ model: value }),
+      }).element]));
+      return;
+    }
+    for (const [n, each] of models.entries()) {
+      if (list.options[n] === undefined) list.append(el("option", { value: n }));
+      if (list.options[n].textContent !== named(each)) list.options[n].textContent = named(each);
+    }
+    list.value = String(this.number);
+  }
+
+  #controls(page, can) {
+    this.#models();
     place("pages").replaceChildren(...PAGES.map((each, n) => el("a", {
       href: `#${write({ ...this.state, page: each.id })}`,
       "aria-current": each === page ? "page" : null,
@@ -137,7 +188,9 @@ function write(state) {
 
 export async function start(source) {
   try {
-    await new Shell(source, await source.json("data/site.json")).show();
+    const shell = new Shell(source, await source.json("data/site.json"));
+    await shell.show();
+    shell.follow();
   } catch (error) {
     const opened = location.protocol === "file:"
       ? " A browser does not read files beside a page that was opened from the disk: run " +

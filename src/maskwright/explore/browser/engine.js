@@ -85,7 +85,10 @@ export class Engine {
 
   /** The model of a number in the site's list. */
   open(number) {
-    if (!this.opened.has(number)) this.opened.set(number, this.#opened(number));
+    if (!this.opened.has(number)) {
+      this.opened.set(number, this.#opened(number));
+      this.opened.get(number).catch(() => this.opened.delete(number)); // it is asked for again
+    }
     return this.opened.get(number);
   }
 

@@ -23,7 +23,7 @@ export const fill = {
   async mount(root, { model, site, engine, state, remember, go, announce, failed }) {
     const first = state.text ?? site.sample ?? (await model.fitted(SAMPLE));
     let hidden = new Set((state.hide ?? "").split(",").filter(Boolean).map(Number));
-    let text = first, turn = 0;
+    let text = first, turn = 0, read = null;
     const others = site.models.map((each, n) => [String(n), each.name]);
     const answers = el("div");
     const tokens = el("ul", { class: "tokens", "aria-label": "Tokens of the text" });
@@ -72,6 +72,7 @@ export const fill = {
             answer(ids, segments).then(() => failed(null), failed);
           },
         }, hidden.has(place) ? "▢" : pieces[place] || model.tokens[id]))));
+      read = [ids, segments];
       await answer(ids, segments);
     }
 
@@ -127,16 +128,22 @@ export const fill = {
     /** How the answer was learned: the truth's probability at each checkpoint of the run. */
     async function history(ids, segments, places) {
       const steps = site.models.map((each, n) => ({ ...each, n }))
-        .filter((each) => each.run !== null && each.run === model.entry.run && each.step !== null)
+        .filter((each) => each.run !== null && each.run === model.entry.run && each.step !== null && (!each.gone || engine.opened.has(each.n)))
         .sort((a, b) => a.step - b.step);
       if (steps.length < 2) return null;
       const masked = ids.map((id, place) => (places.includes(place) ? model.facts.mask : id));
-      const chances = [];
-      for (const { n } of steps) {
-        const each = await engine.open(n);
+      const chances = [], gone = [];
+      for (const one of [...steps]) {
+        const each = await engine.open(one.n).catch((error) => {
+          gone.push(error.message);
+          steps.splice(steps.indexOf(one), 1);
+          return null;
+        });
+        if (each === null) continue;
         const all = await each.fill(masked, segments, each.tokens.length);
         chances.push(places.map((place, k) => all[k].find((one) => one.id === ids[place]).probability));
       }
+      if (steps.length < 2) return null;
       const width = 460, height = 150, left = 54, bottom = 22;
       const most = steps[steps.length - 1].step;
       const x = (step) => left + (step / most) * (width - left - 12);
@@ -158,10 +165,17 @@ export const fill = {
       });
       moved.element.querySelector("input").addEventListener("change", () => go({ model: steps[moved.value].n }));
       return el("section", {}, el("h3", {}, "How the answer was learned"), moved.element,
-        figure(picture, "Probability of the truth by step of training", "learned"));
+        figure(picture, "Probability of the truth by step of training", "learned"),
+        gone.map((why) => el("p", { class: "soft small" }, why)));
     }
 
     await draw();
-    return {};
+    return {
+      /** The run has come to further checkpoints. */
+      models() {
+        const held = answers.contains(document.activeElement) && document.activeElement.type === "range";
+        if (read !== null) answer(...read).then(() => held && answers.querySelector("input")?.focus(), failed);
+      },
+    };
   },
 };
