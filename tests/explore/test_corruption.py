@@ -15,7 +15,7 @@ from maskwright import catalogue
 from maskwright.errors import UsageError
 from maskwright.explore.asked.corruption import answer
 from maskwright.explore.corrupted import Asked, corrupted, corruption, settings
-from maskwright.explore.server import LARGEST, asked, serving
+from maskwright.explore.server import LARGEST, reply, serving
 from maskwright.explore.site import Site
 from maskwright.models.open import open_model
 from maskwright.objectives.masked import Options
@@ -128,12 +128,12 @@ def test_questions_are_checked(model: Path) -> None:
         {"text": " \n\n "},
         {"objective": "supervised"},
     ):
-        status, _, body = asked(site, "/ask/corruption", json.dumps(given(**wrong)).encode())
+        status, _, body = reply(site, "/ask/corruption", json.dumps(given(**wrong)).encode())
         assert status == 200 and json.loads(body)["refused"]["what"]
-    assert asked(site, "/ask/nothing", b"{}")[0] == 404
-    assert asked(site, "/data/site.json", b"{}")[0] == 404
+    assert reply(site, "/ask/nothing", b"{}")[0] == 404
+    assert reply(site, "/data/site.json", b"{}")[0] == 404
     for odd in (b"[]", b"{", b"\xff", b'{"a":1,"a":2}'):
-        assert b"refused" in asked(site, "/ask/corruption", odd)[2]
+        assert b"refused" in reply(site, "/ask/corruption", odd)[2]
 
 
 def test_hostile_text_comes_back_as_text(models: dict[str, Path]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from maskwright.errors import CheckpointError
-from maskwright.explore.server import answer, asked
+from maskwright.explore.server import answer, reply
 from maskwright.explore.site import Site
 
 
@@ -69,5 +69,5 @@ def test_a_deleted_checkpoint_is_said_to_be_gone(run: Path) -> None:
     assert answer(site, "/data/models/1/model.json")[0] == 200
     given = {"model": 0, "text": "big cat", "objective": "masked", "options": {}, "seed": 0}
     given["row"] = 0
-    said = json.loads(asked(site, "/ask/corruption", json.dumps(given).encode())[2])
+    said = json.loads(reply(site, "/ask/corruption", json.dumps(given).encode())[2])
     assert "not there any more" in said["refused"]["what"]

@@ -3,7 +3,7 @@
     with serving(site, port=0) as address: ...
 
 It answers on the loopback address alone, to a browser that names it as its host, and gives out the
-files of the site (`answer`) and what its pages ask (`asked`), nothing else. Nothing is kept of what
+files of the site (`answer`) and what its pages ask (`reply`), nothing else. Nothing is kept of what
 is asked.
 """
 
@@ -59,7 +59,7 @@ def answer(site: Site, path: str) -> tuple[int, str, bytes]:
     return HTTPStatus.OK, kind, body
 
 
-def asked(site: Site, path: str, body: bytes) -> tuple[int, str, bytes]:
+def reply(site: Site, path: str, body: bytes) -> tuple[int, str, bytes]:
     """Status, type and body for a question of a page (`asked/`), a JSON object. What cannot be
     answered is an answer, too: {"refused": {what, where, found, wanted, do}}."""
     plain = "text/plain; charset=utf-8"
@@ -169,7 +169,7 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
             else:
                 body = self.rfile.read(int(size))
                 with asking:
-                    status, kind, found = asked(site, self.path, body)
+                    status, kind, found = reply(site, self.path, body)
                 self._send(status, kind, found)
 
         def _refuse(self, status: int, why: bytes) -> None:

@@ -20,7 +20,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.requests import Request
 from starlette.routing import Match, Route
 
-from maskwright.explore.server import HEADERS, LARGEST, answer, asked
+from maskwright.explore.server import HEADERS, LARGEST, answer, reply
 from maskwright.explore.site import Shown, Site
 from maskwright.serve.errors import Refusal
 from maskwright.serve.host import Host
@@ -63,7 +63,7 @@ def routes(host: Host) -> APIRouter:
             raise Refusal("too_large", "too long a question", field="body", limit=LARGEST)
 
         def found() -> tuple[int, str, bytes]:
-            return asked(site(), f"ask/{name}", given)
+            return reply(site(), f"ask/{name}", given)
 
         status, kind, body = await asyncio.get_running_loop().run_in_executor(thread, found)
         return Response(body, status, headers=HEADERS, media_type=kind)
