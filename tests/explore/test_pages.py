@@ -208,6 +208,10 @@ def test_texts_are_written_as_in_python(
             after = page.locator("figure svg title").all_text_contents()
             assert before != after and after[0].endswith("100 %")
             page.get_by_role("button", name="From the start").click()
+            page.wait_for_function(
+                "() => !new URLSearchParams(location.hash.slice(1)).get('taken')"
+            )
+            page.wait_for_timeout(150)  # one thing is done after the other
             page.locator("figure svg [role=button]").nth(1).press("Enter")
             page.wait_for_function(
                 "() => (new URLSearchParams(location.hash.slice(1)).get('taken') ?? '') !== ''"
