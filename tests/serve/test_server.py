@@ -794,7 +794,7 @@ def test_the_server_answers_while_a_page_waits(
         free.wait(20)
         return 200, "application/json", b"{}"
 
-    monkeypatch.setattr(explorer, "asked", slow)
+    monkeypatch.setattr(explorer, "reply", slow)
     with ThreadPoolExecutor(2) as threads:
         waits = [threads.submit(plain.post, "/explore/ask/corruption", {}) for _ in range(2)]
         assert held.wait(20)
