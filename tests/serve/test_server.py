@@ -371,6 +371,22 @@ def test_F103_a_full_queue_answers_before_the_body_is_read(plain: Served, slow: 
     assert plain.ask("predict", TEXT)["values"]
 
 
+def test_F96_bodies_that_do_not_come_take_no_room(plain: Served) -> None:
+    """300 small ones; the control is one that is announced to be large."""
+    head = request(plain.address, "/ask/predict", headers={"Content-Length": "500"})
+    lines = [plain.connect() for _ in range(300)]
+    for line in lines:
+        line.sendall(head)
+    assert until(lambda: plain.running._server.gate.open_requests >= 300)
+    try:
+        assert plain.post("/ask/predict", {"inputs": TEXT}).status == 200
+    finally:
+        for line in lines:
+            line.close()
+    with plain.host.receiving(10**7):
+        assert plain.post("/ask/predict", {"inputs": TEXT}).status == 429
+
+
 @pytest.fixture
 def full(plain: Served) -> Iterator[None]:
     """A queue that takes nothing."""

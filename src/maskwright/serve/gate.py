@@ -158,8 +158,9 @@ class Gate:
         if not self.host.ready:
             what = "the server is not ready: /ready says when it is"
             raise Refusal("unready", what, retry_after=1)
-        with self.host.receiving(size or 0):
+        with self.host.receiving(size or 0) as came:
             body = await self._body(receive, size)
+            came(len(body))
             given = await _parsed(body)
             await self._watched(scope, body, given, receive, answer)
 

@@ -128,7 +128,8 @@ FACTS: ContextVar[dict[str, str] | None] = ContextVar("facts", default=None)
 
 # What the request that is being answered still counts for among those that arrive.
 ARRIVING: ContextVar[_Arriving | None] = ContextVar("arriving", default=None)
-BYTES_A_TOKEN = 5
+# Bytes of a body that is not large: it may be on its way for long without taking room.
+BYTES_A_TOKEN, SMALL_BODY = 5, 65_536
 # Seconds from one look at the event loop to the next; turns of the loop that a request takes.
 TICK, TURNS = 0.05, 3
 # Rows, characters and tokens that become ids, or answers, in less time than it takes to hand them
@@ -449,18 +450,22 @@ class Host:
         return self._device.seconds
 
     @contextmanager
-    def receiving(self, size: int) -> Iterator[None]:
-        """Until a request whose body has so many bytes is in the queue, or is refused, it counts as
-        so many tokens as its bytes may be.
+    def receiving(self, size: int) -> Iterator[Callable[[int], None]]:
+        """Until a request is in the queue, or is refused, it counts as so many tokens as its bytes
+        may be: those of a body that is announced to be large at once, of others when they came, so
+        that nobody takes the room of others by a body that does not come.
+
+        Yields:
+            What is called with the bytes that came.
 
         Raises:
             Refusal: there is no room, which is said before the body is read.
         """
         if (refusal := self.overloaded()) is not None:
             raise refusal
-        with _Arriving(self, size // BYTES_A_TOKEN) as arriving:
+        with _Arriving(self, size if size > SMALL_BODY else 0) as arriving:
             ARRIVING.set(arriving)
-            yield
+            yield arriving.came
 
     def overloaded(self, beside: int = 0) -> Refusal | None:
         """Why nothing more is taken in now, so many tokens being known of that are not counted yet;
@@ -702,8 +707,13 @@ class Host:
 class _Arriving:
     """Tokens that a request will bring; until it ends, or is in the queue."""
 
-    def __init__(self, host: Host, tokens: int) -> None:
-        self._host, self._tokens = host, tokens
+    def __init__(self, host: Host, size: int) -> None:
+        self._host, self._tokens = host, size // BYTES_A_TOKEN
+
+    def came(self, size: int) -> None:
+        """The body is there."""
+        self._host._arriving += size // BYTES_A_TOKEN - self._tokens
+        self._tokens = size // BYTES_A_TOKEN
 
     def __enter__(self) -> _Arriving:
         self._host._arriving += self._tokens

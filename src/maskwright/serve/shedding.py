@@ -24,6 +24,7 @@ from maskwright.serve.errors import Refusal
 from maskwright.serve.gate import HEADERS, MAX_HEADER_BYTES, Gate, new_id
 from maskwright.serve.host import BYTES_A_TOKEN
 
+END = b"\r\n\r\n"
 FIRST = re.compile(rb"POST ((?:/[A-Za-z0-9_.-]+)+|/) HTTP/1\.1")
 FIELD = re.compile(rb"([A-Za-z0-9-]+):[ \t]*([!-~]|[!-~][ -~\t]*[!-~])?[ \t]*")
 LENGTH = re.compile(rb"[0-9]{1,12}")
@@ -60,9 +61,10 @@ class Shedding:
         if self._host.draining or not self._host.ready:
             return None
         if (refusal := self._host.overloaded(self._taken)) is None:
-            self._take(len(data) // BYTES_A_TOKEN)
+            at = data.find(END)
+            self._take(0 if at < 0 else (len(data) - at - len(END)) // BYTES_A_TOKEN)
             return None
-        head, end, body = data.partition(b"\r\n\r\n")
+        head, end, body = data.partition(END)
         if not end or len(head) > MAX_HEADER_BYTES:
             return None
         line, *fields = head.split(b"\r\n")
@@ -87,7 +89,7 @@ class Shedding:
 
     def _take(self, tokens: int) -> None:
         """Count what is let through until the gate does, which is in the loop's next turn."""
-        if not self._taken:
+        if tokens and not self._taken:
             asyncio.get_running_loop().call_soon(self._forget)
         self._taken += tokens
 
