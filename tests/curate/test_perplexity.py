@@ -230,10 +230,21 @@ def test_settings_that_contradict_are_refused(settings: Settings, where: str) ->
     assert refusal.value.where == where and refusal.value.do
 
 
-def test_too_little_text_is_refused(tmp_path: Path) -> None:
+def test_too_little_text_for_limits_is_refused(tmp_path: Path) -> None:
+    few = batch_of(GOOD[:10])
+    for step in (Settings(high=9), Settings(low_quantile=0.1)):
+        with pytest.raises(DataError, match="too little text"):
+            step.gather(InProcess([few]), None)
     with pytest.raises(DataError, match="too few texts") as refusal:
-        Settings().gather(InProcess([batch_of(GOOD[:10])]), None)
+        Settings(low_quantile=0.1).gather(InProcess([batch_of([*GOOD[:15], *"abcdefgh"])]), None)
     assert "`low` and `high`" in str(refusal.value.do)
+    # Distances from a median that there is not: all stay, and it is said.
+    for batch in (few, few.take(np.arange(10) == 0), batch_of(GOOD[:1] * 30)):
+        corpus = InProcess([batch])
+        known = Settings().gather(corpus, None)
+        (outcome,) = (Settings().apply(batch, None, corpus.about(known, 0)),)
+        assert not any(measure.outside.any() for measure in outcome.measures)
+        assert "all of them stay" in corpus.findings[0].what
     with pytest.raises(UsageError, match=r"perplexity\.good"):
         Settings(good=(str(tmp_path / "none.txt"),)).gather(InProcess([batch_of(GOOD)]), None)
 

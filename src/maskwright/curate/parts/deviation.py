@@ -26,13 +26,20 @@ def deviations(
     """(N,) how many deviations each of `values` is from the median of its group, or of the
     `reference`; NaN in groups of fewer than 20 numbers."""
     found = np.full(len(values), np.nan)
-    _, numbers = np.unique(np.array(groups, dtype=object).astype(str), return_inverse=True)
     if reference is not None:
-        numbers = np.zeros(len(values), np.int64)
-    for number in range(int(numbers.max(initial=-1)) + 1):
-        here = numbers == number
-        known = values[here] if reference is None else reference
-        known = known[~np.isnan(known)]
+        known = reference[~np.isnan(reference)]
+        if len(known) >= FEWEST:
+            middle, width = robust(known)
+            found = (values - middle) / width
+        return found.round(6)
+    _, numbers, counts = np.unique(
+        np.array(groups, dtype=object).astype(str), return_inverse=True, return_counts=True
+    )
+    ends = np.cumsum(counts)
+    order = np.argsort(numbers, kind="stable")
+    for number in np.flatnonzero(counts >= FEWEST).tolist():
+        here = order[ends[number] - counts[number] : ends[number]]
+        known = values[here][~np.isnan(values[here])]
         if len(known) >= FEWEST:
             middle, width = robust(known)
             found[here] = (values[here] - middle) / width

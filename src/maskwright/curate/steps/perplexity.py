@@ -262,12 +262,14 @@ class Settings(CorpusStep):
         share = min(1.0, self.train_words / max(1, int(words.sum())))
         chosen = sizes.column("draw").to_numpy() < share
         documents = sizes.column(DOCUMENT).to_numpy()[chosen]
-        if not documents.size:
-            raise _too_little()
+        if not documents.size or len(words) < FEWEST:
+            return self._unscored(corpus)
         read = corpus.map("units", self.units_pass, pa.table({DOCUMENT: documents})).read()
         listed = read.column("units").combine_chunks()
         units = Units(listed.flatten().to_numpy(), listed.offsets.to_numpy())
         halves = read.column("half").to_numpy()
+        if halves.all() or not halves.any():
+            return self._unscored(corpus)
         lesson = Lesson.of(units, halves, self.order)
         # The first scores only decide who teaches the second models.
         bits = np.where(read.column("long").to_numpy(), lesson.bits(), np.nan)
@@ -275,12 +277,26 @@ class Settings(CorpusStep):
         models = lesson.models(without=away > SPREAD)
         return corpus.map("score", self.score_pass, table_of(models)).read()
 
+    def _unscored(self, corpus: Corpus) -> pa.Table:
+        """No perplexity for any document, where a limit is a distance from others.
+
+        Raises:
+            DataError: a limit is a number or a quantile.
+        """
+        if self._set("low") or self._set("high"):
+            raise _too_little()
+        return corpus.map("none", self.no_pass).read()
+
+    def no_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """No bits of any document."""
+        return self._scores(batch, np.full(len(batch), np.nan))
+
     def limits(self, bits: NDArray[np.float64], good: bool) -> tuple[float | None, float | None]:
         """The least and the largest perplexity, by number or quantile; None for a side that is
         limited by deviations.
 
         Raises:
-            DataError: there are fewer than 20 texts to take limits from.
+            DataError: there are fewer than 20 texts to take a quantile from, or in the good part.
         """
         known = np.sort(bits[~np.isnan(bits)])
         found: list[float | None] = []
@@ -289,16 +305,20 @@ class Settings(CorpusStep):
             if number is not None:
                 found.append(number)
                 continue
+            if quantile is None and self.spread is None and good:
+                quantile = usual
+            if quantile is None and not good:
+                found.append(None)  # by deviations, which too few texts do not have
+                continue
             if len(known) < FEWEST:
                 raise DataError(
                     "too few texts to take limits of perplexity from",
                     where="perplexity.good" if good else "perplexity",
                     found=f"{len(known)} of at least {self.least_characters} characters",
                     wanted=f"{FEWEST} or more",
-                    do="set `low` and `high` to numbers, or name more files in `good`",
+                    do="set `low` and `high` to numbers, or name more files in `good`; "
+                    "or leave the step out (--without perplexity)",
                 )
-            if quantile is None and self.spread is None and good:
-                quantile = usual
             if quantile is None:
                 found.append(None)
             else:
@@ -325,6 +345,10 @@ class Settings(CorpusStep):
         if without and None in limits:
             evidence += f"; {without:,} documents have no limit, as their group is too small"
         what = f"perplexity is allowed from {parts[0]} to {parts[1]}"
+        if not len(known) and None in limits:
+            return Finding(
+                "perplexity-limits", "too few texts for a perplexity; all of them stay", "", ""
+            )
         return Finding("perplexity-limits", what, evidence)
 
     def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
