@@ -197,6 +197,16 @@ def test_an_unknown_language_is_refused() -> None:
 def test_labelled_passages_and_mixed_documents(real_data: Path, model: NaiveBayes) -> None:
     with gzip.open(real_data / "labelled/udhr_langid/validation.jsonl.gz", "rt") as lines:
         rows = [json.loads(line) for line in lines]
+    # A kept language keeps its own, twins included, and short ones, and no others.
+    for label, code, twin in (("ind", "id", "ms"), ("hrv", "hr", "bs")):
+        for most in (50, 10_000):
+            texts = [row["text"][:most] for row in rows]
+            own = np.array([row["label_name"] == label for row in rows])
+            kept = np.array([code == c for c in identify(texts, model, 8, (code,)).codes])
+            assert kept[own].mean() > 0.9 and kept[~own].mean() < 0.02
+            assert (
+                twin in identify([t for t, o in zip(texts, own, strict=True) if o], model, 8).codes
+            )
     codes = {"eng": "en", "fra": "fr", "deu": "de", "fin": "fi", "hun": "hu", "ell": "el"}
     rows = [row for row in rows if row["label_name"] in codes]
     found = identify([row["text"] for row in rows], model, 8)

@@ -38,7 +38,9 @@ def test_folders_of_parts_hold_those_of_classes(tmp_path: Path) -> None:
     (said,) = [
         line for line in list(map(str, table.counts["train"].findings)) if "not read" in line
     ]
-    assert "train/unsup/0_test.txt" in said and said.endswith("and 26 more"), "31 files are not read"
+    assert "train/unsup/0_test.txt" in said and said.endswith("and 26 more"), (
+        "31 files are not read"
+    )
     one = load(root / "test", learned=False)  # evaluate names the folder of a part
     assert sum(map(len, one.parts.values())) == 60
 

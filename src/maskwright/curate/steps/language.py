@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,9 +32,9 @@ SUMMARY = "notes the language of each document, and keeps those in the languages
 UNDECIDED, NO_LANGUAGE = "und", "zxx"  # ISO 639-2
 DOMINANT = 0.8  # share of the documents from which on a first look keeps one language
 LEAST_LETTERS = 20  # bytes of letters in UTF-8: 20 Latin letters, 10 Cyrillic, 7 Chinese
-# How much better another language must explain a passage than that of its document: the natural
-# logarithm of the ratio, per square root of the passage's bytes. Neighbours such as Danish and
-# Norwegian seldom reach it, German in an English text always does.
+# How much better another language must explain a document than one that is kept, or a passage than
+# that of its document: the natural logarithm of the ratio, per square root of the bytes. Neighbours
+# such as Danish and Norwegian seldom reach it, German in an English text always does.
 MARGIN = 2.0
 _WORDS = re.compile(r"[\W\d_]+")
 SHORT = 64  # bytes of a passage of which a second language is not said
@@ -62,7 +63,8 @@ class Settings(Step):
     NOTES: ClassVar[tuple[str, ...]] = ("language",)
 
     keep: tuple[str, ...] = ()
-    """The languages that are kept (ISO 639 codes: en, de, zh, ...); none: all are, and noted."""
+    """The languages that are kept (ISO 639 codes: en, de, zh, ...); none: all are, and noted. A text
+    that another language does not explain much better, as Malay does not Indonesian, is kept."""
     least: float | None = None
     """The least probability of a language in `keep`."""
     most_other: float | None = None
@@ -206,6 +208,13 @@ def identify(
     merged = odds[:, columns]
     merged /= merged.sum(axis=1, keepdims=True)
     best = merged.argmax(axis=1)
+    columns_wanted = [names.index(code) for code in wanted if code in names]
+    if columns_wanted:
+        # What cannot be told from a wanted language is taken for it.
+        nearest = np.array(columns_wanted)[merged[:, columns_wanted].argmax(axis=1)]
+        rows = np.arange(len(texts))
+        close = merged[rows, nearest] * math.exp(MARGIN) >= merged[rows, best]
+        best = np.where(close, nearest, best)
     codes = [names[n] for n in best]
     # Rounded: the last bits depend on how many texts are computed at once.
     probabilities = merged[np.arange(len(texts)), best].round(6)
