@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -401,3 +403,19 @@ def test_F66_time_grows_with_the_text(character: str) -> None:
         step.apply(batch_of(["warm"]), step.open())
         half, whole = seconds(step, 50_000), seconds(step, 200_000)
         assert whole < 0.5 and whole < 10 * half + 0.05
+
+
+def test_good_texts_of_any_script_stay_and_repetition_in_each_is_found(real_data: Path) -> None:
+    with gzip.open(real_data / "labelled/udhr_langid/test.jsonl.gz", "rt") as lines:
+        rows = [json.loads(line) for line in lines]
+    by_language: dict[str, list[str]] = {}
+    for row in rows:
+        by_language.setdefault(row["label_name"], []).append(row["text"])
+    names = list(by_language)
+    texts = ["\n".join(by_language[name][:6]) for name in names]
+    quality = gopher_quality.Settings(languages=(), min_doc_words=15, min_avg_word_length=2.5)
+    for step in (quality, gopher_repetition.Settings(), gibberish.Settings()):
+        gone = removed(step, [batch_of(texts, language=names)])
+        assert gone == {}, [names[int(d[1:])] for d in gone]
+    again = [" ".join(text[:120] for _ in range(5)) for text in texts]
+    assert len(removed(gopher_repetition.Settings(), [batch_of(again)])) == len(names)

@@ -14,12 +14,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.words import categories, looked_up, mix, powers_of_base, spaces
+from maskwright.curate.parts.words import (
+    categories,
+    in_unspaced_script,
+    looked_up,
+    mix,
+    powers_of_base,
+    spaces,
+)
 
 LINE_END = 0x0A
 BLOCK = 1 << 16  # characters that are hashed at once
 # What a code point is: a bit for each.
-SPACE, ALPHABETIC, DIGIT, UPPER, LOWER, SYMBOL = 1, 2, 4, 8, 16, 32
+SPACE, ALPHABETIC, DIGIT, UPPER, LOWER, SYMBOL, MARK = 1, 2, 4, 8, 16, 32, 64
+# Of scripts without spaces, from here on are those of East Asia.
+EAST_ASIA = 0x2E80
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,16 @@ class Characters:
     def sums(self) -> NDArray[np.uint64]:
         """(N + 1,) for `section_hashes`."""
         return prefix_sums(self.points)
+
+    @functools.cached_property
+    def letters_per_word(self) -> NDArray[np.int64]:
+        """(B,) 1; in scripts without spaces, where every letter counts as a word (`words.py`), how
+        many letters a word has: about 2 in Chinese and Japanese, 4 in Thai and its neighbours."""
+        unspaced = in_unspaced_script(self.points)
+        lengths = np.diff(self.offsets) - 1
+        letters = self.count(unspaced)
+        eastern = self.count(unspaced & (self.points >= EAST_ASIA))
+        return np.where(letters * 4 > lengths, np.where(eastern * 2 >= letters, 2, 4), 1)
 
     def count(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         """(B,) how many of the characters where `chosen`, (N,), is true each text has."""
@@ -120,6 +139,7 @@ def _classes() -> NDArray[np.uint8]:
     major = names.astype("U1")
     bits = np.full(len(names), SYMBOL, np.uint8)
     bits[(major == "L") | (major == "M")] = ALPHABETIC
+    bits[major == "M"] |= MARK
     bits[major == "N"] = DIGIT
     bits[(names == "Lu") | (names == "Lt")] |= UPPER
     bits[names == "Ll"] |= LOWER

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.characters import ALPHABETIC, SPACE
+from maskwright.curate.parts.characters import ALPHABETIC, MARK, SPACE
 from maskwright.curate.parts.limits import (
     LANGUAGE,
     UNDECIDED,
@@ -31,7 +31,7 @@ from maskwright.curate.parts.limits import (
 )
 from maskwright.curate.parts.outcome import Measure, Outcome
 from maskwright.curate.parts.step import Step
-from maskwright.curate.parts.words import in_unspaced_script, words_of
+from maskwright.curate.parts.words import words_of
 from maskwright.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class Settings(Step):
     """Least mean length of words, in characters (`gopher_below_avg_threshold`), not judged in
     scripts without spaces between words; 0: no limit."""
     max_avg_word_length: float = 10.0
-    """Greatest mean length of words, in characters (`gopher_above_avg_threshold`)."""
+    """Greatest mean length of words, in characters that are no combining marks
+    (`gopher_above_avg_threshold`)."""
     max_symbol_word_ratio: float = 0.1
     """Most hash signs (`gopher_too_many_hashes`) and ellipses (`gopher_too_many_ellipsis`) for each
     word."""
@@ -64,7 +65,8 @@ class Settings(Step):
     """Greatest share of lines that end in an ellipsis (`gopher_too_many_end_ellipsis`); 1: no
     limit."""
     min_alpha_words_ratio: float = 0.8
-    """Least share of tokens that have a letter (`gopher_below_alpha_threshold`); 0: no limit."""
+    """Least share of tokens that have a letter (`gopher_below_alpha_threshold`), not judged in
+    scripts without spaces between words; 0: no limit."""
     min_stop_words: int = 2
     """Fewest different stop words of the document's language (`gopher_enough_stop_words`); 0: no
     limit."""
@@ -113,12 +115,13 @@ class Settings(Step):
         applies = in_languages(batch, tuple(languages))
         characters, lines, words = batch.characters, batch.lines, batch.words
         counts = words.counts
-        length = shares(
-            np.bincount(words.texts, words.ends - words.begins, minlength=len(batch)), counts
-        )
+        signs = np.bincount(words.texts, words.ends - words.begins, minlength=len(batch))
+        length = shares(signs, counts)
+        # Vowels and tones that are marks on a letter make no word too long.
+        marks = characters.count((characters.classes & MARK) != 0)
         points = characters.points
-        # Where every letter counts as a word, words have no length.
-        unspaced = characters.count(in_unspaced_script(points)) * 4 > batch.lengths
+        # Where every letter counts as a word, words have no length, and a sentence is a token.
+        unspaced = characters.letters_per_word > 1
         length[unspaced] = np.nan
         ellipses = (points == ELLIPSIS) | _ends_of_dots(points)
         tokens, alphabetic = _tokens(batch)
@@ -132,7 +135,12 @@ class Settings(Step):
             ("gopher_short_doc", counts, self.min_doc_words, None),
             ("gopher_long_doc", counts, None, self.max_doc_words),
             ("gopher_below_avg_threshold", length, self.min_avg_word_length, None),
-            ("gopher_above_avg_threshold", length, None, self.max_avg_word_length),
+            (
+                "gopher_above_avg_threshold",
+                length - shares(marks, counts),
+                None,
+                self.max_avg_word_length,
+            ),
             ("gopher_too_many_hashes", shares(hashes, counts), None, self.max_symbol_word_ratio),
             (
                 "gopher_too_many_ellipsis",
@@ -154,7 +162,7 @@ class Settings(Step):
             ),
             (
                 "gopher_below_alpha_threshold",
-                shares(alphabetic, tokens),
+                np.where(unspaced, np.nan, shares(alphabetic, tokens)),
                 self.min_alpha_words_ratio,
                 None,
             ),

@@ -8,7 +8,9 @@ rules that datatrove gave them.
                                              earlier already, none counted twice
 
 An n-gram that occurs once is no repetition, however short the text. Words are those of
-`parts/words.py`, without regard to case and punctuation. Blank lines do not count.
+`parts/words.py`, without regard to case and punctuation. In scripts without spaces every letter is
+one of these, so there an n-gram has n times as many as a word has letters. Blank lines do not
+count.
 """
 
 from __future__ import annotations
@@ -76,8 +78,17 @@ class Settings(Step):
 
     def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
         measures = [*self._lines(batch), *self._paragraphs(batch)]
-        top, duplicated = repeated_ngrams(batch.words, TOP, DUPLICATED)
-        enough = batch.words.counts >= self.top_min_words
+        letters = batch.characters.letters_per_word
+        top = {n: np.zeros(len(batch)) for n in TOP}
+        duplicated = {n: np.zeros(len(batch)) for n in DUPLICATED}
+        for each in np.unique(letters).tolist():
+            chosen = letters == each
+            words = batch.words if chosen.all() else batch.words.of(chosen)
+            found = repeated_ngrams(words, [n * each for n in TOP], [n * each for n in DUPLICATED])
+            for shares_of, sizes in zip(found, (top, duplicated), strict=True):
+                for n in sizes:
+                    sizes[n][chosen] = shares_of[n * each]
+        enough = batch.words.counts >= self.top_min_words * letters
         rules = [(f"top_{n}_gram", where_applies(top[n], enough)) for n in TOP]
         rules += [(f"duplicated_{n}_n_grams", duplicated[n]) for n in DUPLICATED]
         measures += [Measure(rule, values, high=getattr(self, rule)) for rule, values in rules]
