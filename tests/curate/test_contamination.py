@@ -13,6 +13,7 @@ import pytest
 from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, removed, run
 from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.words import words_of
 from maskwright.curate.steps.contamination import Settings
 from maskwright.errors import ConfigError
 
@@ -51,6 +52,28 @@ def settings(path: Path, **others: Any) -> Settings:
 def test_what_is_found(rows: Path, text: str, contaminated: bool) -> None:
     found = removed(settings(rows), [batch_of(["first of all", text])])
     assert found == ({"d1": "contaminated"} if contaminated else {})
+
+
+@pytest.mark.parametrize(
+    "text, letters",
+    [
+        (
+            "中华人民共和国第十四届全国人民代表大会第一次会议在北京人民大会堂开幕代表们听取了报告",
+            26,
+        ),
+        ("มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกันในเกียรติศักดิ์และสิทธิต่างมีเหตุผลและมโนธรรมและควรปฏิบัติต่อกัน", 52),
+    ],
+)
+def test_letters_are_no_words_in_scripts_without_spaces(
+    tmp_path: Path, text: str, letters: int
+) -> None:
+    path = tmp_path / "test.txt"
+    path.write_text(text + "\n" + "ใช่ 是的\n")
+    words = words_of([text])
+    assert words.counts[0] > letters
+    shared, fewer = (text[: words.ends[n - 1]] for n in (letters, letters - 1))
+    batch = batch_of([f"{fewer}夏天 ", f"夏天{shared}", f"「{text}」"])
+    assert set(removed(settings(path), [batch])) == {"d1", "d2"}
 
 
 def test_the_removal_names_row_and_place(rows: Path) -> None:

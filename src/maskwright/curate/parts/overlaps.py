@@ -1,6 +1,8 @@
 """Which evaluation texts share words with documents: an index of their runs of words.
 
-A text of at least `overlap` words is there by each run of so many, a shorter one as a whole.
+A text of at least `overlap` words is there by each run of so many, a shorter one as a whole. In
+scripts without spaces, where every letter counts as a word, both numbers are as many times larger
+as a word has letters there.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.characters import characters_of
 from maskwright.curate.parts.evaluation_texts import EvaluationText, read_texts, sources_of
 from maskwright.curate.parts.winnow import Stretches
 from maskwright.curate.parts.word_spans import Spans
@@ -33,21 +36,25 @@ class Matches:
 
 @dataclass(frozen=True)
 class Grams:
-    """Hashes of runs of `size` words, sorted; which evaluation text each is of; and a table of bits
-    that says of most other hashes at once that they are not there."""
+    """Hashes of runs of `size` words, sorted; whether each is a whole text, which must be a line or
+    sentence of its own; which evaluation text each is of; and a table of bits that says of most
+    other hashes at once that they are not there."""
 
     size: int
+    whole: bool
     hashes: NDArray[np.uint64]
     owners: NDArray[np.int64]
     seen: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, size: int, hashes: NDArray[np.uint64], owners: NDArray[np.int64]) -> Grams:
+    def of(
+        cls, size: int, whole: bool, hashes: NDArray[np.uint64], owners: NDArray[np.int64]
+    ) -> Grams:
         order = np.lexsort((owners, hashes))
         bits = min(26, max(12, len(hashes).bit_length() + 4))
         seen = np.zeros(1 << bits, np.bool_)
         seen[hashes >> np.uint64(64 - bits)] = True
-        return cls(size, hashes[order], owners[order], seen)
+        return cls(size, whole, hashes[order], owners[order], seen)
 
     def find(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which of `hashes` are here, and the first entry of each."""
@@ -65,11 +72,10 @@ class Index:
 
     Attributes:
         texts: the texts that are looked for, without their text.
-        grams: the runs by their size; the last are the overlaps, before them whole short texts.
+        grams: the runs by their size.
         rows: of each file, in its order, how many rows it has, and how many are looked for.
     """
 
-    overlap: int
     texts: Sequence[EvaluationText]
     grams: Sequence[Grams]
     rows: dict[str, tuple[int, int]]
@@ -81,7 +87,7 @@ class Index:
         begins_alone = np.flatnonzero(boundaries[:-1])
         found = [(np.zeros(0, np.int64),) * 4]
         for place, grams in enumerate(self.grams):
-            if grams.size < self.overlap:
+            if grams.whole:
                 # A whole line or sentence: it begins and ends at a boundary, in one text.
                 firsts = begins_alone[begins_alone + grams.size <= len(words.hashes)]
                 firsts = firsts[boundaries[firsts + grams.size]]
@@ -119,34 +125,36 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
         DataError, StorageError, UsageError: a file cannot be read.
     """
     texts: list[EvaluationText] = []
-    hashes: dict[int, list[NDArray[np.uint64]]] = {}
-    owners: dict[int, list[NDArray[np.int64]]] = {}
+    hashes: dict[tuple[int, bool], list[NDArray[np.uint64]]] = {}
+    owners: dict[tuple[int, bool], list[NDArray[np.int64]]] = {}
     rows: dict[str, tuple[int, int]] = {}
     for source in sources_of(paths):
         read = list(read_texts(source))
         words = words_of([one.text for one in read])
         lengths, stretches = words.counts, Stretches(words)
-        long_enough = lengths >= min(shortest, overlap)
+        letters = characters_of([one.text for one in read]).letters_per_word
+        long_enough = lengths >= min(shortest, overlap) * letters
         numbers = np.cumsum(long_enough) - 1 + len(texts)
-        for size in (*range(shortest, overlap), overlap):
-            counts = np.maximum(lengths - size + 1, 0)
-            starts = np.cumsum(counts) - counts
-            firsts = np.arange(counts.sum()) + np.repeat(words.starts[:-1] - starts, counts)
-            found = stretches.hashes(firsts, size)
-            # Shorter texts whole, longer ones by all their overlaps.
-            own = (lengths == size) if size < overlap else lengths >= size
-            chosen = np.repeat(own, counts)
-            hashes.setdefault(size, []).append(found[chosen])
-            owners.setdefault(size, []).append(np.repeat(numbers, counts)[chosen])
+        for each in np.unique(letters).tolist():
+            for size in range(min(shortest, overlap) * each, overlap * each + 1):
+                whole = size < overlap * each
+                # Shorter texts whole, longer ones by all their overlaps.
+                own = (letters == each) & (lengths == size if whole else lengths >= size)
+                counts = np.where(own, lengths - size + 1, 0)
+                starts = np.cumsum(counts) - counts
+                firsts = np.arange(counts.sum()) + np.repeat(words.starts[:-1] - starts, counts)
+                key = (size, whole)
+                hashes.setdefault(key, []).append(stretches.hashes(firsts, size))
+                owners.setdefault(key, []).append(np.repeat(numbers, counts))
         kept = [one for one, fits in zip(read, long_enough.tolist(), strict=True) if fits]
         texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in kept]
         rows[source.shown] = (len({t.row for t in read}), len({t.row for t in kept}))
     grams = [
-        Grams.of(size, np.concatenate(hashes[size]), np.concatenate(owners[size]))
-        for size in sorted(hashes)
-        if any(len(part) for part in hashes[size])
+        Grams.of(*key, np.concatenate(hashes[key]), np.concatenate(owners[key]))
+        for key in sorted(hashes)
+        if any(len(part) for part in hashes[key])
     ]
-    return Index(overlap, texts, grams, rows)
+    return Index(texts, grams, rows)
 
 
 def boundaries_of(batch: Batch) -> NDArray[np.bool_]:

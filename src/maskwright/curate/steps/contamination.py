@@ -3,7 +3,8 @@
 A text of an evaluation file is found by any `overlap` consecutive words that it shares with a
 document (13 in GPT-3, Brown et al. 2020, appendix C). A shorter one, of at least `shortest` words,
 is found where the whole of it stands as a line or sentence of its own; still shorter ones, such as
-"yes", say nothing and are not looked for. Case and punctuation do not count.
+"yes", say nothing and are not looked for. Case and punctuation do not count. In scripts without
+spaces letters count in place of words: two for a word of Chinese and Japanese, four of Thai.
 
 The evaluation files are read only. How many of their rows are in the corpus is told for each.
 """

@@ -63,8 +63,8 @@ class Settings(Step):
     NOTES: ClassVar[tuple[str, ...]] = ("language",)
 
     keep: tuple[str, ...] = ()
-    """The languages that are kept (ISO 639 codes: en, de, zh, ...); none: all are, and noted. A text
-    that another language does not explain much better, as Malay does not Indonesian, is kept."""
+    """The languages that are kept (ISO 639 codes: en, de, zh, ...); none: all are, and noted. A
+    text that another language does not explain much better, as Malay does not Indonesian, stays."""
     least: float | None = None
     """The least probability of a language in `keep`."""
     most_other: float | None = None
