@@ -16,7 +16,7 @@ from maskwright.errors import UsageError
 from maskwright.explore.asked.corruption import answer
 from maskwright.explore.corrupted import Asked, corrupted, corruption, settings
 from maskwright.explore.server import LARGEST, reply, serving
-from maskwright.explore.site import Site
+from maskwright.explore.site import Ready, Site
 from maskwright.models.open import open_model
 from maskwright.objectives.masked import Options
 from maskwright.objectives.modules.masked import Masked
@@ -54,7 +54,7 @@ def test_every_objective_is_shown_or_refused(model: Path) -> None:
 
 def test_a_row_is_what_the_objective_prepares(model: Path) -> None:
     """The tokens of the page, put back, are those of the objective on the real row."""
-    opened = open_model(model)
+    opened = Ready.of(open_model(model))
     for name, options in [("masked", {"rate": 0.4}), ("masked", {"unit": "span"}), ("hybrid", {})]:
         shown = corrupted(opened, Asked(TEXT, name, options, seed=3))
         row, case = shown["row"], shown["case"]
@@ -68,7 +68,7 @@ def test_a_row_is_what_the_objective_prepares(model: Path) -> None:
 
 
 def test_the_rate_is_the_rate(model: Path) -> None:
-    opened = open_model(model)
+    opened = Ready.of(open_model(model))
     for rate in (0.15, 0.5, 1.0):
         shown = corrupted(opened, Asked(TEXT, "masked", {"rate": rate}))
         text = shown["special"].count(0)
@@ -79,14 +79,16 @@ def test_the_rate_is_the_rate(model: Path) -> None:
 
 
 def test_a_decoder_says_what_was_taken_out(models: dict[str, Path]) -> None:
-    gaps = corrupted(open_model(models["t5"]), Asked(TEXT, "span-corruption", {"rate": 0.3}))
+    gaps = corrupted(
+        Ready.of(open_model(models["t5"])), Asked(TEXT, "span-corruption", {"rate": 0.3})
+    )
     case = gaps["case"]
     kept = [token for token in case["tokens"] if token >= 0]
     said = [token for token in case["wanted"] if token >= 0]
     assert sorted(kept + said) == list(range(len(gaps["row"]) - gaps["documents"].count(0)))
     assert kept == sorted(kept) and said == sorted(said)
 
-    bart = open_model(models["bart"])
+    bart = Ready.of(open_model(models["bart"]))
     for noise in ("infilling", "masking", "deletion", "permutation", "rotation"):
         alone = dict.fromkeys(("infilling", "masking", "deletion", "permutation", "rotation"), 0.0)
         share = 1.0 if noise in ("permutation", "rotation") else 0.3
@@ -137,7 +139,7 @@ def test_questions_are_checked(model: Path) -> None:
 
 
 def test_hostile_text_comes_back_as_text(models: dict[str, Path]) -> None:
-    shown = corrupted(open_model(models["bart"]), Asked(HOSTILE, "masked"))
+    shown = corrupted(Ready.of(open_model(models["bart"])), Asked(HOSTILE, "masked"))
     assert all(isinstance(piece, str) for piece in shown["pieces"].values())
     assert json.loads(json.dumps(shown)) == shown
 

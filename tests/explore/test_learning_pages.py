@@ -13,7 +13,7 @@ from explore.test_pages import PAYLOADS, Visit, chromium, pytestmark
 from maskwright.explore.corrupted import Asked, corrupted
 from maskwright.explore.server import serving
 from maskwright.explore.single_file import single_file
-from maskwright.explore.site import Site
+from maskwright.explore.site import Ready, Site
 from maskwright.models.open import open_model
 
 __all__ = ["chromium", "pytestmark"]
@@ -64,7 +64,7 @@ def test_a_leak_is_shown_with_its_reason(chromium: Any, address: str) -> None:
 
 
 def test_a_text_of_ones_own_is_corrupted(chromium: Any, address: str, model: Path) -> None:
-    opened = open_model(model)
+    opened = Ready.of(open_model(model))
     with Visit(chromium, address) as visit:
         page = visit.open(page="corruption", model=0, objective="masked", seed=3)
         page.wait_for_selector("main ul.tokens")

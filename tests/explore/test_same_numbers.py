@@ -239,20 +239,51 @@ def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
     whole = tmp_path / "whole.safetensors"
     save_file({"a": torch.arange(6.0), "b": torch.ones(3, dtype=torch.bfloat16)}, whole)
     cut = tmp_path / "cut.safetensors"
-    cut.write_bytes(whole.read_bytes()[:-2])
+    data = whole.read_bytes()
+    cut.write_bytes(data[:-2])
+    odd = tmp_path / "odd.safetensors"  # numbers that begin at no multiple of their size
+    size = int.from_bytes(data[:8], "little")
+    odd.write_bytes((size + 1).to_bytes(8, "little") + data[8 : 8 + size] + b" " + data[8 + size :])
     found = javascript(
         """
         const { tensors } = await load("safetensors.js");
-        const good = tensors(bytes(given.whole));
+        const numbers = (path) => ["a", "b"].map((name) => Array.from(tensors(bytes(path)).get(name)));
         let said = "";
         try { tensors(bytes(given.cut)); } catch (error) { said = error.message; }
-        return { a: Array.from(good.get("a")), b: Array.from(good.get("b")), said };
+        const copied = bytes(given.whole), none = tensors(copied);
+        return { whole: numbers(given.whole), odd: numbers(given.odd), said,
+          shared: none.get("a").buffer === copied, none: none.get("c") === undefined };
         """,
-        {"whole": str(whole), "cut": str(cut)},
+        {"whole": str(whole), "cut": str(cut), "odd": str(odd)},
     )
-    assert found["a"] == [0, 1, 2, 3, 4, 5] and found["b"] == [1, 1, 1]
-    assert "cut off" in found["said"]
-    assert json.dumps(found)
+    assert found["whole"] == found["odd"] == [[0, 1, 2, 3, 4, 5], [1, 1, 1]]
+    assert "cut off" in found["said"] and found["shared"] and found["none"]
+
+
+def test_a_file_is_read_as_it_comes() -> None:
+    """Its bytes are those of the server, whether it says how many there are, or says it wrongly."""
+    found = javascript(
+        """
+        const { Files } = await load("files.js");
+        const body = (parts) => new ReadableStream({ start(to) {
+          for (const part of parts) to.enqueue(new Uint8Array(part));
+          to.close();
+        } });
+        const read = async (headers, status = 200) => {
+          globalThis.fetch = async () => new Response(body([[1, 2], [3]]), { status, headers });
+          const told = [];
+          try {
+            const bytes = await new Files().bytes("x", (...own) => told.push(own));
+            return [Array.from(new Uint8Array(bytes)), told];
+          } catch (error) { return error.message; }
+        };
+        return [await read({ "Content-Length": 3 }), await read({}),
+          await read({ "Content-Length": 2, "Content-Encoding": "gzip" }),
+          await read({ "Content-Length": 4 }), await read({ "Content-Length": 2 }), await read({}, 404)];
+        """
+    )
+    assert found[0] == [[1, 2, 3], [[2, 3], [3, 3]]] and found[1] == found[2] == [[1, 2, 3], []]
+    assert "cut off" in found[3] and "longer" in found[4] and "not there (404)" in found[5]
 
 
 def test_characters_that_could_only_be_dropped_are_refused() -> None:

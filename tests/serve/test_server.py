@@ -21,6 +21,7 @@ from finetune.test_command import table
 from maskwright import memory
 from maskwright.errors import MaskwrightError
 from maskwright.explore.corrupted import Asked, corrupted
+from maskwright.explore.site import Ready
 from maskwright.finetune.command import finetune_file
 from maskwright.inference import fill_mask
 from maskwright.inference.generation import Generation
@@ -777,6 +778,7 @@ def test_a_page_asks_about_a_text_of_ones_own(
 ) -> None:
     """What the page Corruption shows is what the objective prepares, while requests are answered;
     pages of other sites may not ask, and a question has a length."""
+    monkeypatch.setattr("maskwright.explore.site.open_merged", None)
     site = plain.get("/explore/data/site.json").json
     assert site["live"]
     number = next(n for n, m in enumerate(site["models"]) if m["name"].startswith("base"))
@@ -785,9 +787,14 @@ def test_a_page_asks_about_a_text_of_ones_own(
     path = "/explore/ask/corruption"
     found = plain.post(path, given)
     assert found.status == 200 and found.headers["content-type"] == "application/json"
-    opened = open_model(plain.host.model(site["models"][number]["name"]).folder)
+    opened = Ready.of(open_model(plain.host.model(site["models"][number]["name"]).folder))
     wanted = corrupted(opened, Asked(TEXT, "masked", {"rate": 0.5}, 3, 0))
     assert found.json == json.loads(json.dumps(wanted))
+    # Holes are filled on the weights that are served; none is opened once more.
+    filled = plain.post(path, given | {"objective": "replaced-token", "options": {}}).json
+    wanted = corrupted(opened, Asked(TEXT, "replaced-token", {}, 3, 0))
+    assert filled == json.loads(json.dumps(wanted)) and wanted["filled"]
+    assert plain.get("/explore/data/masks.json").status == 200
     assert plain.post(path, {**given, "seed": 4}).json["case"] != found.json["case"]  # a control
     for wrong in ({"objective": "nothing"}, {"text": 7}, {"model": 99}, {"options": {"rate": 7}}):
         answer = plain.post(path, given | wrong)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from maskwright import catalogue
 from maskwright.data.batch import Batch
@@ -48,7 +49,7 @@ from maskwright.recipes.parts.recipe import ObjectiveChoice, RowChoice
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from maskwright.explore.site import Site
+    from maskwright.explore.site import Ready, Site
 
 # Two documents of a few sentences: pairs need a second document.
 SAMPLE = (
@@ -73,7 +74,7 @@ class Asked:
     row: int = 0
 
 
-def corrupted(model: Model, asked: Asked) -> dict[str, Any]:
+def corrupted(ready: Ready, asked: Asked) -> dict[str, Any]:
     """The row of a text as an objective prepares it.
 
         mask             id of the mask; null
@@ -92,7 +93,7 @@ def corrupted(model: Model, asked: Asked) -> dict[str, Any]:
         IncompatibleError: it needs a token that the tokenizer lacks, or learns from no text.
         DataError: no text. TokenizerError: the tokenizer cannot cut it.
     """
-    found = _corrupted(model, asked)
+    found, model = _corrupted(ready, asked), ready.model
     static = member_of(asked.objective).spec.static_option
     found["epochs"] = _epochs(model, asked)
     found["fixed"] = None
@@ -105,7 +106,8 @@ def corrupted(model: Model, asked: Asked) -> dict[str, Any]:
     return found
 
 
-def _corrupted(model: Model, asked: Asked) -> dict[str, Any]:
+def _corrupted(ready: Ready, asked: Asked) -> dict[str, Any]:
+    model = ready.model
     tokenizer = model.tokenizer
     objective, source = _made(model, asked)
     if not 0 <= asked.row < len(source):
@@ -113,7 +115,7 @@ def _corrupted(model: Model, asked: Asked) -> dict[str, Any]:
     batch, rows = _batch(objective, source, asked, 0)
     case = told(batch, 0)
     real = objective.corrupt(rows, np.zeros(1, dtype=np.int64), asked.seed)
-    filled = None if real.uniforms is None else _filled(model, real)
+    filled = None if real.uniforms is None else _filled(ready, real)
     row = rows.tokens[0].tolist()
     put = [-1 - token for token in _tokens(case) if token < 0]
     return {
@@ -225,25 +227,29 @@ def _store(tokenizer: Tokenizer, text: str) -> TextStore:
     return TextStore(texts, tokenizer)
 
 
-@torch.no_grad()
-def _filled(model: Model, batch: Batch) -> list[int] | None:
+def _filled(ready: Ready, batch: Batch) -> list[int] | None:
     """Ids that the model draws for the holes of a batch; None where it fills no masks."""
-    network, longest = model.network, model.config.longest
+    model, longest = ready.model, ready.model.config.longest
     fills = model.config.encoder is not None and model.config.vocabulary_head is not None
     if not fills or model.conventions.prediction_offset or model.positions:
         return None
     if longest is not None and batch.tokens.shape[1] > longest:
         return None
-    assert batch.targets is not None and batch.uniforms is not None
+    segments = batch.segments if model.config.has_segments else None
+    own = replace(batch, segments=segments)
+    return [int(id) for id in ready.ask(lambda network: _drawn(network, own))]
+
+
+@torch.no_grad()
+def _drawn(network: Any, batch: Batch) -> Tensor:
+    """An id for each target, drawn by the batch's own numbers."""
     own = batch.to(network.device)
-    if not model.config.has_segments:
-        own = replace(own, segments=None)
     states = network.head_hidden(encode_targets(network, own))
     assert own.targets is not None and own.uniforms is not None
-    _, _, drawn = vocabulary_sample(
+    found: tuple[Tensor, Tensor, Tensor] = vocabulary_sample(
         states, network.head_weight, network.head_bias, own.targets, own.uniforms
     )
-    return [int(id) for id in drawn]
+    return found[2].cpu()
 
 
 def _piece(tokenizer: Tokenizer, id: int) -> str:
@@ -327,18 +333,18 @@ def corruption(site: Site) -> bytes:
         models.setdefault(shown.run or shown.path, []).append(number)
     for numbers in models.values():
         try:
-            model = site.kept(numbers[-1])
-            known = groups.get(model.tokenizer.fingerprint)
+            ready = site.ready(numbers[-1])
+            known = groups.get(ready.model.tokenizer.fingerprint)
         except MaskwrightError:
             continue  # the pages about this model say what is wrong with it
         if known is not None:
             known["models"] += numbers
             continue
         pieces: dict[str, str] = {}
-        found = [_precomputed(model, member, text, seeds, pieces) for member in members]
+        found = [_precomputed(ready, member, text, seeds, pieces) for member in members]
         pool: dict[tuple[int, ...], int] = {}
         objectives = _pooled(found, pool)
-        groups[model.tokenizer.fingerprint] = {
+        groups[ready.model.tokenizer.fingerprint] = {
             "models": numbers,
             "pieces": pieces,
             "objectives": objectives,
@@ -349,7 +355,7 @@ def corruption(site: Site) -> bytes:
 
 
 def _precomputed(
-    model: Model, member: Member, text: str, seeds: int, pieces: dict[str, str]
+    ready: Ready, member: Member, text: str, seeds: int, pieces: dict[str, str]
 ) -> dict[str, Any]:
     """An objective with its settings and presets, each by the first seeds; or why it is refused."""
     module = catalogue.load("objectives", member.name)
@@ -362,7 +368,7 @@ def _precomputed(
     }
     first = Asked(text, member.name)
     try:
-        plain = corrupted(model, first)
+        plain = corrupted(ready, first)
     except MaskwrightError as error:
         return {**found, "refused": dataclasses.asdict(Refused.by(error))}
     pieces.update(plain.pop("pieces"))
@@ -378,8 +384,8 @@ def _precomputed(
     for preset in presets:
         asked = replace(first, options=preset["options"])
         try:
-            _corrupted(model, asked)
-            cases = [_corrupted(model, replace(asked, seed=seed)) for seed in range(seeds)]
+            _corrupted(ready, asked)
+            cases = [_corrupted(ready, replace(asked, seed=seed)) for seed in range(seeds)]
         except MaskwrightError:
             continue  # this tokenizer does not allow it
         for case in cases:

@@ -85,7 +85,7 @@ def models(site: Site, members: Sequence[Member], examples: list[Any]) -> list[d
     found: list[dict[str, Any]] = []
     for path, numbers in groups.items():
         try:
-            config = site.opened(numbers[-1]).config
+            config = site.ready(numbers[-1]).model.config
         except MaskwrightError:
             continue  # the pages about this model say what is wrong with it
         name = f"{folders.called(path)} (here)"

@@ -160,7 +160,10 @@ def _listed(model: Given, room: int) -> list[tuple[Shown, int]]:
         if not found:
             return []
         last = found[0]
-    weights = Site("", [last]).opened(0).network.num_parameters()
+    if isinstance(model, LanguageModel):
+        weights = model.opened().num_parameters
+    else:
+        weights = Site("", [last]).opened(0).network.num_parameters()
     if weights > room:
         raise UsageError(
             "too many weights for a notebook, which would keep all of them",

@@ -13,20 +13,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import posixpath
 import re
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from maskwright.explore.site import Site, assets, index
+from maskwright.explore.site import IMPORT, Site, assets, index, needed_by
 
-IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.M)
 EXPORT = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.M)
 POLICY = (
     "default-src 'none'; script-src {script}; worker-src blob:; style-src {style}; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
-# Where the data lie, and how they are read: what `Files` of engine.js does with a server.
+# Where the data lie, and how they are read: what `Files` of files.js does with a server.
 FILES = """
 const kept = new Map(Array.from(document.querySelectorAll("script[data-file]"), (element) =>
   [element.dataset.file, element]));
@@ -34,7 +32,10 @@ globalThis.MASKWRIGHT_FILES = {
   async bytes(path) {
     const element = kept.get(path);
     if (element === undefined) throw new Error(`${path} is not in this file`);
-    return Uint8Array.from(atob(element.textContent), (c) => c.charCodeAt(0)).buffer;
+    if (Uint8Array.fromBase64) return Uint8Array.fromBase64(element.textContent).buffer;
+    const letters = atob(element.textContent), made = new Uint8Array(letters.length);
+    for (let n = 0; n < letters.length; n++) made[n] = letters.charCodeAt(n);
+    return made.buffer;
   },
   async text(path) {
     return new TextDecoder().decode(await this.bytes(path));
@@ -68,6 +69,7 @@ def single_file(site: Site, state: Mapping[str, str] | None = None) -> bytes:
     page = index(
         policy=POLICY.format(script=_hash(script), style=_hash(style)),
         whole=True,
+        modules=[],
         state=urlencode(state or {}),
         style=style,
         script=script,
@@ -84,10 +86,7 @@ def bundled(files: Mapping[str, bytes], first: str) -> str:
         if name in done:
             return
         source = files[name].decode()
-        needed = [
-            posixpath.normpath(posixpath.join(posixpath.dirname(name), m[1]))
-            for m in IMPORT.findall(source)
-        ]
+        needed = needed_by(name, source)
         for each in needed:
             take(each)
         names = iter(needed)

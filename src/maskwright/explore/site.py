@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import functools
 import json
+import posixpath
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,12 +34,31 @@ from maskwright.storage import commit
 
 # Checkpoints of a run that are shown, evenly chosen among all of them, the last among them.
 MOST_CHECKPOINTS = 12
-ASSETS, INDEX = "browser", "index.html"
+ASSETS, INDEX, FIRST = "browser", "index.html", "app.js"
+IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.M)
 # Of a page whose files lie beside it; a file server may send none.
 POLICY = (
     "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'"
 )
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A model that Python can be asked about.
+
+    Attributes:
+        model: its tokenizer and config; weights of its network may lie elsewhere.
+        ask: what a function of the network gives, that one which answers.
+    """
+
+    model: Model
+    ask: Callable[[Callable[[Any], Any]], Any]
+
+    @classmethod
+    def of(cls, model: Model) -> Ready:
+        """One that answers by its own network."""
+        return cls(model, lambda function: function(model.network))
 
 
 @dataclass(frozen=True)
@@ -49,12 +70,14 @@ class Shown:
         path: the folder that is opened.
         run: the run it is a checkpoint of; None: of none.
         step: of the run.
+        ready: gives it, as it is open already; None: it is opened to ask about it.
     """
 
     name: str
     path: Path
     run: Path | None = None
     step: int | None = None
+    ready: Callable[[], Ready] | None = None
 
     @property
     def gone(self) -> bool:
@@ -223,13 +246,15 @@ class Site:
             lambda number: bundle.files(self.opened(number), self.dtype)
         )
 
-    def kept(self, number: int) -> Model:
-        """The same, kept for the next question about it."""
-        return self._kept(number)
+    def ready(self, number: int) -> Ready:
+        """The model of that number to ask about, the one that is open already, or opened and kept
+        for the next question; raises as `opened`."""
+        given = self.models[number].ready
+        return self._ready(number) if given is None else given()
 
     @functools.cached_property
-    def _kept(self) -> Callable[[int], Model]:
-        return functools.lru_cache(maxsize=1)(self.opened)
+    def _ready(self) -> Callable[[int], Ready]:
+        return functools.lru_cache(maxsize=1)(lambda number: Ready.of(self.opened(number)))
 
     def opened(self, number: int) -> Model:
         """The model of that number, its adapter folded in.
@@ -307,7 +332,23 @@ def assets() -> dict[str, bytes]:
                 found[f"{before}{entry.name}"] = entry.read_bytes()
 
     walk(resources.files(__package__) / ASSETS, "")
-    return {**found, INDEX: index(policy=POLICY, whole=False, state="").encode()}
+    page = index(policy=POLICY, whole=False, state="", modules=reached(found, FIRST))
+    return {**found, INDEX: page.encode()}
+
+
+def needed_by(name: str, source: str) -> list[str]:
+    """The modules that a module imports."""
+    paths = [path for _, path in IMPORT.findall(source)]
+    return [posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) for path in paths]
+
+
+def reached(files: Mapping[str, bytes], first: str) -> list[str]:
+    """The modules that the module `first` imports, and those that these import: a browser that is
+    told them asks for all at once."""
+    found = [first]
+    for name in found:
+        found += [n for n in needed_by(name, files[name].decode()) if n not in found]
+    return found[1:]
 
 
 def index(**given: Any) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -21,7 +22,7 @@ from starlette.requests import Request
 from starlette.routing import Match, Route
 
 from maskwright.explore.server import HEADERS, LARGEST, answer, reply
-from maskwright.explore.site import Shown, Site
+from maskwright.explore.site import Ready, Shown, Site
 from maskwright.serve.errors import Refusal
 from maskwright.serve.host import Host
 
@@ -81,6 +82,17 @@ def for_browsers() -> Route:
     return _ForBrowsers("/", on, include_in_schema=False)
 
 
+def _ready(host: Host, name: str) -> Ready:
+    """A served model as the pages ask about it, on the weights that are served: where networks are
+    asked, after what was asked before."""
+    opened = host.model(name).opened
+
+    def ask(function: Callable[[Any], Any]) -> Any:
+        return host.waited_for(lambda: function(opened.network()))
+
+    return Ready(opened.model, ask)
+
+
 def _sites(host: Host) -> Callable[[], Site]:
     """What gives the site, made anew when a model was swapped."""
     made: dict[tuple[str, ...], Site] = {}
@@ -91,9 +103,9 @@ def _sites(host: Host) -> Callable[[], Site]:
         if key not in made:
             made.clear()
             models = [
-                Shown(name, each.language_model.opened().model.folder)
+                Shown(name, each.folder, ready=partial(_ready, host, name))
                 for name, each in served
-                if each.language_model.opened().num_parameters <= MOST_WEIGHTS
+                if each.opened.num_parameters <= MOST_WEIGHTS
             ]
             made[key] = Site("Models of this server", models, live=True)
         return made[key]

@@ -11,6 +11,7 @@ takes its items out of the queue.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import time
 from collections.abc import (
     AsyncIterator,
@@ -21,7 +22,6 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -170,7 +170,7 @@ class Host:
         self.metrics = metrics or Metrics()
         self._models, self._precision, self._note = dict(models), precision, note
         self._engine = engine
-        self._pool = ThreadPoolExecutor(threads, "tokenise")
+        self._pool = concurrent.futures.ThreadPoolExecutor(threads, "tokenise")
         self._queue = Queue(
             self.limits.max_queue_tokens,
             self.limits.max_batch_tokens,
@@ -416,6 +416,28 @@ class Host:
         if outcome.error is not None:
             raise outcome.error
         return outcome.value
+
+    def waited_for(self, function: Callable[[], Any]) -> Any:
+        """The same, waited for on a thread that is not the event loop's.
+
+        Raises:
+            Refusal: the deadline passed, or no more is taken.
+        """
+        assert self._loop is not None
+        seconds = self.limits.deadline
+
+        async def found() -> Any:
+            try:
+                async with _Until(seconds):
+                    return await self.run_on_device(function)
+            except FullError:
+                raise self._full() from None
+
+        waiting = asyncio.run_coroutine_threadsafe(found(), self._loop)
+        try:
+            return waiting.result(seconds + 1)
+        except concurrent.futures.TimeoutError:  # the loop has stopped
+            raise _late() from None
 
     def swap(self, name: str, folder: Path | str) -> None:
         """Answer for `name` with the model in `folder` from now on. Requests that were admitted

@@ -41,4 +41,4 @@ def answer(site: Site, given: dict[str, Any]) -> dict[str, Any]:
         seed=given["seed"],
         row=given["row"],
     )
-    return corrupted(site.kept(number), asked)
+    return corrupted(site.ready(number), asked)

@@ -1,20 +1,19 @@
 // The shell: which model, which page, and a link that restores both.
 
-import { Engine, Files } from "./engine.js";
-import { choice, el } from "./ui.js";
+import { engine, listed, numberOf, source, state } from "./begin.js";
+import { choice, el, megabytes } from "./ui.js";
 import { PAGES } from "./pages/all.js";
 
 // Milliseconds between two looks for new checkpoints: while they come, and when none did for a while.
 const SOON = 10_000, LATER = 60_000, PATIENCE = 30;
+const SLOW = 300; // milliseconds after which it is said what is waited for
 
 const place = (id) => document.getElementById(id);
 
 class Shell {
-  constructor(source, site) {
+  constructor(site) {
     this.site = site;
-    this.source = source;
-    this.engine = new Engine(source, site);
-    this.state = read();
+    this.state = state();
     this.turn = 0;
     place("title").textContent = site.title;
     document.title = `${site.title} · Maskwright`;
@@ -22,16 +21,16 @@ class Shell {
       event.preventDefault(); // in a notebook's frame the link would lead out of the page
       place("page").focus();
     });
+    engine.told = (number, read, all) => this.#read(number, read, all);
     window.addEventListener("hashchange", () => {
       if (location.hash.slice(1) === write(this.state)) return;
-      this.state = read();
+      this.state = state();
       this.show();
     });
   }
 
   get number() {
-    const asked = Number(this.state.model ?? this.site.models.length - 1);
-    return this.site.models[asked] ? asked : this.site.models.length - 1;
+    return numberOf(this.state, this.site.models);
   }
 
   get page() {
@@ -62,9 +61,14 @@ class Shell {
     try {
       let model = null, unopened = null;
       try {
-        if (this.site.models.length) model = await this.engine.open(this.number);
+        if (this.site.models.length) {
+          const opening = engine.open(this.number);
+          if (!engine.there.has(this.number)) this.#wait(`Opening ${this.site.models[this.number].name} …`);
+          model = await opening;
+        }
       } catch (error) {
         unopened = error; // some pages need no model
+        this.#wait(null);
       }
       if (turn !== this.turn) return;
       const can = PAGES.map((page) => page.cannot(model, this.site));
@@ -80,7 +84,7 @@ class Shell {
       const root = el("div");
       main.append(alert, root);
       this.drawn = await page.mount(root, {
-        model, site: this.site, engine: this.engine, source: this.source, state: this.state,
+        model, site: this.site, engine, source, state: this.state,
         remember: (values) => this.remember(values),
         go: (values) => this.go(values),
         announce: (text) => (place("status").textContent = text),
@@ -117,11 +121,11 @@ class Shell {
 
   /** Whether the list of models has changed; what is shown stays, and its model. */
   async #more() {
-    const { models } = await this.source.json("data/site.json");
+    const { models } = await source.json("data/site.json");
     const before = this.site.models;
     if (JSON.stringify(models) === JSON.stringify(before)) return false;
     if (before.length) this.state.model = String(this.number);
-    this.site.models = models;
+    this.site.models = engine.models = models;
     if (before.length) this.drawn?.models?.();
     else await this.show(); // pages that waited for a model
     this.#models();
@@ -151,6 +155,24 @@ class Shell {
     list.value = String(this.number);
   }
 
+  /** Say what is waited for, where that takes a while; null: nothing any more. */
+  #wait(text) {
+    const line = place("reading");
+    if (text === null) {
+      clearTimeout(this.slow);
+      this.slow = null;
+      line.hidden = true;
+      return;
+    }
+    line.textContent = text;
+    this.slow ??= setTimeout(() => (line.hidden = false), SLOW);
+  }
+
+  #read(number, read, all) {
+    const name = this.site.models[number]?.name;
+    this.#wait(read >= all ? null : `Reading the weights of ${name}: ${megabytes(read)} of ${megabytes(all)}`);
+  }
+
   #controls(page, can) {
     this.#models();
     place("pages").replaceChildren(...PAGES.map((each, n) => el("a", {
@@ -172,11 +194,6 @@ function failed(root, error) {
   root.append(el("p", { class: "notice", role: "alert" }, error.message));
 }
 
-/** The state in the link, names and values as in a form; without one, what the page begins with. */
-function read() {
-  return Object.fromEntries(new URLSearchParams(location.hash.slice(1) || document.documentElement.dataset.state));
-}
-
 /** Put the state into the link; the page in a notebook's frame has none. */
 function link(change, state) {
   if (location.protocol !== "about:") history[change](null, "", `#${write(state)}`);
@@ -186,9 +203,9 @@ function write(state) {
   return new URLSearchParams(state).toString();
 }
 
-export async function start(source) {
+async function start() {
   try {
-    const shell = new Shell(source, await source.json("data/site.json"));
+    const shell = new Shell(await listed);
     await shell.show();
     shell.follow();
   } catch (error) {
@@ -200,4 +217,4 @@ export async function start(source) {
   }
 }
 
-start(globalThis.MASKWRIGHT_FILES ?? new Files());
+start();

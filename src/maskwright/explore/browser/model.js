@@ -9,18 +9,12 @@ import { tensors } from "./safetensors.js";
 import { Tokenizer } from "./tokenizer.js";
 
 export class Model {
-  /** `facts`: what model.json says; `tokenizer`: what tokenizer.json says; `file`: bytes of
-   * model.safetensors. */
+  /** `facts`: what model.json says; `tokenizer`: a Tokenizer, or what tokenizer.json says; `file`:
+   * bytes of model.safetensors. */
   constructor(facts, tokenizer, file) {
     this.facts = facts;
     this.network = new Network(facts.config, tensors(file));
-    this.words = new Tokenizer(tokenizer, facts);
-  }
-
-  /** Ids of a text in its frame, {ids, segments}; a second text makes a pair. */
-  read(text, second = null) {
-    const more = second === null ? null : this.words.encode(second);
-    return this.words.frame(this.words.encode(text), more);
+    this.words = tokenizer instanceof Tokenizer ? tokenizer : new Tokenizer(tokenizer, facts);
   }
 
   /** Scores over the vocabulary at each masked place of framed ids, in order. */

@@ -8,43 +8,73 @@ export function linear(x, rows, weight, bias, out = null) {
   const width = x.length / rows;
   const count = weight.length / width;
   const made = out ?? new Float32Array(rows * count);
+  const wide = Float64Array.from(x); // made float64 once, and not for every weight
   let t = 0;
-  // Four rows share each weight that is read.
+  // Four rows share the two weights that are read.
   for (; t + 4 <= rows; t += 4) {
     const a = t * width, b = a + width, c = b + width, d = c + width;
-    for (let o = 0; o < count; o++) {
-      const w = o * width;
-      let p = 0, q = 0, r = 0, s = 0;
+    let o = 0;
+    for (; o + 2 <= count; o += 2) {
+      const w = o * width, v = w + width;
+      let p = 0, q = 0, r = 0, s = 0, e = 0, f = 0, g = 0, h = 0;
       for (let i = 0; i < width; i++) {
-        const value = weight[w + i];
-        p += x[a + i] * value;
-        q += x[b + i] * value;
-        r += x[c + i] * value;
-        s += x[d + i] * value;
+        const one = weight[w + i], two = weight[v + i];
+        const j = wide[a + i], k = wide[b + i], l = wide[c + i], m = wide[d + i];
+        p += j * one;
+        q += k * one;
+        r += l * one;
+        s += m * one;
+        e += j * two;
+        f += k * two;
+        g += l * two;
+        h += m * two;
       }
-      const more = bias === null ? 0 : bias[o];
+      const [more, other] = bias === null ? [0, 0] : [bias[o], bias[o + 1]];
       const place = t * count + o;
       made[place] = p + more;
+      made[place + 1] = e + other;
       made[place + count] = q + more;
+      made[place + count + 1] = f + other;
       made[place + 2 * count] = r + more;
+      made[place + 2 * count + 1] = g + other;
       made[place + 3 * count] = s + more;
+      made[place + 3 * count + 1] = h + other;
+    }
+    if (o < count) {
+      for (let row = 0; row < 4; row++) {
+        made[(t + row) * count + o] = product(wide, a + row * width, weight, o * width, width, bias?.[o]);
+      }
     }
   }
+  // One row shares each of its numbers with four weights.
   for (; t < rows; t++) {
     const a = t * width;
-    for (let o = 0; o < count; o++) {
-      const w = o * width;
-      let p = 0, q = 0;
-      let i = 0;
-      for (; i + 2 <= width; i += 2) {
-        p += x[a + i] * weight[w + i];
-        q += x[a + i + 1] * weight[w + i + 1];
+    let o = 0;
+    for (; o + 4 <= count; o += 4) {
+      const w = o * width, v = w + width, u = v + width, z = u + width;
+      let p = 0, q = 0, r = 0, s = 0;
+      for (let i = 0; i < width; i++) {
+        const value = wide[a + i];
+        p += value * weight[w + i];
+        q += value * weight[v + i];
+        r += value * weight[u + i];
+        s += value * weight[z + i];
       }
-      if (i < width) p += x[a + i] * weight[w + i];
-      made[t * count + o] = p + q + (bias === null ? 0 : bias[o]);
+      const place = t * count + o;
+      made[place] = p + (bias === null ? 0 : bias[o]);
+      made[place + 1] = q + (bias === null ? 0 : bias[o + 1]);
+      made[place + 2] = r + (bias === null ? 0 : bias[o + 2]);
+      made[place + 3] = s + (bias === null ? 0 : bias[o + 3]);
     }
+    for (; o < count; o++) made[t * count + o] = product(wide, a, weight, o * width, width, bias?.[o]);
   }
   return made;
+}
+
+function product(x, at, weight, from, width, more = 0) {
+  let sum = 0;
+  for (let i = 0; i < width; i++) sum += x[at + i] * weight[from + i];
+  return sum + more;
 }
 
 /** Layer normalisation, or root-mean-square normalisation, of each row. */

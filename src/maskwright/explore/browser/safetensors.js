@@ -1,25 +1,43 @@
 // A model's file: eight bytes of the header's length, a header of JSON, and the numbers.
 
-/** Float32Array of each tensor by name, from the bytes of a .safetensors file. */
+/** Float32Array of each tensor by name, from the bytes of a .safetensors file. They are those bytes
+ * and no copy of them; numbers of another type are widened when they are first asked for. */
 export function tensors(buffer) {
   const view = new DataView(buffer);
   const size = Number(view.getBigUint64(0, true));
   if (!(size > 1 && 8 + size <= buffer.byteLength)) throw new Error("the model's file is cut off");
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, size)));
-  const found = new Map();
+  const found = new Weights();
   for (const [name, { dtype, data_offsets: [begin, end] }] of Object.entries(header)) {
     if (name === "__metadata__") continue;
-    if (8 + size + end > buffer.byteLength) throw new Error(`the model's file is cut off in ${name}`);
-    const bytes = buffer.slice(8 + size + begin, 8 + size + end);
-    if (dtype === "F32") found.set(name, new Float32Array(bytes));
-    else if (dtype === "BF16") found.set(name, widened(new Uint16Array(bytes)));
-    else throw new Error(`${name} has numbers of type ${dtype}; F32 and BF16 are read`);
+    const first = 8 + size + begin, last = 8 + size + end;
+    if (last > buffer.byteLength) throw new Error(`the model's file is cut off in ${name}`);
+    if (!(dtype in READ)) throw new Error(`${name} has numbers of type ${dtype}; F32 and BF16 are read`);
+    found.set(name, () => READ[dtype](buffer, first, last));
   }
   return found;
 }
 
+/** Numbers by name, made when they are first asked for. */
+class Weights extends Map {
+  get(name) {
+    const found = super.get(name);
+    if (typeof found !== "function") return found;
+    this.set(name, found());
+    return super.get(name);
+  }
+}
+
+const READ = { F32: whole, BF16: widened };
+
+function whole(buffer, first, last) {
+  if (first % 4) return new Float32Array(buffer.slice(first, last)); // such a file is written rarely
+  return new Float32Array(buffer, first, (last - first) / 4);
+}
+
 /** bfloat16 numbers are the upper halves of float32 ones. */
-function widened(halves) {
+function widened(buffer, first, last) {
+  const halves = new Uint16Array(first % 2 ? buffer.slice(first, last) : buffer, first % 2 ? 0 : first, (last - first) / 2);
   const wide = new Uint32Array(halves.length);
   for (let i = 0; i < halves.length; i++) wide[i] = halves[i] << 16;
   return new Float32Array(wide.buffer);

@@ -19,7 +19,6 @@ export class Tokenizer {
     this.kind = kind;
     this.model = MODELS[modelType(json.model)](json, this.special);
     this.tokens = this.model.tokens;
-    this.numbers = new Map(this.tokens.map((token, id) => [token, id]));
     this.normaliser = steps(json.normalizer, "normalizers", NORMALIZERS);
     this.cutter = steps(json.pre_tokenizer, "pretokenizers", PRE_TOKENIZERS);
     this.decoder = steps(json.decoder, "decoders", DECODERS);
@@ -29,6 +28,11 @@ export class Tokenizer {
 
   get size() {
     return this.tokens.length;
+  }
+
+  /** The id of a token. */
+  get numbers() {
+    return (this.made ??= new Map(this.tokens.map((token, id) => [token, id])));
   }
 
   /** The text as it is before it is cut. */
@@ -91,6 +95,11 @@ export class Tokenizer {
       }
     }
     return { ids, segments };
+  }
+
+  /** The ids of a text in its frame, {ids, segments}; a second text makes a pair. */
+  read(text, second = null) {
+    return this.frame(this.encode(text), second === null ? null : this.encode(second));
   }
 
   decode(ids) {

@@ -91,6 +91,8 @@ export const percent = (p) =>
   p >= 0.9995 ? "100 %" : p >= 0.1 ? `${(100 * p).toFixed(1)} %`
     : p >= 1e-4 ? `${(100 * p).toFixed(2)} %` : p > 0 ? `${(100 * p).toExponential(0)} %` : "0 %";
 
+export const megabytes = (bytes) => `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
+
 /** What a token looks like: control characters and spaces as signs. */
 export function shown(token) {
   return token.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/^ +| +$|^ +$/g, (s) => "␣".repeat(s.length))

@@ -5,7 +5,9 @@ import { Look } from "./heads.js";
 import { Model } from "./model.js";
 import { pieces, steps } from "./pieces.js";
 import { nearest, pca, projected } from "./space.js";
+import { Tokenizer } from "./tokenizer.js";
 
+const about = new Map(); // what is known of a model before its weights: {facts, words}
 const models = new Map();
 const texts = new Map();
 const tasks = new Map();
@@ -13,24 +15,30 @@ const looks = new Map(); // the last text that each model looked at
 let number = 0;
 
 const CALLS = {
-  open(at, facts, tokenizer, file) {
-    const model = new Model(facts, tokenizer, file);
-    models.set(at, model);
-    return model.words.tokens;
+  open(at, ...files) {
+    const [facts, tokenizer] = files.map((bytes) => JSON.parse(new TextDecoder().decode(bytes)));
+    const words = new Tokenizer(tokenizer, facts);
+    about.set(at, { facts, words });
+    return { facts, tokens: words.tokens };
   },
-  read: (at, ...given) => models.get(at).read(...given),
+  weights(at, file) {
+    const { facts, words } = about.get(at);
+    for (const kept of [tasks, looks]) kept.delete(at); // of weights that were read before
+    models.set(at, new Model(facts, words, file));
+  },
+  read: (at, ...given) => about.get(at).words.read(...given),
   fitted(at, text) {
-    const { words, facts } = models.get(at);
+    const { words, facts } = about.get(at);
     const known = Array.from(text).filter((c) => !words.strange(c).length).join("").replace(/ {2,}/g, " ");
     const parts = known.split(" ");
     const most = facts.longest ?? Infinity;
     while (parts.length > 1 && words.frame(words.encode(parts.join(" "))).ids.length > most) parts.pop();
     return parts.join(" ");
   },
-  tokenize: (at, text) => models.get(at).words.encode(text),
-  pieces: (at, text) => pieces(models.get(at).words, text),
-  steps: (at, text) => steps(models.get(at).words, text),
-  decode: (at, ids) => models.get(at).words.decode(ids),
+  tokenize: (at, text) => about.get(at).words.encode(text),
+  pieces: (at, text) => pieces(about.get(at).words, text),
+  steps: (at, text) => steps(about.get(at).words, text),
+  decode: (at, ids) => about.get(at).words.decode(ids),
   fill: (at, ...given) => models.get(at).fill(...given),
   look(at, ...given) {
     looks.set(at, new Look(models.get(at), ...given));

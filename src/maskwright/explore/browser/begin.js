@@ -1,0 +1,24 @@
+// What does not wait for the pages: the worker starts, the list of models is read, and then a model.
+
+import { Engine } from "./engine.js";
+import { Files } from "./files.js";
+
+export const source = globalThis.MASKWRIGHT_FILES ?? new Files();
+export const engine = new Engine(source);
+export const listed = source.json("data/site.json").then((site) => {
+  engine.models = site.models;
+  if (site.models.length) engine.open(numberOf(state(), site.models)).catch(() => {}); // said when it is shown
+  return site;
+});
+listed.catch(() => {}); // said by the shell
+
+/** The state in the link, names and values as in a form; without one, what the page begins with. */
+export function state() {
+  return Object.fromEntries(new URLSearchParams(location.hash.slice(1) || document.documentElement.dataset.state));
+}
+
+/** The number of the model that a state names; the last one, where it names none. */
+export function numberOf(given, models) {
+  const asked = Number(given.model ?? models.length - 1);
+  return models[asked] ? asked : models.length - 1;
+}
