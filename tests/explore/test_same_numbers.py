@@ -246,7 +246,8 @@ def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
     found = javascript(
         """
         const { tensors } = await load("safetensors.js");
-        const numbers = (path) => ["a", "b"].map((name) => Array.from(tensors(bytes(path)).get(name)));
+        const numbers = (path) => ["a", "b"].map(
+          (name) => Array.from(tensors(bytes(path)).get(name)));
         let said = "";
         try { tensors(bytes(given.cut)); } catch (error) { said = error.message; }
         const copied = bytes(given.whole), none = tensors(copied);
@@ -278,7 +279,8 @@ def test_a_file_is_read_as_it_comes() -> None:
         };
         return [await read({ "Content-Length": 3 }), await read({}),
           await read({ "Content-Length": 2, "Content-Encoding": "gzip" }),
-          await read({ "Content-Length": 4 }), await read({ "Content-Length": 2 }), await read({}, 404)];
+          await read({ "Content-Length": 4 }), await read({ "Content-Length": 2 }),
+          await read({}, 404)];
         """
     )
     assert found[0] == [[1, 2, 3], [[2, 3], [3, 3]]] and found[1] == found[2] == [[1, 2, 3], []]
