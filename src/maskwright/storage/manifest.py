@@ -215,13 +215,18 @@ def newest(
             return path, verify(path, manifest=manifest), skipped
         except (CheckpointError, StorageError) as reason:  # damaged, or on a disk that fails
             skipped.append(reason)
-    reasons = "; ".join(f"{reason.where}: {reason.what}" for reason in skipped)
+    # By their names: with whole paths the first would fill the line.
+    reasons = "; ".join(f"{_below(reason.where, parent)}: {reason.what}" for reason in skipped)
     raise CheckpointError(
         "no complete checkpoint",
         where=parent,
         found=reasons or f"no folder named {prefix}<number>",
         do="start afresh in another folder, or restore a copy",
     )
+
+
+def _below(place: str | None, parent: Path) -> str:
+    return (place or "").removeprefix(f"{parent}{os.sep}")
 
 
 def extra_files(folder: Path, made: Manifest, *, manifest: str = MANIFEST) -> list[str]:
