@@ -178,6 +178,8 @@ def test_openai_vectors(tasks_server: TasksServer) -> None:
     assert found["usage"] == {"prompt_tokens": 9, "total_tokens": 9}
     own = tasks_server.opened("vectors").embed(TEXTS)
     assert close([each["embedding"] for each in found["data"]], own)
+    plain = tasks_server.post("/embeddings", {**body, "encoding_format": None})
+    assert plain["data"] == found["data"]
     coded = tasks_server.post("/embeddings", {**body, "encoding_format": "base64"})
     read = [np.frombuffer(base64.b64decode(each["embedding"]), "<f4") for each in coded["data"]]
     assert close(read, own)

@@ -121,12 +121,13 @@ def test_F108_stops_under_load_lose_nothing(
     assert answered > 100 and (lost == 0) is drains, (lost, answered)
 
 
-def test_F108_a_signal_ends_the_process_with_0(animals: dict[str, Path]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_F108_a_signal_ends_the_process_with_0(number: int, animals: dict[str, Path]) -> None:
     with process(animals["animals"]) as (made, url):
         questions = asked(url, 20, "/predict")
         thread, found = in_thread(url, questions, 32, 60.0)
         time.sleep(1.0)
-        made.send_signal(signal.SIGTERM)
+        made.send_signal(number)
         assert made.wait(40) == 0
         thread.join()
     assert found[0].lost == 0 and found[0].answered

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 
 from finetune.test_command import table
 from maskwright import memory
-from maskwright.errors import MaskwrightError
+from maskwright.errors import MaskwrightError, UsageError
 from maskwright.explore.corrupted import Asked, corrupted
 from maskwright.explore.site import Ready
 from maskwright.finetune.command import finetune_file
@@ -27,8 +28,9 @@ from maskwright.inference import fill_mask
 from maskwright.inference.generation import Generation
 from maskwright.models.open import open_model
 from maskwright.predict.language_model import load
-from maskwright.serve import encoding, explorer, protocol, reading
+from maskwright.serve import addresses, encoding, explorer, protocol, reading
 from maskwright.serve import host as host_module
+from maskwright.serve.command import serve
 from maskwright.serve.host import Options
 from maskwright.serve.limits import Limits
 from maskwright.serve.scheduler import FullError
@@ -715,7 +717,6 @@ def test_F108_a_stop_loses_no_request(heads: dict[str, Path]) -> None:
 def test_F109_a_port_in_use_names_the_process() -> None:
     import os
 
-    from maskwright.errors import UsageError
     from maskwright.serve.process import bound
 
     here = rf"the port is in use(.|\n)*process {os.getpid()}"
@@ -736,6 +737,28 @@ def test_F110_no_label_is_a_clients_and_names_are_bounded(plain: Served) -> None
     assert "unheard" not in text and len(after - before) < 12
     for name in ("mw_queue_tokens", "mw_batch_tokens_bucket", "mw_batch_fill", "te_request_count"):
         assert re.search(rf"^{name}\S* \d", text, re.M), name
+    # A reader of the format refuses all of it where two families have one name.
+    families = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M)
+    assert len(dict(families)) == len(families)
+    parts = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
+    told = {name + part for name, kind in families for part in parts[kind]}
+    sample = r'([a-z_]+)(\{[a-z]+="[^"\\\n]*"\})? (\d\S*)'
+    samples = [re.fullmatch(sample, line) for line in text.splitlines() if line[0] != "#"]
+    assert {each and each[1] for each in samples} == told
+
+
+def test_texts_that_are_written_are_counted(plain: Served) -> None:
+    def counts() -> dict[str, float]:
+        text = plain.get("/metrics").body.decode()
+        return {name: float(n) for name, n in re.findall(r"^(\w+) (\d\S*)$", text, re.M)}
+
+    before = counts()
+    plain.ask("generate", "the cat", model="gpt2", tokens=4)
+    assert plain.post("/ask/stream", {"inputs": "the cat", "model": "gpt2", "tokens": 4})
+    for _ in range(3):
+        plain.get("/health")
+    names = ("mw_written_tokens_total", "te_request_success", "te_request_count")
+    assert until(lambda: [counts()[n] - before[n] for n in names] == [8, 2, 2])
 
 
 # ------------------------------------------------------------------------------- other sites
@@ -858,6 +881,7 @@ def test_F112_F113_pages_of_other_sites_may_not_ask(heads: dict[str, Path], plai
         assert status(made, Origin="https://evil.example") == 403
         asks = {"Access_Control_Request_Method": "POST"}
         before = made.get("/ask/predict", "OPTIONS", Origin=good, **asks)
+        assert "*" in before.headers["access-control-allow-headers"]  # clients have their own
         assert before.status == 204 and before.headers["access-control-allow-origin"] == good
         assert before.headers["vary"] == "Origin"
 
@@ -869,6 +893,7 @@ def test_F112_F113_pages_of_other_sites_may_not_ask(heads: dict[str, Path], plai
         ("LOCALHOST:8000", 200),
         ("127.0.0.1:1", 200),
         ("[::1]:8000", 200),
+        ("[0:0::1]", 200),
         ("evil.example", 421),
         ("localhost.", 421),
         ("localhost.evil.example", 421),
@@ -885,6 +910,52 @@ def test_F114_only_its_own_names_are_answered(host: str, status: int, plain: Ser
         plain.raw(request(plain.address, "/health", method="GET", headers=headers), 0.5)[0].status
         == status
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("Models.example.org", "models.example.org"),
+        ("FD00:0::5", "[fd00::5]"),
+        ("[::1]", "[::1]"),
+        ("10.0.0.5", "10.0.0.5"),
+        ("*", "*"),
+        ("http://a.example", None),
+        ("a.example:80", None),
+        ("bücher.example", None),
+        ("", None),
+    ],
+)
+def test_F114_a_name_is_listed_as_requests_give_it(given: str, name: str | None) -> None:
+    with nullcontext() if name else pytest.raises(UsageError, match="--allowed-host"):
+        assert addresses.as_host(given) == name
+
+
+@pytest.mark.parametrize(
+    ("given", "site"),
+    [
+        ("https://A.example/", "https://a.example"),
+        ("http://a.example:80", "http://a.example"),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("a.example", None),
+        ("*", None),
+        ("null", None),
+        ("https://a.example/page", None),
+        ("https://u@a.example", None),
+    ],
+)
+def test_F112_a_site_is_listed_as_browsers_name_it(given: str, site: str | None) -> None:
+    with nullcontext() if site else pytest.raises(UsageError, match="--allowed-origin"):
+        assert addresses.as_origin(given) == site
+
+
+def test_a_name_that_no_request_can_give_is_refused() -> None:
+    for name in ("org/model", "v1", "explore", "..", "a\x1b[31m", " a", "a\udcff", "a\nb"):
+        with pytest.raises(UsageError, match="a name that requests cannot give") as caught:
+            serve(names={name: "folder"}, port=0)
+        assert str(caught.value).isascii() and "\x1b" not in str(caught.value)
+    with pytest.raises(UsageError, match="no address to listen at"):
+        serve("folder", host="", port=0)
 
 
 def test_F114_two_hosts_and_a_foreign_target_are_refused(plain: Served) -> None:

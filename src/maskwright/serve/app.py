@@ -174,6 +174,18 @@ class Application:
         body = self._bodies[id(route)]
         return None if body is None else Post(route, body, dict(names))
 
+    def hidden(self, name: str) -> str | None:
+        """A path with the name of a model that something else has; None: there is none."""
+        routes = [route for router, _ in self.routers for route in router.routes]
+        for number, route in enumerate(routes):
+            shape = getattr(route, "path", "")
+            path = shape.replace("{model}", name).replace("{task}", "x")
+            for method in getattr(route, "methods", ()) if "{model}" in shape else ():
+                scope = {"type": "http", "path": path, "method": method}
+                if any(each.matches(scope)[0] is Match.FULL for each in routes[:number]):
+                    return path
+        return None
+
     def refusal(self, scope: Any, refusal: Refusal) -> Response:
         """The response to a refusal on a path."""
         return self.found(scope).render(refusal)
@@ -197,9 +209,10 @@ class Application:
 def _misfit(faults: Sequence[Any]) -> Refusal:
     """What is wrong with a body that does not fit a schema."""
     places = [".".join(map(str, fault["loc"])) for fault in faults]
-    named = [f"{place}: {fault['msg']}" for place, fault in zip(places, faults, strict=True)]
+    others = list(zip(places, faults, strict=True))[1:FAULTS]
+    named = [faults[0]["msg"], *(f"{place}: {fault['msg']}" for place, fault in others)]
     more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
-    what = "; ".join(named[:FAULTS]) if len(faults) > 1 else faults[0]["msg"]
+    what = "; ".join(named)
     return Refusal("validation", shorten(what, 900) + more, field=(places[0] or "body")[:QUOTED])
 
 

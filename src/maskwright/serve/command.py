@@ -6,7 +6,6 @@ with serve(["runs/reviews"], port=0, background=True) as s:  on a thread: s.url
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +15,12 @@ from typing import TYPE_CHECKING, TextIO, get_args
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.graph.engines.parts.names import TORCH
 from maskwright.graph.engines.parts.names import require as require_engine
+from maskwright.serve.addresses import ANY, as_host, as_origin, is_loopback, listening
 from maskwright.serve.limits import Limits
 from maskwright.train.machine.choices import Precision
 
 if TYPE_CHECKING:
+    from maskwright.serve.app import Application
     from maskwright.serve.process import Running
 
 
@@ -92,18 +93,18 @@ def serve(
         raise UsageError("a model and an adapter of one name", where="--adapter", found=taken[0])
     if not folders:
         raise UsageError("no model to serve", wanted="one folder or more")
-    token = entrance_token(host, token, insecure, say)
-    limits = limits or Limits()
+    host, limits = listening(host), limits or Limits()
+    hosts, origins = map(as_host, allowed_hosts), tuple(map(as_origin, allowed_origins))
     sock = bound(host, port)
     try:
         made = Host({}, limits, precision=precision, engine=engine)
-        usual = ["*"] if token is not None and not is_loopback(host) else [host]
-        entrance = Entrance(
-            token=token,
-            hosts=tuple(h.lower() for h in allowed_hosts or usual),
-            origins=tuple(allowed_origins),
-        )
-        gate = Gate(Application(made), entrance, Log(log))
+        application = Application(made)
+        for name in (*folders, *placed):
+            _require_name(name, application)
+        token = entrance_token(host, token, insecure, say)
+        usual = ANY if token is not None and not is_loopback(host) else as_host(host)
+        entrance = Entrance(token=token, hosts=tuple(hosts) or (usual,), origins=origins)
+        gate = Gate(application, entrance, Log(log))
         server = Server(gate, made, sock)
     except BaseException:
         sock.close()
@@ -129,6 +130,26 @@ def serve(
     return None
 
 
+def _require_name(name: str, application: Application) -> None:
+    """Refuse a name that requests could not give.
+
+    Raises:
+        UsageError: it has a character that a path divides at, or that is none; or paths that begin
+            with it are the server's own.
+    """
+    hidden = application.hidden(name)
+    sound = name.isprintable() and name == name.strip() and name not in ("", ".", "..")
+    if sound and "/" not in name and hidden is None:
+        return
+    raise UsageError(
+        "a name that requests cannot give",
+        where="the name of a model",
+        found=repr(name) if hidden is None else f"{name!r}; {hidden} is something else here",
+        wanted="visible characters, no / among them, no space at either end",
+        do="call it something else: --name NAME=FOLDER",
+    )
+
+
 def limits_note(say: Callable[[str], None]) -> Callable[[object], None]:
     """What takes findings of opened folders."""
     return lambda found: say(str(found))
@@ -145,14 +166,6 @@ def require_extra() -> None:
             found=f"no {error.name}",
             do="pip install 'maskwright[serve]'",
         ) from error
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def entrance_token(

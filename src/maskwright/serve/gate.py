@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import random
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwright.errors import DataError, MaskwrightError
+from maskwright.serve.addresses import ANY, host_name
 from maskwright.serve.app import Application
 from maskwright.serve.errors import Refusal, of_error
 from maskwright.serve.host import FACTS, Host
@@ -112,7 +112,7 @@ class Gate:
         metrics = self.host.metrics
         if refused is not None:
             metrics.refused(refused)
-        metrics.finished(status)
+        metrics.finished(status, method == "POST")
         self.log.line(
             "request",
             request=request,
@@ -173,8 +173,8 @@ class Gate:
 
     def _require_host(self, headers: dict[bytes, list[bytes]]) -> None:
         found = headers.get(b"host", [])
-        name = _host_name(found[0]) if len(found) == 1 else None
-        if "*" in self.entrance.hosts and name is not None:
+        name = host_name(found[0]) if len(found) == 1 else None
+        if ANY in self.entrance.hosts and name is not None:
             return
         if name is None or name not in (*LOOPBACK, *self.entrance.hosts):
             what = "the server does not go by this name; name it with --allowed-host"
@@ -201,7 +201,7 @@ class Gate:
             if name == b"origin" and value.decode("latin-1") in self.entrance.origins:
                 return [
                     (b"access-control-allow-origin", value),
-                    (b"access-control-expose-headers", b"x-request-id, x-model-id, retry-after"),
+                    (b"access-control-expose-headers", EXPOSED),
                 ]
         return []
 
@@ -284,6 +284,8 @@ class Gate:
             watching.cancel()
 
 
+# What a page of another site may read of an answer besides its body.
+EXPOSED = b"x-request-id, x-model-id, x-windows, x-truncated, retry-after"
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
 
 
@@ -328,7 +330,7 @@ async def _preflight(methods: Collection[str], answer: _Answer) -> None:
     """What a browser asks before a page of another site may ask."""
     allowed = [
         (b"access-control-allow-methods", ", ".join(sorted(methods)).encode()),
-        (b"access-control-allow-headers", b"authorization, content-type"),
+        (b"access-control-allow-headers", b"authorization, content-type, *"),
         (b"access-control-max-age", b"600"),
     ]
     await answer({"type": "http.response.start", "status": 204, "headers": allowed})
@@ -386,20 +388,3 @@ def _parse(body: bytes) -> Any:
         raise Refusal("malformed", f"{error.what}, {error.where}{found}", field="body") from None
     except RecursionError:
         raise Refusal("malformed", "JSON nested too deeply", field="body") from None
-
-
-def _host_name(value: bytes) -> str | None:
-    """The name of a Host header without its port; None where it is none."""
-    text = value.decode("latin-1").lower()
-    name, colon, port = text.rpartition(":")
-    if not colon or (text.startswith("[") and text.endswith("]")):
-        name, port = text, ""
-    if port and not (port.isascii() and port.isdigit()):
-        return None
-    if name.startswith("["):
-        try:
-            ipaddress.IPv6Address(name[1:-1])
-        except ValueError:
-            return None
-        return name if name.endswith("]") else None
-    return name if name and all(c.isalnum() or c in "-._" for c in name) else None

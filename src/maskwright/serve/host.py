@@ -191,7 +191,7 @@ class Host:
         self.draining = False
         self.metrics.gauges |= {
             "mw_queue_tokens": lambda: self._queue.tokens,
-            "mw_queue_seconds": self._queue.seconds,
+            "mw_queue_wait_seconds": self._queue.seconds,
             "mw_queue_items": lambda: len(self._queue),
             "mw_writing_rows": lambda: self._writers.rows,
             "mw_writing_tokens": lambda: self._writers.tokens,
@@ -340,16 +340,17 @@ class Host:
                 written = [await row.written() for row in rows]
         finally:
             self._writers.cancel(rows)
-        first_wait = max(row.waited for row in rows)
-        total = time.monotonic() - begin
+        self.metrics.wrote(
+            sum(row.prompt_tokens for row in rows), sum(len(each.ids) for each in written)
+        )
+        timings = _timings(begin, rows)
+        self.metrics.answered(timings)
         return Answered(
             values=written,
             tokens=[row.prompt_tokens for row in rows],
             windows=[1] * len(rows),
             truncated=[False] * len(rows),
-            timings=Timings(
-                total=total, tokenise=0.0, queue=first_wait, compute=total - first_wait
-            ),
+            timings=timings,
             characters=sum(map(len, prompts)),
         )
 
@@ -364,14 +365,18 @@ class Host:
         first piece is waited for."""
         encoding.require_rows([prompt], self.limits, options.field)
         asking = self._asking(name, options)
-        until = time.monotonic() + self._deadline(options)
+        begin = time.monotonic()
+        until, count = begin + self._deadline(options), 0
         rows = await self._rows(asking, [prompt], writing, options, streams=True)
         try:
             while (pieces := await rows[0].next(until)) is not None:
                 for piece in pieces:
+                    count += piece.id is not None
                     yield piece
+            self.metrics.answered(_timings(begin, rows))
         finally:
             self._writers.cancel(rows)
+            self.metrics.wrote(rows[0].prompt_tokens, count)
 
     # ---------------------------------------------------------------------------------- life
     def load(self, models: Mapping[str, Served]) -> None:
@@ -744,6 +749,12 @@ class _Arriving:
     def __exit__(self, *given: object) -> None:
         self._host._arriving -= self._tokens
         self._tokens = 0
+
+
+def _timings(begin: float, rows: Sequence[Row]) -> Timings:
+    """Of texts that were written."""
+    total, wait = time.monotonic() - begin, max(row.waited for row in rows)
+    return Timings(total=total, tokenise=0.0, queue=wait, compute=total - wait)
 
 
 def _arrived() -> None:

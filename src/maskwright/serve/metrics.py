@@ -53,7 +53,9 @@ class Metrics:
         self.failures = 0
         self.disconnects = 0
         self.requests = 0
+        self.questions = 0
         self.tokens = 0
+        self.written = 0
         self.batch_tokens = Histogram(POWERS)
         self.batch_fill = Histogram(TENTHS)  # of tokens, if rows were padded to the longest
         self.batch_rows = Histogram(POWERS)
@@ -81,13 +83,21 @@ class Metrics:
             self.queue_seconds.add(timings.queue)
             self.compute_seconds.add(timings.compute)
 
+    def wrote(self, read: int, written: int) -> None:
+        """Texts, of prompts and answers of so many tokens."""
+        with self._lock:
+            self.tokens += read
+            self.written += written
+
     def failed(self, error: BaseException) -> None:
         with self._lock:
             self.failures += 1
 
-    def finished(self, status: int) -> None:
+    def finished(self, status: int, asks: bool) -> None:
+        """A request is over; whether it asked a model something."""
         with self._lock:
             self.requests += 1
+            self.questions += asks
             self.statuses[status] += 1
 
     def refused(self, kind: str) -> None:
@@ -122,9 +132,10 @@ class Metrics:
             for name, count in (
                 ("mw_requests_total", self.requests),
                 ("mw_tokens_total", self.tokens),
+                ("mw_written_tokens_total", self.written),
                 ("mw_failures_total", self.failures),
                 ("mw_disconnects_total", self.disconnects),
-                ("te_request_count", self.requests),
+                ("te_request_count", self.questions),
                 ("te_request_success", self.request_seconds.count),
             ):
                 lines += [f"# TYPE {name} counter", f"{name} {count}"]
@@ -144,5 +155,5 @@ class Metrics:
                 for status, count in sorted(self.statuses.items())
             ]
         for name, value in self.gauges.items():
-            lines += [f"# TYPE {name} gauge", f"{name} {value():g}"]
+            lines += [f"# TYPE {name} gauge", f"{name} {value():.10g}"]
         return "\n".join(lines) + "\n"

@@ -1,7 +1,8 @@
 """The process: a socket, an event loop, signals.
 
-    SIGTERM or SIGINT   no new connections; every answer says `Connection: close`; connections on
+    SIGTERM, SIGINT     no new connections; every answer says `Connection: close`; connections on
                         which nothing comes are closed after a moment; exit 0 when none is left
+    SIGHUP, the end of the terminal, is taken as SIGTERM is, unless it is ignored (nohup)
     a second one        now
 
 No request is lost: connections that wait in the kernel are taken over before the listener closes,
@@ -28,6 +29,8 @@ from maskwright.serve.host import Host
 from maskwright.serve.protocol import Protocol
 from maskwright.serve.shedding import Shedding
 
+# The end of the terminal; there is none everywhere.
+HANGUP = getattr(signal, "SIGHUP", None)
 # Seconds after which an idle connection is closed: usually, and while the server is stopping.
 KEEP_ALIVE, IDLE_AT_END = 75, 1.0
 
@@ -123,7 +126,9 @@ class Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        signals = (signal.SIGTERM, signal.SIGINT)
+        signals = [signal.SIGTERM, signal.SIGINT]
+        if HANGUP is not None and signal.getsignal(HANGUP) is not signal.SIG_IGN:
+            signals.append(HANGUP)
         before = {number: signal.getsignal(number) for number in signals}
         for number in signals:
             loop.add_signal_handler(number, self._signalled, number)

@@ -45,7 +45,7 @@ def parse(text: str, where: object = "", *, error: Refusal = DataError) -> Any:
         raise error(
             "not JSON",
             where=_place(where, text, place),
-            found=f"{fault.msg[:1].lower()}{fault.msg[1:]} at "
+            found=f"{fault.msg[:1].lower()}{fault.msg[1:].removesuffix(' at')} at "
             + (repr(text[place : place + 40]) if place < len(text) else "the end"),
             wanted="JSON",
         ) from None

@@ -30,6 +30,7 @@ ENTAILMENT, CONTRADICTION = "entail", "contradict"
 TEMPLATE = "This example is {}."
 FINISHED = {"end": "eos_token", "stop": "stop_sequence", "length": "length"}
 SEED, TOKENS = 0, 100
+WITHIN = "parameters."
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Answer = tuple[Any, list[Answered]]
 
@@ -188,7 +189,7 @@ def _checked(kind: type[Body], body: dict[str, Any]) -> Body:
 
 # ---------------------------------------------------------------------------- masks, vectors
 async def _masks(model: Chosen, body: Any, parameters: _Masks) -> Answer:
-    refuse_set(parameters, {"targets": []}, "only the likeliest tokens are told")
+    refuse_set(parameters, {"targets": []}, "only the likeliest tokens are told", WITHIN)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     options = model.options("inputs", top=parameters.top_k)
     answered = await model.host.fill_mask(model.name, texts, options)
@@ -262,7 +263,7 @@ async def _words(model: Chosen, body: Any, parameters: _Words) -> Answer:
         raise Refusal(
             "validation", what, field="parameters.aggregation_strategy", limit="simple, first"
         )
-    refuse_set(parameters, {"stride": None}, "windows overlap by half")
+    refuse_set(parameters, {"stride": None}, "windows overlap by half", WITHIN)
     value, answered = await _of_task(model, body.inputs, parameters)
     ignored = set(parameters.ignore_labels or ())
 
@@ -278,7 +279,7 @@ async def _words(model: Chosen, body: Any, parameters: _Words) -> Answer:
 async def _answers(model: Chosen, body: Any, parameters: _Answers) -> Answer:
     own = dict.fromkeys(("doc_stride", "max_answer_len", "max_seq_len", "max_question_len"))
     own |= {"align_to_words": True, "handle_impossible_answer": True}
-    refuse_set(parameters, own, "the model keeps what it was trained with")
+    refuse_set(parameters, own, "the model keeps what it was trained with", WITHIN)
     many = isinstance(body.inputs, list)
     rows = [each.model_dump() for each in (body.inputs if many else [body.inputs])]
     top = parameters.top_k if (parameters.top_k or 1) > 1 else None
@@ -321,7 +322,7 @@ async def _zero_shot(model: Chosen, body: Any, parameters: _Labels) -> Answer:
 async def _rewritten(model: Chosen, body: Any, parameters: _Writes) -> Answer:
     own: dict[str, Any] = {"clean_up_tokenization_spaces": False, "truncation": "do_not_truncate"}
     own |= {"src_lang": None, "tgt_lang": None, "generate_parameters": {}}
-    refuse_set(parameters, own, "the model keeps what it was trained with")
+    refuse_set(parameters, own, "the model keeps what it was trained with", WITHIN)
     value, answered = await _of_task(model, body.inputs, parameters)
     return [value] if isinstance(body.inputs, str) else value, answered
 
@@ -340,7 +341,9 @@ async def _written(model: Chosen, body: Any, parameters: _Generation) -> Respons
         raise model.unable("a model that writes")
     usual: dict[str, Any] = {"best_of": 1, "decoder_input_details": False, "watermark": False}
     usual |= {"frequency_penalty": 0, "repetition_penalty": 1, "typical_p": 1, "top_n_tokens": 0}
-    refuse_set(parameters, usual | {"grammar": {}, "truncate": None}, "this is not done here")
+    refuse_set(
+        parameters, usual | {"grammar": {}, "truncate": None}, "this is not done here", WITHIN
+    )
     sampling = (parameters.temperature, parameters.top_k, parameters.top_p)
     draws = parameters.do_sample or any(each is not None for each in sampling)
     if parameters.do_sample is False and draws:

@@ -56,13 +56,13 @@ class Embeddings(Body):
     input: Texts
     model: Text | None = None
     user: Text | None = None
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = Field(default=None, ge=1)
     truncate: bool | None = Field(default=None, description="Ours: cut a text that is too long.")
 
 
 class _StreamOptions(Body):
-    include_usage: bool = False
+    include_usage: bool | None = None
     include_obfuscation: bool | None = None
 
 
@@ -268,7 +268,7 @@ class _Shape:
     async def events(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Any]:
         """A chunk for each piece that shows something, and what ends them."""
         options = self.body.stream_options
-        wants_usage = options is not None and options.include_usage
+        wants_usage = options is not None and bool(options.include_usage)
         more = {"usage": None} if wants_usage else {}
         count, offset = 0, 0
         if self.body.echo:

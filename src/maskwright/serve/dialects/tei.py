@@ -19,7 +19,15 @@ from fastapi import APIRouter, Path, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from maskwright.serve.dialects.parts.bodies import Body, Many, Text, Texts, TextsOrPairs, texts_in
+from maskwright.serve.dialects.parts.bodies import (
+    Body,
+    Ids,
+    Many,
+    Text,
+    Texts,
+    TextsOrPairs,
+    texts_in,
+)
 from maskwright.serve.dialects.parts.chosen import Chosen, choose
 from maskwright.serve.dialects.parts.classes import classes, rounded, scored
 from maskwright.serve.dialects.parts.headers import headers_of
@@ -139,7 +147,7 @@ class Tokenize(Body):
 class Decode(Body):
     """Token ids of which the texts are wanted."""
 
-    ids: list[int] | list[list[int]]
+    ids: Ids
     skip_special_tokens: bool = True
 
 

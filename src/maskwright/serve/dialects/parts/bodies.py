@@ -58,8 +58,17 @@ def _texts(value: Any) -> Any:
     return sound(value)
 
 
+def _ids(value: Any) -> Any:
+    if not isinstance(value, list) or not (
+        all(map(_is_id, value))
+        or all(isinstance(each, list) and all(map(_is_id, each)) for each in value)
+    ):
+        raise _wrong("wanted token ids, or a list of lists of these")
+    return value
+
+
 def _rows(value: Any) -> Any:
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         if len(value) != 2:
             raise _wrong("a list of texts is one pair and has two; wanted [[text], [text], …]")
     elif not isinstance(value, str) and not (
@@ -87,6 +96,8 @@ Text = Annotated[str, BeforeValidator(sound)]
 Many = Annotated[str | list[str], BeforeValidator(_many)]
 # One text or several, or their token ids.
 Texts = Annotated[str | list[str] | list[int] | list[list[int]], BeforeValidator(_texts)]
+# Token ids of one text, or of several.
+Ids = Annotated[list[int] | list[list[int]], BeforeValidator(_ids)]
 # A text or a pair; or a list of texts and pairs.
 TextsOrPairs = Annotated[str | list[str] | list[list[str]], BeforeValidator(_rows)]
 
@@ -124,11 +135,12 @@ def _spelled(ids: Sequence[int], model: Chosen, field: str) -> str:
     return text
 
 
-def refuse_set(body: BaseModel, usual: dict[str, Any], why: str) -> None:
+def refuse_set(body: BaseModel, usual: dict[str, Any], why: str, within: str = "") -> None:
     """Refuse fields that are set to something that is not done here.
 
     Args:
         usual: the values that change nothing, by field; None, which is no setting, never does.
+        within: where the fields stand in the request, such as "parameters.".
 
     Raises:
         Refusal: naming the first.
@@ -136,4 +148,4 @@ def refuse_set(body: BaseModel, usual: dict[str, Any], why: str) -> None:
     for name, plain in usual.items():
         value = getattr(body, name)
         if value is not None and value != plain:
-            raise Refusal("validation", f"{why}; leave it out", field=name)
+            raise Refusal("validation", f"{why}; leave it out", field=f"{within}{name}")

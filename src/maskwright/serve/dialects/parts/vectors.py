@@ -85,4 +85,5 @@ def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
     """Of two vectors of length 1."""
-    return round(float(np.dot(one.astype(np.float64), other.astype(np.float64))), 7)
+    product = float(np.dot(one.astype(np.float64), other.astype(np.float64)))
+    return min(1.0, max(-1.0, round(product, 7)))
