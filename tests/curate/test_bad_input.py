@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from maskwright.cli.main import main
+from maskwright.corpus.read import Reader
 from maskwright.corpus.reading import Reading
 from maskwright.curate.curation import Options, curate, work_folder
 from maskwright.curate.engine import daft_engine
@@ -189,6 +190,12 @@ def test_looking_for_nothing_is_said(capfd: pytest.CaptureFixture[str], tmp_path
         (["--steps", ","], "--steps"),
         (["--steps", "toxicity", "--set", 'toxicity.words=["none.txt"]'], "none.txt, which does"),
         (["--steps", "toxicity", "--set", 'toxicity.words=["text"]'], "text, a folder"),
+        (["--steps", "language", "--set", 'language.keep=["english"]'], "does not know"),
+        (
+            ["--steps", "classifier", "--set", "classifier.examples=text/a.jsonl"],
+            "roles of the columns",
+        ),
+        (["--steps", "perplexity", "--set", 'perplexity.good=["text/b"]'], "which does not exist"),
     ],
 )
 def test_what_is_known_before_the_work_is_said_before_it(
@@ -203,6 +210,38 @@ def test_what_is_known_before_the_work_is_said_before_it(
     assert main(["curate", "text", "--out", "clean", *asked]) != 0
     assert said in capfd.readouterr().err
     assert os.listdir(tmp_path) == ["text"] and os.listdir("text") == ["a.jsonl"]
+
+
+def test_a_changed_list_of_words_counts_in_the_same_process(tmp_path: Path) -> None:
+    text, words = write_texts(tmp_path / "text"), tmp_path / "words.txt"
+    removes = make(["toxicity"], {"toxicity": {"words": [str(words)]}})
+    words.write_text("nothing\n")
+    assert curate(text, tmp_path / "clean", removes, OPTIONS)["left"]["documents"] == 12
+    words.write_text("number 3\n")
+    assert curate(text, tmp_path / "clean", removes, UPDATE)["left"]["documents"] == 11
+
+
+def test_web_pages_are_documents_and_what_is_not_read_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = write_texts(tmp_path / "text")
+    page = "<html><body><p>A page &amp; its\n\n\nwords.</p><p>More.</p></body></html>"
+    (text / "page.HTML").write_text(page)
+    (text / "b.htm.gz").write_bytes(gzip.compress(page.replace("A", "Another").encode()))
+    for name in ("c.pdf", "d.pdf", "e"):
+        (text / name).write_text("x")
+    assert main(["curate", str(text), "--out", str(tmp_path / "clean"), "--steps", "html"]) == 0
+    (left,) = (tmp_path / "clean/text").glob("*")
+    found = {
+        row["id"].rpartition("/")[2]: row["text"] for row in lines_of(left) if "/" in row["id"]
+    }
+    assert found["page.HTML:1"].split() == "A page & its words. More.".split() and len(found) == 2
+    said = capfd.readouterr().err
+    assert "3 files of another kind, not read (.pdf 2, no ending 1)" in said
+    assert ".pdf: save its text as .txt" in said and said.count("another kind") == 1
+    with pytest.raises(UsageError, match="ending is unknown") as refusal:
+        Reader(text / "page.HTML")
+    assert "maskwright curate" in str(refusal.value.do)
 
 
 def test_too_little_to_prove_anything_leaves_no_folder(tmp_path: Path) -> None:

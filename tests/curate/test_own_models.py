@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +13,11 @@ from tests.curate.in_process import InProcess, batch_of, run
 
 import maskwright
 from finetune.test_command import table
+from maskwright.curate.curation import Options, curate
 from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.recipe import make
 from maskwright.curate.steps import classifier, perplexity
-from maskwright.errors import ConfigError, IncompatibleError
+from maskwright.errors import CheckpointError, ConfigError, DataError, IncompatibleError
 from maskwright.finetune.command import finetune_file
 
 TEXTS = [
@@ -76,3 +80,33 @@ def test_models_for_other_work_are_refused(model: Path, tuned: Path) -> None:
         classifier.Settings(model=str(model)).gather(corpus, None)
     with pytest.raises(IncompatibleError):
         perplexity.Settings(model=str(tuned), low=1, high=9).gather(corpus, None)
+
+
+def test_a_curation_asks_a_model_of_its_folder(model: Path, tuned: Path, tmp_path: Path) -> None:
+    pytest.importorskip("daft")
+    raw = tmp_path / "raw.jsonl"
+    raw.write_text(
+        "".join(json.dumps({"text": f"{text} {n}"}) + "\n" for n, text in enumerate(TEXTS))
+    )
+    labels = [a["label"] for a in maskwright.load(tuned).predict(TEXTS[:1], top=9)[0]]
+    own = shutil.copytree(model, tmp_path / "model")
+    tables = {
+        "perplexity": {"model": str(own), "low": 1, "high": 1e6, "least_characters": 1},
+        "classifier": {"model": str(tuned), "good_label": labels[0]},
+    }
+    card = curate(raw, tmp_path / "clean", make(list(tables), tables))
+    assert card["left"]["documents"] == len(TEXTS)
+    # Files that cannot serve are refused before anything is read; so is a model that changed.
+    for name, table in (
+        ("perplexity", {"model": str(tuned)}),
+        ("classifier", {"model": str(own)}),
+        ("perplexity", {"model": str(tmp_path)}),
+    ):
+        with pytest.raises((IncompatibleError, CheckpointError)):
+            curate(raw, tmp_path / "not", make([name], {name: table}))
+        assert not (tmp_path / "not.work").exists()
+    for path in own.rglob("*"):
+        if path.name == "model.safetensors":
+            path.write_bytes(path.read_bytes()[:-4] + bytes(4))
+    with pytest.raises((CheckpointError, DataError)):
+        curate(raw, tmp_path / "clean", make(list(tables), tables), Options(update=True))

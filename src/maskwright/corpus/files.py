@@ -11,12 +11,15 @@ import hashlib
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from maskwright.corpus import curated, growing, saved
+from maskwright.counted import counted
 from maskwright.errors import DataError, StorageError, UsageError, near, shorten
+from maskwright.findings import Finding
 
 STEP = 1 << 20
 KINDS = {
@@ -27,13 +30,14 @@ KINDS = {
     **dict.fromkeys((".arrow", ".feather"), "arrow"),
     **dict.fromkeys((".conll", ".conllu", ".bio", ".iob", ".iob2"), "columns"),
 }
+# Read where markup is made text of, a page a document.
+PAGES = dict.fromkeys((".html", ".htm", ".xhtml"), "page")
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 # What people have instead, and what to make of it.
 MADE_OF = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as .csv"),
-    **dict.fromkeys(
-        (".docx", ".doc", ".odt", ".rtf", ".pdf", ".epub", ".html", ".htm"), "save its text as .txt"
-    ),
+    **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pdf", ".epub"), "save its text as .txt"),
+    **dict.fromkeys(PAGES, "maskwright curate makes text of it; or save its text as .txt"),
     **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".bz2", ".xz"), "unpack it first"),
     ".spacy": 'read it with spaCy\'s DocBin, and write a line of JSON for each text: {"text": '
     'doc.text, "entities": [[e.start_char, e.end_char, e.label_] for e in doc.ents]}',
@@ -42,6 +46,7 @@ MADE_OF = {
     **dict.fromkeys((".pkl", ".pickle"), "save it as .jsonl; a pickle could run any code"),
 }
 NEAR_LIMIT = 5000
+LISTED = 5
 # Texts about the data in their folder.
 ABOUT = re.compile(r"(readme|licen[cs]e|citation|changelog)\b", re.IGNORECASE)
 # Files and folders, one or several.
@@ -68,7 +73,7 @@ class Source:
 
     @property
     def format(self) -> str:
-        return KINDS[self.suffix]
+        return KINDS.get(self.suffix) or PAGES[self.suffix]
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -80,13 +85,16 @@ class Source:
 Otherwise = Callable[[Sequence[Path]], Sequence[Source]]
 
 
-def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source], list[str]]:
+def find(
+    paths: Paths, otherwise: Otherwise | None = None, *, pages: bool = False
+) -> tuple[list[Source], list[str]]:
     """The files that `paths` mean, folders searched in sorted order; and the names that were
     skipped. Of a curated corpus (`curated.py`) only the text is read.
 
     Args:
         otherwise: for labelled data: the sources of files whose endings tell no format, and of a
             folder without any known ending; files about a folder (`README.md`) are not its data.
+        pages: whether HTML files are meant, too.
 
     Raises:
         UsageError: a path does not exist (with near names), is no regular file or folder, has an
@@ -114,22 +122,37 @@ def find(paths: Paths, otherwise: Otherwise | None = None) -> tuple[list[Source]
         if not stat.S_ISDIR(status.st_mode):
             _refuse_special(path, status)
             unnamed = _source(path) is None and otherwise is not None
-            sources += (otherwise([path]) if otherwise and unnamed else ()) or [_named(path)]
+            sources += (otherwise([path]) if otherwise and unnamed else ()) or [_named(path, pages)]
             continue
         if otherwise is None:
             curated.refuse_work(path)
-        inside, passed = _inside(path, otherwise)
+        inside, passed = _inside(path, otherwise, pages)
         if not inside:
             raise UsageError(
                 "the folder has no file with a known ending",
                 where=shown(path),
                 found=", ".join(passed[:5]) or "nothing",
-                wanted=f"files ending in {_suffixes()}",
+                wanted=f"files ending in {_suffixes(pages)}",
                 do="name another folder, or rename the files",
             )
         sources += inside
         ignored += passed
     return sources, ignored
+
+
+def not_read(names: Sequence[str]) -> Finding:
+    """What to say of files in folders that were passed over, as `find` lists them."""
+    endings = Counter(Path(name).suffix.lower() or "no ending" for name in names)
+    kinds = [f"{ending} {n:,}" for ending, n in endings.most_common(LISTED)]
+    kinds += ["…"] if len(endings) > LISTED else []
+    more = f", and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    remedies = [f"{ending}: {MADE_OF[ending]}" for ending in endings if ending in MADE_OF]
+    return Finding(
+        "ignored-files",
+        f"{counted(len(names), 'file')} of another kind, not read ({', '.join(kinds)})",
+        ", ".join(map(shorten, names[:LISTED])) + more,
+        "; ".join(remedies[:LISTED]),
+    )
 
 
 def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
@@ -138,12 +161,14 @@ def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
     return sum(_status(path).st_size for source in found for path in source.paths)
 
 
-def _inside(folder: Path, otherwise: Otherwise | None) -> tuple[list[Source], list[str]]:
+def _inside(
+    folder: Path, otherwise: Otherwise | None, pages: bool
+) -> tuple[list[Source], list[str]]:
     """The files to read below `folder`, and the names of the others."""
     curations = None if otherwise else _Curations()
     every = list(_walk(folder, curations))
     notes = saved.notes(every) | (saved.about(every) if otherwise is None else set())
-    found = [source for path in every if path not in notes and (source := _source(path))]
+    found = [source for path in every if path not in notes and (source := _source(path, pages))]
     if otherwise is not None:
         found = [source for source in found if not _tells_of(folder, source)]
         found = found or list(otherwise(every))
@@ -250,31 +275,36 @@ class RegularFile:
 
 
 # ------------------------------------------------------------------------------ kinds and folders
-def _source(path: Path) -> Source | None:
+def _source(path: Path, pages: bool = False) -> Source | None:
     suffixes = [s.lower() for s in path.suffixes]
     compression = COMPRESSIONS.get(suffixes[-1]) if suffixes else None
     if compression:
         suffixes.pop()
-    if not suffixes or suffixes[-1] not in KINDS:
+    if not suffixes or not (suffixes[-1] in KINDS or (pages and suffixes[-1] in PAGES)):
         return None
     return Source(path, shown(path), suffixes[-1], compression)
 
 
-def _named(path: Path) -> Source:
-    source = _source(path)
+def _named(path: Path, pages: bool) -> Source:
+    source = _source(path, pages)
     if source is None:
         raise UsageError(
             "the file's ending is unknown",
             where=shown(path),
             found=f"the ending {''.join(path.suffixes[-2:])!r}",
-            wanted=f"an ending {_suffixes()}",
+            wanted=f"an ending {_suffixes(pages)}",
             do=MADE_OF.get(path.suffix.lower(), "rename it; plain text ends in .txt"),
         )
     return source
 
 
-def _suffixes() -> str:
-    return ", ".join(KINDS) + " (each also with " + " or ".join(COMPRESSIONS) + ")"
+def _suffixes(pages: bool = False) -> str:
+    return (
+        ", ".join([*KINDS, *(PAGES if pages else ())])
+        + " (each also with "
+        + " or ".join(COMPRESSIONS)
+        + ")"
+    )
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
+from maskwright.corpus.files import not_read
 from maskwright.corpus.notes import Unmet
 from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
@@ -111,7 +112,6 @@ class Counts:
         for name, what, files in (
             ("cr-line-ends", "lines end in CR alone (line_ends)", self.cr_files),
             ("empty-files", "empty files", self.empty_files),
-            ("ignored-files", "files of another kind, not read", self.ignored_files),
             (
                 "files-without-part",
                 "not read, as no name says their part or class",
@@ -120,6 +120,8 @@ class Counts:
         ):
             if files:
                 found.append(Finding(name, f"{what}: {_listed(files)}"))
+        if self.ignored_files:
+            found.append(not_read(self.ignored_files))
         return found
 
     def summary(self) -> str:

@@ -40,6 +40,7 @@ class Reader:
         reading: how to read them.
         rejects: where to list the rows dropped, one JSON object per line (with `on_bad="skip"`).
         limit_bytes: only documents that begin within so many bytes of text.
+        pages: whether HTML files are read, too, each as one document with its markup.
 
     Attributes:
         counts: what the last iteration met; complete when it has ended.
@@ -55,12 +56,14 @@ class Reader:
         reading: Reading = DEFAULT,
         rejects: Path | str | None = None,
         limit_bytes: int | None = None,
+        *,
+        pages: bool = False,
     ) -> None:
         self.reading = reading
         self.limit_bytes = limit_bytes
         self.cut = False
         self.rejects = None if rejects is None else Path(rejects)
-        self.sources, self._ignored = find(paths)
+        self.sources, self._ignored = find(paths, pages=pages)
         self.counts = Counts()
 
     def __iter__(self) -> Iterator[Document]:
@@ -122,8 +125,9 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
             yield from parquet.documents(opened, source, ledger)
         else:
             checked = text_blocks(opened, source, ledger)
-            if source.format == "text":
-                found = text.documents(checked, source.shown, ledger)
+            if source.format in ("text", "page"):
+                form = "file" if source.format == "page" else ledger.reading.form
+                found = text.documents(checked, source.shown, ledger, form)
             elif source.format == "jsonl":
                 found = jsonl.documents(checked, source, ledger)
             else:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from maskwright.corpus.document import Document
 from maskwright.corpus.ledger import OR_SKIP, Ledger, at
 from maskwright.corpus.lines import Block
+from maskwright.corpus.reading import Form
 from maskwright.errors import DataError
 
 # One or more blank lines, with the line end before them. A run of blanks is entered only after a
@@ -15,9 +16,8 @@ from maskwright.errors import DataError
 BLANK_LINES = re.compile(r"\n(?:[ \t\r\v\f]*+\n)++")
 
 
-def documents(blocks: Iterator[Block], file: str, ledger: Ledger) -> Iterator[Document]:
-    """The documents of a text file, cut as `Reading.form` says."""
-    form = ledger.reading.form
+def documents(blocks: Iterator[Block], file: str, ledger: Ledger, form: Form) -> Iterator[Document]:
+    """The documents of a text file, cut as `form` says."""
     if form == "line":
         return _by_line(blocks, file, ledger)
     return _by_pieces(blocks, file, ledger, whole_file=form == "file")

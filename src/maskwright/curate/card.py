@@ -5,17 +5,18 @@ Cards of the same recipe can be added up: all numbers are counts.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from maskwright.config import to_plain
 from maskwright.corpus import curated
-from maskwright.corpus.files import Paths, listed
+from maskwright.corpus.files import Paths, listed, not_read
 from maskwright.corpus.reading import Reading
+from maskwright.counted import counted
 from maskwright.curate.engine.run import Pieces, folder_key
 from maskwright.curate.engine.segment import (
     FACTS_FILE,
@@ -31,6 +32,7 @@ from maskwright.curate.parts.describe import defaults_of, setting_of
 from maskwright.curate.parts.recipe import Recipe, settings_of, step_names, summary_of
 from maskwright.curate.parts.step import Step
 from maskwright.errors import DataError
+from maskwright.findings import Finding
 from maskwright.storage.manifest import require_as_saved, verify
 from maskwright.version import VERSION
 
@@ -86,7 +88,7 @@ def card_of(
             },
             "bytes": steps[0]["bytes_in"],
             "unreadable": [file for reading in pieces.reading for file in reading["unreadable"]],
-            "findings": _findings(pieces.reading),
+            "findings": [found.to_json() for found in reading_findings(pieces.reading)],
         },
         "parents": _parents(listed(paths)),
         "steps": steps,
@@ -191,14 +193,19 @@ def _counted(parts: Any) -> dict[str, int]:
     return dict(sorted(total.items(), key=lambda item: (-item[1], item[0]))[:MOST_SOURCES])
 
 
-def _findings(readings: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """What reading met, each sentence once."""
-    found = {json.dumps(f, sort_keys=True): f for r in readings for f in r["findings"]}
-    ignored = [name for r in readings for name in r.get("ignored", [])]
-    if ignored:
-        what = f"files of another kind, not read: {', '.join(map(str, ignored[:5]))}"
-        found["ignored"] = {"name": "ignored-files", "what": what}
-    return list(found.values())
+def reading_findings(readings: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """What the reading of groups of files met: of one sort the first, and how many more."""
+    by_name: dict[str, list[Finding]] = {}
+    for found in (Finding.from_json(f) for reading in readings for f in reading["findings"]):
+        alike = by_name.setdefault(found.name, [])
+        if found not in alike:
+            alike.append(found)
+    told = []
+    for first, *others in by_name.values():
+        more = f"the same in {counted(len(others), 'other file')}" if others else ""
+        told.append(replace(first, evidence="; ".join(filter(None, (first.evidence, more)))))
+    ignored = [name for reading in readings for name in reading.get("ignored", [])]
+    return told + ([not_read(ignored)] if ignored else [])
 
 
 def read_card(folder: Path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from maskwright.curate.look import look, look_lines
 from maskwright.curate.plan import plan, plan_lines, require
 from maskwright.curate.prove import prove
 from maskwright.errors import UsageError
-from maskwright.findings import Note
+from maskwright.findings import Finding, Note
 from maskwright.report.wording import duration, percent, size
 from maskwright.storage.commit import writing
 from maskwright.storage.one_file import write_file
@@ -63,6 +63,7 @@ def curate_command(
     Raises:
         As `curation.curate`.
     """
+    note = _once(note)
     names = None if steps is None else [n.strip() for n in steps.split(",") if n.strip()]
     chosen = choose(recipe, names, without, settings)
     engine = DaftEngine(runner, address, workers)
@@ -119,6 +120,18 @@ def curate_command(
         held = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
         print(harmless_lines(f"corpus: {out}"))
         print(harmless_lines(f"pieces for the next run with --update: {work} ({held})"))
+
+
+def _once(note: Note) -> Note:
+    """A `Note` that says no sentence twice: a first look and the work may find the same."""
+    told: set[str] = set()
+
+    def new(found: Finding) -> None:
+        if str(found) not in told:
+            told.add(str(found))
+            note(found)
+
+    return new
 
 
 def _require_new(recipe: Path) -> None:

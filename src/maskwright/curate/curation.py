@@ -14,7 +14,7 @@ from typing import Any, cast
 from maskwright.corpus.curated import MADE, WORK
 from maskwright.corpus.files import Paths, listed
 from maskwright.corpus.reading import Reading
-from maskwright.curate.card import card_of
+from maskwright.curate.card import card_of, reading_findings
 from maskwright.curate.data_card import data_card
 from maskwright.curate.engine.corpus import Progress
 from maskwright.curate.engine.daft_engine import DaftEngine
@@ -96,6 +96,8 @@ def curate(
             options.progress,
             skip=options.skip_unreadable,
         )
+        for found in reading_findings(read.facts):
+            options.note(found)
         pieces = run(
             read,
             recipe,

@@ -23,7 +23,7 @@ from maskwright.corpus.document import Document
 from maskwright.corpus.files import Paths, Source, find
 from maskwright.corpus.read import Reader
 from maskwright.corpus.reading import Reading
-from maskwright.curate.card import card_of
+from maskwright.curate.card import card_of, reading_findings
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.engine.run import ReadFiles, read_files, run
 from maskwright.curate.engine.shards import GROWTH, shards_of, write_shards
@@ -128,7 +128,7 @@ def look(
         DataError: no file can be read.
         UsageError: a path that cannot be read.
     """
-    sources, _ = find(paths)
+    sources, ignored = find(paths, pages=True)
     made = Look(files=len(sources), bytes=sum(_text_bytes(source) for source in sources))
     with contextlib.ExitStack() as stack:
         watch = Stopwatch()
@@ -141,7 +141,7 @@ def look(
             _whole(read, made)
         else:
             tolerant = replace(reading, on_bad="skip", max_bad_fraction=1.0)
-            read = _sample(sources, tolerant, work, made)
+            read = _sample(sources, ignored, tolerant, work, made)
         if propose:
             recipe = _propose(read, recipe, fixed, work, engine, made)
         try:
@@ -150,6 +150,7 @@ def look(
             error.advising(f"{error.do}; this is the first look, at a sample")
             raise
         made.card = card_of(pieces, recipe)
+        made.findings += reading_findings(pieces.reading)
         made.languages = made.languages or made.card["left"]["languages"]
         made.shares = _shares(made, recipe)
         megabytes = made.sampled[2] / 1e6
@@ -172,7 +173,9 @@ def _text_bytes(source: Source) -> int:
     return os.stat(source.path).st_size * (GROWTH if source.compression else 1)
 
 
-def _sample(sources: Sequence[Source], reading: Reading, work: Path, made: Look) -> ReadFiles:
+def _sample(
+    sources: Sequence[Source], ignored: Sequence[str], reading: Reading, work: Path, made: Look
+) -> ReadFiles:
     """Read the beginning of some files into shards."""
     chosen = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())
     chosen = chosen[:SAMPLE_FILES]
@@ -183,7 +186,7 @@ def _sample(sources: Sequence[Source], reading: Reading, work: Path, made: Look)
     for source in chosen:
         if read >= SAMPLE_BYTES or time.monotonic() - began > SECONDS:
             break
-        reader = Reader([source.path], reading, limit_bytes=each)
+        reader = Reader([source.path], reading, limit_bytes=each, pages=True)
         before = read
         try:
             for document in reader:
@@ -214,7 +217,7 @@ def _sample(sources: Sequence[Source], reading: Reading, work: Path, made: Look)
     folder.parent.mkdir(parents=True)
     commit(folder, lambda stage: write_shards(stage, iter(documents), dict))
     shards, facts = shards_of(folder)
-    return ReadFiles(shards, [facts])
+    return ReadFiles(shards, [{**facts, "ignored": ignored}])
 
 
 def _whole(read: ReadFiles, made: Look) -> None:

@@ -125,7 +125,8 @@ def wilson(share: float, count: int, level: float = LEVEL) -> tuple[float, float
     whole = 1 + z * z / count
     middle = (share + z * z / (2 * count)) / whole
     half = z / whole * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    # At its ends exact: the last bits of the root would leave 1e-17 of nothing.
+    return (0.0 if share == 0 else middle - half), (1.0 if share == 1 else middle + half)
 
 
 def _estimate(

@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "text",
         nargs="*",
         metavar="TEXT",
-        help="files or folders: txt, md, jsonl, csv, tsv (also .gz and .zst), parquet",
+        help="files or folders: txt, md, html, jsonl, csv, tsv (also .gz and .zst), parquet",
     )
     parser.add_argument(
         "--out", type=Path, default=None, metavar="DIR", help="the folder to make, as clean/"

@@ -47,7 +47,7 @@ from maskwright.curate.parts.recipe import Recipe
 from maskwright.curate.parts.step import CorpusStep, Step
 from maskwright.errors import ConfigError, DataError
 from maskwright.findings import Finding, Note
-from maskwright.storage.files import TEMPORARY
+from maskwright.storage.files import TEMPORARY, state_of
 from maskwright.storage.manifest import hash_file
 from maskwright.version import VERSION
 
@@ -99,10 +99,11 @@ class ReadFiles:
 
 
 def require_files(recipe: Recipe) -> None:
-    """Refuse a recipe whose steps need files that are not there, before any work.
+    """Refuse a recipe whose steps need what is not there, or cannot be read, before any work.
 
     Raises:
         ConfigError: naming the step and the file.
+        DataError, UsageError: as the steps say.
     """
     for name, step in recipe.steps.items():
         for path in step.files():
@@ -116,6 +117,8 @@ def require_files(recipe: Recipe) -> None:
                     do=f"correct the path in the settings of {name}, or leave the step out "
                     f"(--without {name})",
                 )
+        opened(name, step)
+        step.require()
 
 
 def read_files(
@@ -136,7 +139,7 @@ def read_files(
         DataError: bad files, or no documents.
         UsageError: a path that cannot be read, or a file twice.
     """
-    sources, ignored = find(paths)
+    sources, ignored = find(paths, pages=True)
     groups = group(sources, reading, skip)
     plain = to_plain(reading)
     (work / "reading").mkdir(parents=True, exist_ok=True)
@@ -361,9 +364,15 @@ def _removes_all(names: Sequence[str], folders: Sequence[Path]) -> DataError:
 # ------------------------------------------------------------------------------ what things are
 def _step_key(name: str, step: Step) -> str:
     """A hash of the settings of a step, of its code and of the files that it reads."""
-    files = [[str(path), hash_file(path)] for path in step.files()]
+    files = [[str(path), _hash(state_of(path))] for path in step.files()]
     module = inspect.getsource(sys.modules[type(step).__module__])
     return fingerprint(["step", VERSION, name, to_plain(step), files, _digest(module), _parts()])
+
+
+@functools.lru_cache(maxsize=4096)
+def _hash(state: tuple[str, int, int, int, int]) -> str:
+    """The hash of a file in some state, taken once."""
+    return hash_file(Path(state[0]))
 
 
 @functools.cache

@@ -25,6 +25,7 @@ from maskwright.curate.engine.tables import write_parts
 from maskwright.curate.parts.batch import Batch
 from maskwright.errors import DataError, MaskwrightError, UsageError
 from maskwright.storage.commit import Staging, commit_once
+from maskwright.storage.files import state_of
 from maskwright.storage.strict_json import parse_object
 
 SHARD_BYTES = 16 << 20  # of text in a shard; a document is never cut
@@ -89,10 +90,10 @@ def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> li
     how = fingerprint([to_plain(reading), skip])
     groups, files, facts, size = list[Group](), list[str](), list[Any](), 0
     for place, source in enumerate(sources):
-        status = os.stat(source.path)
+        state = state_of(source.path)
         files.append(os.fspath(source.path))
-        facts.append([source.shown, status.st_size, status.st_mtime_ns])
-        size += status.st_size * (GROWTH if source.compression else 1)
+        facts.append([source.shown, *state[1:]])
+        size += state[1] * (GROWTH if source.compression else 1)
         # A chance of 1 in 16 that depends on the name alone lets groups begin anew behind a change.
         last = hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).digest()[0] < 16
         if size >= GROUP_BYTES or (last and size >= GROUP_BYTES >> 3) or place == len(sources) - 1:
@@ -161,7 +162,7 @@ class _Files:
         }
         self.rejected: list[bytes] = []
         for path in self.paths:
-            reader = Reader([path], self.reading, rejects=self.rejects)
+            reader = Reader([path], self.reading, rejects=self.rejects, pages=True)
             try:
                 yield from reader
             except MaskwrightError as error:

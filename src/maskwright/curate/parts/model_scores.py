@@ -8,14 +8,17 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.checkpoint.safe_read import model_folder
 from maskwright.curate.parts.judged import good_label
 from maskwright.curate.parts.passages import passages_of
 from maskwright.errors import IncompatibleError
+from maskwright.storage.files import state_of
 
 if TYPE_CHECKING:
     from maskwright.predict.language_model import LanguageModel
@@ -25,16 +28,35 @@ MOST_TOKENS = 512
 READ = 4000  # characters of a text that a fine-tuned model gets; it may read fewer
 
 
-@functools.cache
 def opened(folder: str) -> LanguageModel:
-    """The model in a folder, once per process.
+    """The model in a folder, once per process for each content.
 
     Raises:
         UsageError, CheckpointError, IncompatibleError: as `maskwright.load` does.
     """
+    return _opened(folder, tuple(state_of(path) for path in model_files(folder)))
+
+
+@functools.lru_cache(maxsize=2)
+def _opened(folder: str, state: tuple[object, ...]) -> LanguageModel:
     from maskwright.predict.language_model import load
 
     return load(folder)
+
+
+def model_files(folder: str) -> list[Path]:
+    """The files of the model in a folder: of a run, those of its newest checkpoint and tokenizer.
+
+    Raises:
+        UsageError, CheckpointError: no such folder, or no model in it.
+    """
+    from maskwright.models import folders
+    from maskwright.models.open import home_of
+    from maskwright.models.run_folder import is_run
+
+    home = home_of(model_folder(folder))
+    parts = [folders.model_folder(home), home / "tokenizer"] if is_run(home) else [home]
+    return sorted({path for part in parts for path in part.rglob("*") if path.is_file()})
 
 
 def require_scores(folder: str) -> None:

@@ -77,6 +77,15 @@ class Step(ABC):
         """The files that the step reads besides the corpus; their content is part of the result."""
         return ()
 
+    def require(self) -> None:
+        """Refuse files that cannot serve, before anything of the corpus is read; what `open`
+        refuses is refused then, too.
+
+        Raises:
+            MaskwrightError: naming the file.
+        """
+        return None
+
     def open(self) -> Any:
         """What `apply` needs and is costly to make (word lists, a model); made once per process."""
         return None

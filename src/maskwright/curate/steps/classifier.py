@@ -7,6 +7,7 @@ fine-tuned judges.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.judged import judged
-from maskwright.curate.parts.linear import Linear, features_of, learned
-from maskwright.curate.parts.model_scores import good_class, probabilities
+from maskwright.curate.parts.judged import Judged, judged
+from maskwright.curate.parts.linear import Linear, Trial, features_of, learned
+from maskwright.curate.parts.model_scores import good_class, model_files, probabilities
 from maskwright.curate.parts.outcome import Measure, Outcome
 from maskwright.curate.parts.step import DOCUMENT, Corpus, CorpusStep
 from maskwright.errors import ConfigError, DataError
 from maskwright.findings import Finding
+from maskwright.storage.files import state_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +82,15 @@ class Settings(CorpusStep):
                 )
 
     def files(self) -> Sequence[Path]:
-        return [Path(path) for path in (self.examples, self.model) if path]
+        if self.model:
+            return model_files(self.model)
+        return [Path(self.examples)] if self.examples else []
+
+    def require(self) -> None:
+        if self.model:
+            good_class(self.model, self.good_label, "classifier")
+        else:
+            self._learned()
 
     def score_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
         """The quality of each document, by the weights that were learned."""
@@ -109,7 +119,6 @@ class Settings(CorpusStep):
         import pyarrow as pa
 
         if self.model:
-            good_class(self.model, self.good_label, "classifier")
             table = corpus.map("model", self.model_pass).read()
         else:
             table = corpus.map("score", self.score_pass, self._weights(corpus)).read()
@@ -122,11 +131,15 @@ class Settings(CorpusStep):
             "least", pa.array(np.full(len(quality), least))
         )
 
-    def _weights(self, corpus: Corpus) -> pa.Table:
-        import pyarrow as pa
+    def _learned(self) -> tuple[Judged, Linear, Trial]:
+        """The examples and what is learned from them, once in a process for each content.
 
-        examples = judged(self.examples, self.good_label, "classifier")
-        linear, trial = learned(examples.batch, examples.good)
+        Raises:
+            As `gather`.
+        """
+        examples, linear, trial = _of_examples(
+            self.examples, self.good_label, *map(state_of, filter(Path.is_file, self.files()))
+        )
         if trial.chance > LIKELY:
             raise DataError(
                 "the classifier is no better than chance",
@@ -136,6 +149,12 @@ class Settings(CorpusStep):
                 wanted=f"clearly more than {trial.usual:.1%} (area 0.5)",
                 do="label more texts, by a judgement that the text itself shows",
             )
+        return examples, linear, trial
+
+    def _weights(self, corpus: Corpus) -> pa.Table:
+        import pyarrow as pa
+
+        examples, linear, trial = self._learned()
         corpus.say(
             Finding(
                 "quality-classifier",
@@ -163,3 +182,9 @@ class Settings(CorpusStep):
             measures=[Measure("quality", quality, low=low)],
             notes={"quality": [f"{value:.6f}" for value in quality.tolist()]},
         )
+
+
+@functools.lru_cache(maxsize=2)
+def _of_examples(path: str, good_label: str, *state: object) -> tuple[Judged, Linear, Trial]:
+    examples = judged(path, good_label, "classifier")
+    return examples, *learned(examples.batch, examples.good)

@@ -30,6 +30,7 @@ from maskwright.curate.parts.word_spans import Spans, cut, merged
 from maskwright.curate.parts.words import Words
 from maskwright.errors import ConfigError, MaskwrightError
 from maskwright.findings import Finding
+from maskwright.storage.files import state_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -185,9 +186,14 @@ def hit_places(spans: Spans, words: Words, text: int) -> Iterator[str]:
         yield f"characters {words.begins[first]} to {words.ends[last]}"
 
 
-@functools.lru_cache(maxsize=2)
 def opened_index(step: Settings) -> Index:
-    """The index of a step, made once in a process: passes need it, too."""
+    """The index of a step, made once in a process for each state of its files: passes need it,
+    too."""
+    return _opened_index(step, tuple(map(state_of, step.files())))
+
+
+@functools.lru_cache(maxsize=2)
+def _opened_index(step: Settings, state: tuple[object, ...]) -> Index:
     return index_of(step.evaluation, step.overlap, step.shortest)
 
 

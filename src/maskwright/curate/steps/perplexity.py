@@ -31,7 +31,7 @@ from maskwright.curate.parts.markov import (
     trained,
     units_of,
 )
-from maskwright.curate.parts.model_scores import bits_per_token, require_scores
+from maskwright.curate.parts.model_scores import bits_per_token, model_files, require_scores
 from maskwright.curate.parts.outcome import Measure, Outcome
 from maskwright.curate.parts.reference import reference_batches
 from maskwright.curate.parts.step import DOCUMENT, Corpus, CorpusStep, Pass
@@ -149,7 +149,13 @@ class Settings(CorpusStep):
         return getattr(self, side) is not None or getattr(self, f"{side}_quantile") is not None
 
     def files(self) -> Sequence[Path]:
-        return [Path(path) for path in (*self.good, *filter(None, [self.model]))]
+        return [*map(Path, self.good), *(model_files(self.model) if self.model else ())]
+
+    def require(self) -> None:
+        if self.model:
+            require_scores(self.model)
+        if self.good:
+            next(reference_batches(self.good, "perplexity.good", 1), None)
 
     # -------------------------------------------------------------------------- passes
     def halves(self, texts: Sequence[str]) -> NDArray[np.bool_]:
@@ -221,7 +227,6 @@ class Settings(CorpusStep):
 
         reference: NDArray[np.float64] | None = None
         if self.model:
-            require_scores(self.model)
             scores = corpus.map("model", self.model_pass).read()
         elif self.good:
             models, reference = self._of_good()
