@@ -200,12 +200,12 @@ def reading_findings(readings: Sequence[Mapping[str, Any]]) -> list[Finding]:
         alike = by_name.setdefault(found.name, [])
         if found not in alike:
             alike.append(found)
-    told = []
+    findings = []
     for first, *others in by_name.values():
         more = f"the same in {counted(len(others), 'other file')}" if others else ""
-        told.append(replace(first, evidence="; ".join(filter(None, (first.evidence, more)))))
+        findings.append(replace(first, evidence="; ".join(filter(None, (first.evidence, more)))))
     ignored = [name for reading in readings for name in reading.get("ignored", [])]
-    return told + ([not_read(ignored)] if ignored else [])
+    return findings + ([not_read(ignored)] if ignored else [])
 
 
 def read_card(folder: Path) -> dict[str, Any]:

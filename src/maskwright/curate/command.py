@@ -124,11 +124,11 @@ def curate_command(
 
 def _once(note: Note) -> Note:
     """A `Note` that says no sentence twice: a first look and the work may find the same."""
-    told: set[str] = set()
+    sentences: set[str] = set()
 
     def new(found: Finding) -> None:
-        if str(found) not in told:
-            told.add(str(found))
+        if str(found) not in sentences:
+            sentences.add(str(found))
             note(found)
 
     return new
