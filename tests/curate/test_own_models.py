@@ -97,13 +97,13 @@ def test_a_curation_asks_a_model_of_its_folder(model: Path, tuned: Path, tmp_pat
     card = curate(raw, tmp_path / "clean", make(list(tables), tables))
     assert card["left"]["documents"] == len(TEXTS)
     # Files that cannot serve are refused before anything is read; so is a model that changed.
-    for name, table in (
+    for name, settings in (
         ("perplexity", {"model": str(tuned)}),
         ("classifier", {"model": str(own)}),
         ("perplexity", {"model": str(tmp_path)}),
     ):
         with pytest.raises((IncompatibleError, CheckpointError)):
-            curate(raw, tmp_path / "not", make([name], {name: table}))
+            curate(raw, tmp_path / "not", make([name], {name: settings}))
         assert not (tmp_path / "not.work").exists()
     for path in own.rglob("*"):
         if path.name == "model.safetensors":
