@@ -16,7 +16,7 @@ import pytest
 
 import maskwright
 from maskwright.cli.main import main
-from maskwright.errors import IncompatibleError, MaskwrightError, UsageError
+from maskwright.errors import DataError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.predict import remote
 from maskwright.predict.file import predict_file
 from maskwright.predict.remote import Server, with_server
@@ -254,10 +254,89 @@ def test_a_full_server_is_asked_again(busy: str, monkeypatch: pytest.MonkeyPatch
         model.predict(texts)
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://a", "http://", "http://a:b"])
-def test_no_address(url: str) -> None:
+def test_a_server_that_is_started_again_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are not lost for a moment without an answer; a server that stays away is named."""
+    away = iter([True, False, True, True])
+
+    class Restarted(_Busy):
+        def do_POST(self) -> None:
+            if not next(away, False):
+                super().do_POST()  # else it closes without an answer
+
+    monkeypatch.setattr(_Busy, "asked", [0, 0])
+    with running(Restarted) as url:
+        model = with_server(Server(url))
+        assert model.predict(["a", "b"]) == ["a", "b"]
+        monkeypatch.setattr(remote, "AWAY", 0.0)
+        with pytest.raises(UsageError, match="cannot be reached"):
+            model.predict(["a", "b"])
+
+
+def test_a_row_that_the_server_refuses_is_named_as_here(
+    tasks_server: TasksServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "CHUNK", 2)
+    rows = ["the cat sat", "a dog", "the cat", LONG, "a\0dog"]
+    here, there = (
+        maskwright.load(tasks_server.folders["classes"]),
+        maskwright.connect(tasks_server.url, model="classes"),
+    )
+    assert here.predict(rows) == there.predict(rows)
+    (tmp_path / "rows.txt").write_text("\n".join(rows[:4]))
+    server = Server(tasks_server.url, None, "classes")
+    for given in ({}, {"server": server}):
+        with pytest.raises(DataError) as caught:
+            predict_file(
+                tasks_server.folders["classes"],
+                tmp_path / "rows.txt",
+                io.StringIO(),
+                long="refuse",
+                **given,
+            )
+        assert caught.value.where == f"{tmp_path / 'rows.txt'}, line 4"
+        assert "32 tokens" in str(caught.value)
+    with pytest.raises(DataError, match=r"where: +example 1\n(.|\n)*at most 200000"):
+        there.predict("x" * 300_000)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:8000",
+        "ftp://a",
+        "http://",
+        "http://a:b",
+        "http://a:99999",
+        "http://[::1",
+        "http://a/b c",
+        "http://a/\u00e9",
+        "http://b\u00fccher.example",
+        "http://user:secret@a",
+        "http://a?b=c",
+        "http://a\n",
+        "http://\0",
+        f"http://{'a' * 64}.example",
+        5,
+    ],
+)
+def test_no_address(url: Any) -> None:
     with pytest.raises(UsageError, match="no address"):
         Server(url)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"token": "a\nb"}, "one line"),
+        ({"token": "b\u00fccher"}, "ASCII"),
+        ({"token": 5}, "one line"),
+        ({"model": 5}, "one line"),
+        ({"model": ""}, "one line"),
+    ],
+)
+def test_what_no_header_holds_is_refused(given: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Server("http://127.0.0.1:8000", **given)
 
 
 def test_nobody_is_there() -> None:

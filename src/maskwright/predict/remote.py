@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -28,10 +30,12 @@ from maskwright.tasks.parts.task_type import Extent, TaskType
 
 CHUNK, AT_ONCE = 64, 4  # rows of a request, and requests at a time
 SHARE = 4  # of the largest body, so that a chunk may take this part
-PATIENCE = 300.0  # seconds that a server may be full, or not be there
+PATIENCE = 300.0  # seconds that a server may be full
+AWAY = 30.0  # seconds that one that has answered may be away, as one that is started again
 LONGEST_WAIT = 10.0
 TIMEOUT = 120.0
 FULL, TOO_MUCH = (429, 503), (408, 413)
+ROW = re.compile(r"rows\[([0-9]{1,9})\]")  # a place in a refusal
 
 
 @dataclass(frozen=True)
@@ -49,21 +53,24 @@ class Server:
     model: str | None = None
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        try:
-            port = parts.port
-        except ValueError:
-            port = -1
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+        if not _is_address(self.url):
             raise UsageError(
                 "no address of a server",
                 where="the address of the server",
                 found=self.url,
                 wanted="http://HOST:PORT",
             )
+        for value, where in ((self.token, "the token of the server"), (self.model, "the model")):
+            if value is not None and (not isinstance(value, str) or not _is_line(value)):
+                raise UsageError("no text of one line", where=where, found=type(value).__name__)
+        if self.token is not None and not self.token.isascii():
+            raise UsageError("no token of a server", where="--server-token", wanted="ASCII letters")
 
-    def ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+    def ask(self, method: str, path: str, body: bytes | None = None, away: float = 0.0) -> Any:
         """The value that it answers with.
+
+        Args:
+            away: seconds that it may not be there.
 
         Raises:
             UsageError: it cannot be reached, or stays full, or refuses what is asked.
@@ -72,7 +79,14 @@ class Server:
         """
         begin, wait = time.monotonic(), 0.1
         while True:
-            status, headers, text = self._once(method, path, body)
+            try:
+                status, headers, text = self._once(method, path, body)
+            except _AwayError:
+                if time.monotonic() - begin > away:
+                    raise
+                time.sleep(wait)
+                wait = min(2 * wait, LONGEST_WAIT)
+                continue
             if status not in FULL:
                 break
             if time.monotonic() - begin > PATIENCE:
@@ -97,7 +111,7 @@ class Server:
         secure = parts.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         assert parts.hostname is not None
-        connection = kind(parts.hostname, parts.port, timeout=TIMEOUT)
+        connection = kind(parts.hostname, parts.port or kind.default_port, timeout=TIMEOUT)
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         headers |= {} if body is None else {"Content-Type": "application/json"}
         try:
@@ -105,8 +119,8 @@ class Server:
             response = connection.getresponse()
             text = response.read().decode("utf-8", "replace")
             return response.status, {n.lower(): v for n, v in response.getheaders()}, text
-        except (OSError, http.client.HTTPException) as error:
-            raise UsageError(
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
+            raise _AwayError(
                 "the server cannot be reached",
                 where=self.url,
                 found=f"{type(error).__name__}: {error}",
@@ -118,14 +132,19 @@ class Server:
     def _refused(self, status: int, text: str) -> Exception:
         try:
             reply = json.loads(text)
-            what, kind, place = (reply.get(name) for name in ("error", "kind", "field"))
+            names = ("error", "kind", "field", "limit")
+            what, kind, place, limit = (reply.get(name) for name in names)
         except (ValueError, AttributeError):
-            what, kind, place = text[:200], None, None
+            what, kind, place, limit = text[:200], None, None, None
         if kind is None and status in (404, 405):
             return self._foreign(status, text)
         where = f"{self.url}{f', {place}' if place else ''}"
+        wanted = None if limit is None else f"at most {limit}"
+        said, found = f"the server refuses: {what}", f"status {status}"
         if status in TOO_MUCH:
-            return _TooMuchError(str(what), where=where)
+            return _TooMuchError(said, where=where, found=found, wanted=wanted)
+        if kind == "validation" and (row := ROW.match(str(place))):
+            return _RowError(int(row[1]), said, where, found, wanted)
         classes = {"validation": DataError, "model": IncompatibleError}
         do = (
             "give the token of the server: --server-token, or MASKWRIGHT_TOKEN"
@@ -135,7 +154,7 @@ class Server:
         made = classes.get(str(kind), UsageError)
         if place == "model" and kind == "validation":  # no example is at fault
             made, do = UsageError, "name one of them: model=NAME, or MODEL before the file"
-        return made(f"the server refuses: {what}", where=where, found=f"status {status}", do=do)
+        return made(said, where=where, found=found, wanted=wanted, do=do)
 
     def _foreign(self, status: int, text: str) -> IncompatibleError:
         return IncompatibleError(
@@ -146,8 +165,41 @@ class Server:
         )
 
 
+class _AwayError(UsageError):
+    """The server cannot be reached."""
+
+
 class _TooMuchError(DataError):
     """A chunk is too much for the server, or takes it too long."""
+
+
+class _RowError(DataError):
+    """A row of a chunk is at fault.
+
+    Args:
+        row: its number in the chunk.
+    """
+
+    def __init__(self, row: int, what: str, where: str, found: str, wanted: str | None) -> None:
+        super().__init__(what, where=where, found=found, wanted=wanted)
+        self.row = row
+
+
+def _is_address(url: object) -> bool:
+    """Whether it is scheme, name and port of a server, and where its paths begin."""
+    if not isinstance(url, str) or not url.isascii() or not _is_line(url) or " " in url:
+        return False
+    try:
+        parts = urlsplit(url)
+        sound = parts.port != 0 and bool(parts.hostname) and parts.scheme in ("http", "https")
+        (parts.hostname or "").encode("idna")  # no part of a name is longer than 63 letters
+    except ValueError:
+        return False
+    return sound and not (parts.query or parts.fragment or "@" in parts.netloc)
+
+
+def _is_line(text: str) -> bool:
+    return bool(text) and text.isprintable()
 
 
 @dataclass(frozen=True)
@@ -188,9 +240,14 @@ class RemotePredictor(Answering):
     ) -> tuple[list[Answer], Extent]:
         if top is not None and top < 1:
             raise UsageError("no answer to give", where="--top", found=top, wanted="1 or more")
-        values = [self.task_type.value_of(row) for row in rows]
+        chunks = self._chunks([self.task_type.value_of(row) for row in rows])
+        firsts = [0, *accumulate(map(len, chunks))][:-1]
+
+        def part(first: int, values: list[Any]) -> dict[str, list[Any]]:
+            return self._part(values, rows[first : first + len(values)], top)
+
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            parts = list(pool.map(lambda part: self._part(part, top), self._chunks(values)))
+            parts = list(pool.map(part, firsts, chunks))
         found: dict[str, list[Any]] = {
             name: [each for part in parts for each in part[name]]
             for name in ("answers", "tokens", "windows", "truncated")
@@ -214,21 +271,32 @@ class RemotePredictor(Answering):
             size += own
         return found
 
-    def _part(self, values: list[Any], top: int | None) -> dict[str, list[Any]]:
+    def _part(
+        self, values: list[Any], rows: Sequence[Any], top: int | None
+    ) -> dict[str, list[Any]]:
+        """The answers to the values of some rows."""
         body = {"model": self.server.model, "rows": values, "top": top, "long": self.long}
         try:
             made: dict[str, list[Any]] = self.server.ask(
-                "POST", "/v1/predict", json.dumps(body).encode()
+                "POST", "/v1/predict", json.dumps(body).encode(), AWAY
             )
             return made
-        except _TooMuchError:
+        except _RowError as error:
+            raise _at(rows[error.row], error) from error
+        except _TooMuchError as error:
             if len(values) == 1:
-                raise
+                raise _at(rows[0], error) from error
         half = len(values) // 2
-        one, other = self._part(values[:half], top), self._part(values[half:], top)
+        one = self._part(values[:half], rows[:half], top)
+        other = self._part(values[half:], rows[half:], top)
         return {
             name: one[name] + other[name] for name in ("answers", "tokens", "windows", "truncated")
         }
+
+
+def _at(row: Any, error: DataError) -> DataError:
+    """What the server says of a row, by the place that the row has here."""
+    return DataError(error.what, where=row.where, found=error.found, wanted=error.wanted)
 
 
 def with_server(server: Server) -> RemotePredictor:

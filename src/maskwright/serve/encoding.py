@@ -89,9 +89,15 @@ def parts_of(rows: Sequence[Any]) -> Iterator[range]:
 
 
 def encode(
-    predictor: Predictor, rows: Sequence[Any], first: int, long: LongText, field: str = "inputs"
+    predictor: Predictor,
+    rows: Sequence[Any],
+    first: int,
+    long: LongText,
+    field: str = "inputs",
+    cutting: str = "truncate",
 ) -> Part:
-    """Rows as the model reads them; `first` is the number of the first of them in the request.
+    """Rows as the model reads them; `first` is the number of the first of them in the request, and
+    `cutting` what it would say so that they are cut.
 
     Raises:
         Refusal: a row of another shape, or, unless it may be cut, one that is too long.
@@ -107,7 +113,7 @@ def encode(
     try:
         encoded = predictor.task_type.encode(found, frame)
     except DataError as error:
-        what = f"{error.what}, by {error.found}; shorten it, or say truncate"
+        what = f"{error.what}, by {error.found}; shorten it, or say {cutting}"
         limit = f"{frame.length} tokens"
         raise Refusal("validation", what, field=error.where or field, limit=limit) from error
     assert encoded.extent is not None

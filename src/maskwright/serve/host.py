@@ -81,6 +81,11 @@ class Options:
     field: str = "inputs"
 
     @property
+    def cutting(self) -> str:
+        """What a request says so that a text that is too long is cut."""
+        return "truncate" if self.long is None else 'long="as_trained"'
+
+    @property
     def reading(self) -> LongText:
         """What becomes of a text that is longer than the model reads."""
         return self.long or ("as_trained" if self.truncate else "windows")
@@ -528,7 +533,9 @@ class Host:
 
         def work(chosen: Sequence[Any], first: int) -> tuple[Any, Part]:
             given = _alone(predictor, chosen) if alone else chosen
-            part = encoding.encode(predictor, given, first, options.reading, options.field)
+            part = encoding.encode(
+                predictor, given, first, options.reading, options.field, options.cutting
+            )
             return Asked(objective, _encoded(part), predictor.collation, predictor.task_type), part
 
         if predictor.task_type.writes:

@@ -124,7 +124,8 @@ def do(a: argparse.Namespace) -> None:
     columns, read = named_columns(a), how_read(a.read)
     read.require_only("reading", "header")
     require_engine(a.engine, "--engine")
-    note_busy(a.threads)
+    if a.server is None:
+        note_busy(a.threads)
     from maskwright.predict.file import predict_file
     from maskwright.predict.remote import Server
     from maskwright.predict.rows import stdin_file

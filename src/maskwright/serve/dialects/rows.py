@@ -7,14 +7,14 @@ them, and their answers, with how much of each was read.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from maskwright.predict.predictor import Predictor
-from maskwright.serve.dialects.parts.bodies import Body, Text, sound
+from maskwright.serve.dialects.parts.bodies import Body, Text
 from maskwright.serve.dialects.parts.chosen import Chosen, choose
 from maskwright.serve.dialects.parts.headers import headers_of
 from maskwright.serve.errors import Refusal
@@ -34,7 +34,7 @@ class Rows(Body):
     """Rows that are to be answered."""
 
     model: Text | None = None
-    rows: Annotated[list[Any], BeforeValidator(sound)]
+    rows: list[Any]
     top: int | None = Field(default=None, ge=1)
     long: LongText = Field(
         default="windows",
