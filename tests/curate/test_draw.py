@@ -150,6 +150,9 @@ def test_a_domain_that_is_not_there_is_refused() -> None:
 
 def test_documents_without_the_column_are_a_domain() -> None:
     batch = Batch(np.arange(4), ["a", "b", "c", "d"], TEXTS[:4], {"source": ["x", None, "x", None]})
+    with pytest.raises(ConfigError, match="no document has this column") as refusal:
+        balance.Settings(column="sauce", cap=1).gather(InProcess(batches(PLAIN, 2)), None)
+    assert "source" in str(refusal.value.do)
     step = balance.Settings(unit="documents", caps={"(none)": 1})
     assert len(survivors(step, [batch])) == 3
 

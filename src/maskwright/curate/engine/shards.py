@@ -84,7 +84,9 @@ def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> li
                 where=source.shown,
                 found=f"the same file as {seen[real]}",
                 wanted="each file once",
-                do="name the file or the folder that it is in, not both",
+                do="remove the symbolic link, or name the file alone"
+                if source.path.is_symlink()
+                else "name the file or the folder that it is in, not both",
             )
         seen[real] = source.shown
     how = fingerprint([to_plain(reading), skip])

@@ -116,6 +116,11 @@ class Settings(CorpusStep):
                 "words": batch.words.counts,
                 "draw": draws(batch.texts, BALANCE, self.seed),
                 "place": hashes(batch.ids),
+                # Of the first document, for all: the columns that there are.
+                "columns": pa.array(
+                    [sorted(batch.notes), *[None] * (len(batch) - 1)][: len(batch)],
+                    pa.list_(pa.string()),
+                ),
             }
         )
 
@@ -123,11 +128,20 @@ class Settings(CorpusStep):
         """The documents that go.
 
         Raises:
-            ConfigError: a domain that the corpus has not, or one without a weight.
+            ConfigError: a column or a domain that the corpus has not, or a domain without a weight.
         """
         import pyarrow as pa
 
         table = corpus.map("count", self.count).read()
+        columns = {name for found in table.column("columns").to_pylist() for name in found or ()}
+        if self.column not in columns:
+            raise ConfigError(
+                "no document has this column",
+                where="balance.column",
+                found=repr(self.column),
+                wanted="one of " + ", ".join(sorted(columns)[:20]) if columns else "a column",
+                do=near(self.column, columns) if columns else "leave the step out",
+            )
         names, groups = np.unique(
             np.array(table.column("domain").to_pylist(), object).astype(str), return_inverse=True
         )
