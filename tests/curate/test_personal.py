@@ -42,6 +42,13 @@ DETAILS = [
     ("ip", "10.0.0.135"),
     ("ip", "2001:db8::8a2e:370:7334"),
     ("ssn", "219-09-9999"),
+    *(("id", n) for n in ("111.444.777-35", "12.345.678-5", "11010519491231002X", "131052-308T")),
+    *(("id", n) for n in ("255081416802538", "2 55 08 14 168 025 38", "RSSMRA85T10A562S")),
+    *(("id", n) for n in ("28079791166", "12345678Z", "X1234567L", "811228-9874", "AB123456C")),
+    *(("id", n) for n in ("756.9217.0769.85", "HEGG560427MVZRRL04", "900101-1234567")),
+    *(("phone", n) for n in ("07911123456", "8 (495) 123-45-67", "8-800-555-35-35")),
+    *(("phone", n) for n in ("(11) 91234-5678", "138 0013 8000", "０９０－１２３４－５６７８")),
+    ("phone", "٠٨١٢٣٤٥٦٧٨٩"),
 ]
 NUMBERS = [
     *("in 1914-1918", "on 2014-05-06 at 12:30:45", "05/06/2014 and 01.02.2003", "$1,234,567.89"),
@@ -57,6 +64,9 @@ NUMBERS = [
     *("666-12-3456", "987-65-4321", "std::vector<int>", "cf. Hempel 1959::", "1 2 3 4 5 6 7 8 9 0"),
     *("pages 200-2015", "a@b", "me @ home", "@handle", "4e 07 22 73 06 52 22 b2", "10 000 000 000"),
     *("1995 1996 1997 1998", "0.1234567890", "scored 12-15-18-21", "300.500.700.900"),
+    *("111.444.777-36", "12345678A", "12.345.678-9", "811228-9875", "ABCDEF12G34H567I"),
+    *("part no. 0412-345-678", "04 05 06 07 08", "0123456789", "GB 12 34 56 A", "zip 02139-4307"),
+    *("passport in 2014", "passport 2014-05-06", "the sin 30000 did", "nie 100000 Menschen"),
     *("order 202-555-0143", "1,000,000,000", "call 911", "00:1a:2b:3c:4d:5e", "2^31 = 2147483648"),
 ]
 
@@ -77,10 +87,24 @@ def test_other_numbers_are_left(text: str) -> None:
     assert found(f"{text} or +44 20 7946 0018") == [("phone", "+44 20 7946 0018")]  # the control
 
 
-@pytest.mark.parametrize("text", ["Tel. 2180 8188", "phone: 555-0143", "call me on 0171 2345678"])
-def test_a_word_for_telephone_makes_a_number_one(text: str) -> None:
-    assert [name for name, _ in found(text)] == ["phone"]
-    assert found(text.split(maxsplit=1)[1].lstrip("me on").replace("0171", "1171")) == []
+CUES = {
+    "phone": (
+        *("Tel. |2180 8188", "phone: |555-0143", "call me on |1171 2345678", "Тел.: |123-45-67"),
+        *("电话：|13800138000", "請打電話號碼 |2345 6789", "tlf. |12 34 56 78", "โทร. |๒๓๔ ๕๖๗๘"),
+        "هاتف: |١٢٣٤٥٦٧٨",
+    ),
+    "id": (
+        *("Passport No: |X1234567", "PESEL |44051401458", "паспорт |4510 123456"),
+        *("NHS no. |143 476 5919", "(Steuer-ID: |86 095 742 719)"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [(n, t) for n in CUES for t in CUES[n]])
+def test_a_word_before_a_number_says_what_it_is(name: str, text: str) -> None:
+    cue, value = text.split("|")
+    assert found(cue + value) == [(name, value.rstrip(")"))]
+    assert found("in " + value) == []  # the control
 
 
 def test_small_version_like_numbers_are_addresses_where_the_text_says_so() -> None:

@@ -5,29 +5,33 @@ there. Every pattern is bounded and a place is looked at once, so the time is li
 
     email    a name, `@` and a domain with a top level of letters
     phone    international (+ and 8 to 15 digits, E.164), North American (3-3-4), national with a
-             leading 0 in groups, or any number behind a word for telephone
+             leading 0, of some further countries, or any number behind a word for telephone
     iban     the length of its country and the check digits (ISO 13616, ISO 7064 mod 97-10)
     card     the prefix and length of an issuer and the check digit of Luhn (ISO/IEC 7812)
     ip       version 4, by a rule that passes version numbers over, and version 6
     ssn      of the United States: no area 000, 666 or 9xx, no group 00, no serial 0000
+    id       identity numbers of other countries, by their check digits or a word for them
     profile  the user's name in a web address (/user/NAME, /~NAME, /@NAME)
 """
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.curate.parts.identity_numbers import identity_numbers
 from maskwright.curate.parts.telephones import phones
 
 BETWEEN = "\x00"  # no text has it
 # Of two details that overlap, the one whose type stands first here is taken.
-TYPES = ("email", "iban", "card", "ssn", "ip", "phone", "profile")
+TYPES = ("email", "iban", "card", "ssn", "id", "ip", "phone", "profile")
 # Digits so near to each other may belong to one detail; more of the text around is looked at.
 GAP, AROUND = 8, 48
 
@@ -50,7 +54,7 @@ def details_of(
     Args:
         allowed: whether a value is no personal detail, such as the address of one's own help desk.
     """
-    joined = BETWEEN.join(texts)
+    joined = BETWEEN.join(map(_with_plain_digits, texts))
     ends = np.cumsum([len(text) + 1 for text in texts])
     # One byte a character; what has none is a question mark, which no place is looked for at.
     points = np.frombuffer(joined.encode("latin-1", "replace"), np.uint8)
@@ -75,6 +79,30 @@ def details_of(
         Detail(int(n), TYPES[rank], begin - int(firsts[n]), end - int(firsts[n]))
         for n, (begin, end, rank) in zip(owners, kept, strict=True)
     ]
+
+
+def _with_plain_digits(text: str) -> str:
+    if text.isascii() or not _foreign().search(text):
+        return text
+    return text.translate(_plain_digits())
+
+
+@functools.cache
+def _foreign() -> re.Pattern[str]:
+    """What `_plain_digits` makes plain."""
+    return re.compile(f"[{''.join(map(chr, _plain_digits()))}]")
+
+
+@functools.cache
+def _plain_digits() -> dict[int, str]:
+    """To ASCII from every decimal digit, and from full-width signs that details have; a character
+    for a character."""
+    found = {
+        n: str(unicodedata.decimal(chr(n))) for n in range(0x80, 0x10000) if chr(n).isdecimal()
+    }
+    return found | {
+        ord(wide): plain for wide, plain in zip("＋－．＠：／（）", "+-.@:/()", strict=True)
+    }
 
 
 def _clusters(places: NDArray[np.int64], size: int, least: int = 4) -> list[tuple[int, int]]:
@@ -250,6 +278,7 @@ FINDERS: dict[str, tuple[tuple[str, Finder], ...]] = {
     "iban": (("digits", _ibans),),
     "card": (("digits", _cards),),
     "ssn": (("digits", _ssns),),
+    "id": (("digits", identity_numbers),),
     "ip": (("digits", _ips), (":", _ip6s)),
     "phone": (("digits", phones),),
     "profile": (("://", _profiles),),

@@ -28,9 +28,9 @@ class Settings(Step):
     CHANGES_TEXT: ClassVar[bool] = True
     PRIVATE: ClassVar[bool] = True
 
-    detect: tuple[str, ...] = ("email", "phone", "iban", "card", "ip", "ssn")
-    """What counts as a personal detail: of email, phone, iban, card, ip, ssn, profile (a user's
-    name in a web address)."""
+    detect: tuple[str, ...] = ("email", "phone", "iban", "card", "ip", "ssn", "id")
+    """What counts as a personal detail: of email, phone, iban, card, ip, ssn, id (identity numbers
+    of other countries), profile (a user's name in a web address)."""
     action: Literal["mask", "remove"] = "mask"
     """mask: a placeholder in place of each detail; remove: documents that have more than `most`."""
     placeholder: str = "<{type}>"
