@@ -87,9 +87,9 @@ _ODD = dict(zip("0123456789", (1, 0, 5, 7, 9, 13, 15, 17, 19, 21), strict=True))
 
 
 def _italy(number: str) -> bool:
-    odd = sum(_ODD[c] for c in number[:15:2])
-    even = sum(int(c) if c.isdigit() else ord(c) - 65 for c in number[1:15:2])
-    return chr(65 + (odd + even) % 26) == number[15]
+    first = sum(_ODD[c] for c in number[:15:2])
+    second = sum(int(c) if c.isdigit() else ord(c) - 65 for c in number[1:15:2])
+    return chr(65 + (first + second) % 26) == number[15]
 
 
 def _norway(number: str) -> bool:
