@@ -17,11 +17,14 @@ import maskwright
 from finetune.test_command import table
 from maskwright.analysis.heads import one_text
 from maskwright.analysis.hidden_states import ProbedModel
+from maskwright.explore.corrupted import Asked, corrupted
 from maskwright.explore.server import HEADERS, serving
 from maskwright.explore.single_file import bundled, single_file
-from maskwright.explore.site import Site, assets
+from maskwright.explore.site import Ready, Site, assets
 from maskwright.finetune.command import finetune_file
+from maskwright.models.open import open_model
 from maskwright.predict.language_model import load
+from serve.servers import server
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -29,6 +32,7 @@ pytestmark = [
     pytest.mark.loopback,
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
+TOKEN = "swordfish-7"
 TEXT = "The big cat sat on the red mat."
 PAYLOADS = [
     "<script>window.ran = true</script>",
@@ -71,9 +75,19 @@ def address(site: Site) -> Iterator[str]:
 class Visit:
     """A page of the browser that notes what must not be: errors, and requests to elsewhere."""
 
-    def __init__(self, chromium: Any, at: str, *, width: int = 1280, dark: bool = False) -> None:
+    def __init__(
+        self,
+        chromium: Any,
+        at: str,
+        *,
+        width: int = 1280,
+        dark: bool = False,
+        token: str | None = None,
+    ) -> None:
         self.context = chromium.new_context(
-            viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light"
+            viewport={"width": width, "height": 800},
+            color_scheme="dark" if dark else "light",
+            http_credentials=None if token is None else {"username": "", "password": token},
         )
         self.page = self.context.new_page()
         self.page.set_default_timeout(20_000)
@@ -406,6 +420,47 @@ def test_vectors_are_searched(chromium: Any, address: str, model: Path) -> None:
         page.wait_for_selector("tbody tr")
         assert page.locator("tbody tr").count() == 2
         assert visit.wrong == []
+
+
+def test_a_server_with_a_token_shows_its_models(
+    chromium: Any, model: Path, models: dict[str, Path]
+) -> None:
+    """`/` leads a browser to the pages, which fill masks, write, and ask about a text of one's own,
+    all under the policy; who lacks the token sees nothing of them."""
+    with server({"filler": model, "writer": models["gpt2"]}, token=TOKEN) as served:
+        at = "http://{}:{}/".format(*served.address)
+        with Visit(chromium, at, token=TOKEN) as visit:
+            answers: list[Any] = []
+            visit.page.on("response", lambda answer: answers.append(answer))
+            page = visit.open(page="fill", model=0)
+            assert page.url.startswith(f"{at}explore/#page=fill")
+            page.get_by_role("textbox", name="Text").fill(TEXT)
+            page.locator(".tokens button", has_text="cat").press("Enter")
+            page.wait_for_selector("figure svg title", state="attached")
+            page.get_by_role("link", name="Corruption").click()
+            page.get_by_role("textbox", name="Text").fill(TEXT)
+            wanted = corrupted(Ready.of(open_model(model)), Asked(TEXT, "masked"))
+            places = len(wanted["case"]["tokens"]) - wanted["documents"].count(0)
+            after = page.get_by_label("After", exact=True).locator("li")
+            page.wait_for_function(
+                "(n) => document.querySelectorAll('[aria-label=After] li').length === n", arg=places
+            )
+            assert after.count() == places
+            page.get_by_label("Model").select_option("1")
+            page.get_by_role("link", name="Generation").click()
+            page.get_by_role("button", name="20 tokens").click()
+            page.wait_for_function(
+                "() => document.querySelector('.written [role=button]') !== null"
+            )
+            policies = {each.headers.get("content-security-policy") for each in answers[1:]}
+            assert policies == {HEADERS["Content-Security-Policy"]}
+            assert any("/ask/corruption" in each.url for each in answers)
+            assert visit.wrong == []
+        for wrong in ("", "Basic OmFub3RoZXI=", "Basic !", "Basic", "Bearer", f"Digest {TOKEN}"):
+            answer = served.get("/explore/", Accept="text/html", Authorization=wrong)
+            assert answer.status == 401 and TOKEN.encode() not in answer.body
+            assert answer.headers["www-authenticate"].startswith("Basic realm=")
+        assert served.get("/explore/").headers["www-authenticate"] == "Bearer"
 
 
 def test_the_server_gives_out_its_files_and_no_others(address: str, site: Site) -> None:

@@ -10,6 +10,7 @@ while it comes; if its client leaves, what was begun for it is cancelled.
 from __future__ import annotations
 
 import asyncio
+import base64
 import hmac
 import random
 import time
@@ -34,6 +35,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 MAX_HEADERS, MAX_HEADER_BYTES, MAX_URL = 64, 16_384, 2_048
 # Without the token only this is answered.
 OPEN = ("/health",)
+# What lets a browser ask its user, who has no header to write the token into.
+PROMPT = 'Basic realm="Maskwright: the token is the password, the name is any", charset="UTF-8"'
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
@@ -81,6 +84,8 @@ class Gate:
             scope["mw_refused"] = refusal.kind
             if not answer.started:
                 response = self.application.refusal(scope, refusal)
+                if refusal.kind == "unauthorised" and _is_navigation(scope):
+                    response.headers["www-authenticate"] = PROMPT
                 if refusal.kind in ("too_large", "timeout", "malformed"):
                     answer.closes = True
                 await response(scope, receive, answer)
@@ -210,9 +215,8 @@ class Gate:
         if self.entrance.token is None or scope["path"] in OPEN or asks_whether:
             return
         found = headers.get(b"authorization", [])
-        scheme, _, given = (found[0] if len(found) == 1 else b"").partition(b" ")
-        right = hmac.compare_digest(given.strip(), self.entrance.token.encode())
-        if scheme.lower() != b"bearer" or not right:
+        given = _token(found[0]) if len(found) == 1 else None
+        if given is None or not hmac.compare_digest(given, self.entrance.token.encode()):
             what = "a token is wanted: Authorization: Bearer TOKEN"
             raise Refusal("unauthorised", what)
 
@@ -335,6 +339,26 @@ async def _preflight(methods: Collection[str], answer: _Answer) -> None:
     ]
     await answer({"type": "http.response.start", "status": 204, "headers": allowed})
     await answer({"type": "http.response.body", "body": b""})
+
+
+def _token(header: bytes) -> bytes | None:
+    """The token of an Authorization header: a program's, or a browser's as the password of any
+    name."""
+    scheme, _, given = header.partition(b" ")
+    if scheme.lower() == b"bearer":
+        return given.strip()
+    if scheme.lower() != b"basic":
+        return None
+    try:
+        return base64.b64decode(given.strip(), validate=True).partition(b":")[2]
+    except ValueError:
+        return None
+
+
+def _is_navigation(scope: Scope) -> bool:
+    """Whether a person's browser asks for a page."""
+    accepted = next((value for name, value in scope["headers"] if name == b"accept"), b"")
+    return scope["method"] == "GET" and b"text/html" in accepted.lower()
 
 
 def _headers(scope: Scope) -> dict[bytes, list[bytes]]:
