@@ -162,6 +162,29 @@ def test_masks_are_filled_as_in_python(chromium: Any, address: str, model: Path)
         assert visit.wrong == []
 
 
+def test_a_page_is_drawn_before_the_weights_are_there(chromium: Any, address: str) -> None:
+    with Visit(chromium, address) as visit:
+        held: list[Any] = []
+        visit.page.route("**/0/model.safetensors", lambda route: held.append(route))
+        page = visit.page
+        page.goto(f"{address}#page=fill&model=0&hide=2")
+        page.wait_for_selector(".tokens button >> nth=3")
+        page.wait_for_selector("#reading:visible")
+        assert held and page.locator("figure").count() == 0
+        held[0].continue_()
+        page.wait_for_selector("figure svg")
+        assert page.locator("#reading").is_hidden()
+        # Weights that do not come are said, and asked for again.
+        visit.page.unroute("**/0/model.safetensors")
+        visit.page.route("**/0/model.safetensors", lambda route: route.abort())
+        page = visit.open(page="fill", model=0, hide=2)
+        page.wait_for_selector("[role=alert]:visible")
+        assert page.locator("#reading").is_hidden()
+        visit.page.unroute("**/0/model.safetensors")
+        page.get_by_role("link", name="Attention").click()
+        page.wait_for_selector("figure svg")
+
+
 def test_a_slider_goes_through_the_checkpoints(chromium: Any, model: Path, tmp_path: Path) -> None:
     run = shutil.copytree(model, tmp_path / "run")
     shutil.copytree(run / "checkpoints/step-00000002", run / "checkpoints/step-00000010")
@@ -179,7 +202,8 @@ def test_checkpoints_come_and_go(chromium: Any, model: Path, tmp_path: Path) -> 
     with serving(Site.of([run], sample=TEXT, live=True)) as at, Visit(chromium, at) as visit:
         page = visit.open(page="fill", hide="2")
         page.wait_for_selector("figure svg")
-        assert page.get_by_role("slider").count() == 0 and page.locator("select").count() == 0
+        assert page.get_by_role("slider").count() == 0
+        assert page.locator("select:visible").count() == 0
         for step in (10, 20, 30):
             shutil.copytree(first, run / f"checkpoints/step-{step:08}")
         page.evaluate("window.dispatchEvent(new Event('focus'))")
@@ -187,10 +211,21 @@ def test_checkpoints_come_and_go(chromium: Any, model: Path, tmp_path: Path) -> 
         assert page.get_by_role("slider").input_value() == "0"  # the model that was shown
         names = page.get_by_label("Model").first.locator("option").all_text_contents()
         assert names == [f"run, step {step}" for step in (2, 10, 20, 30)]
+        beside = page.get_by_label("Beside it")
+        assert beside.locator("option").all_text_contents() == ["no other model", *names[1:]]
+        beside.select_option(label="run, step 20")
+        page.wait_for_selector("section h3:has-text('run, step 20')")
+        shutil.copytree(first, run / "checkpoints/step-00000035")
+        beside.focus()
+        page.evaluate("window.dispatchEvent(new Event('focus'))")
+        page.wait_for_selector("input[type=range][max='4']")
+        assert beside.input_value() == "2" and beside.locator("option").count() == 5
+        assert beside.evaluate("(e) => e === document.activeElement")
+        beside.select_option("")
         shutil.rmtree(run / "checkpoints/step-00000010")
         shutil.copytree(first, run / "checkpoints/step-00000040")
         page.reload()
-        page.wait_for_selector("input[type=range][max='3']")  # without the one that is gone
+        page.wait_for_selector("input[type=range][max='4']")  # without the one that is gone
         assert visit.wrong == []
         page.get_by_label("Model").first.select_option(label="run, step 10 (not there any more)")
         page.wait_for_selector("p.notice:has-text('run, step 10 is not there any more')")
@@ -303,6 +338,7 @@ def test_a_page_in_a_notebook(chromium: Any, model: Path, models: dict[str, Path
         frame.get_by_label("Temperature").fill("0")
         frame.locator("figure svg title", has_text="100 %").first.wait_for(state="attached")
         assert visit.wrong == []
+        assert frame.locator("#reading").is_hidden()
         # A control: in a frame that may run nothing, nothing is computed.
         page.set_content(cell.replace("allow-scripts", ""))
         assert frame.locator("#page").inner_text() == "Loading …"

@@ -1,7 +1,7 @@
 // The shell: which model, which page, and a link that restores both.
 
-import { engine, listed, numberOf, source, state } from "./begin.js";
-import { choice, el, megabytes } from "./ui.js";
+import { engine, given, numberOf, source, state } from "./begin.js";
+import { choice, el, listed, megabytes } from "./ui.js";
 import { PAGES } from "./pages/all.js";
 
 // Milliseconds between two looks for new checkpoints: while they come, and when none did for a while.
@@ -136,23 +136,12 @@ class Shell {
 
   /** The list of models; one that stands there is changed, and keeps the focus. */
   #models() {
-    const models = this.site.models;
-    const named = (each) => (each.gone ? `${each.name} (not there any more)` : each.name);
-    const list = place("models").querySelector("select");
-    if (list === null || list.options.length > models.length) {
-      place("models").replaceChildren(...(models.length < 2 ? [] : [choice({
-        label: "Model",
-        options: models.map((each, n) => [n, named(each)]),
-        value: this.number,
-        change: (value) => this.go({ model: value }),
-      }).element]));
-      return;
-    }
-    for (const [n, each] of models.entries()) {
-      if (list.options[n] === undefined) list.append(el("option", { value: n }));
-      if (list.options[n].textContent !== named(each)) list.options[n].textContent = named(each);
-    }
-    list.value = String(this.number);
+    const options = this.site.models.map((each, n) => [n, listed(each)]);
+    this.list ??= choice({ label: "Model", options, value: this.number, change: (value) => this.go({ model: value }) });
+    this.list.offer(options);
+    this.list.value = String(this.number);
+    if (!this.list.element.isConnected) place("models").append(this.list.element);
+    this.list.element.hidden = options.length < 2;
   }
 
   /** Say what is waited for, where that takes a while; null: nothing any more. */
@@ -205,7 +194,7 @@ function write(state) {
 
 async function start() {
   try {
-    const shell = new Shell(await listed);
+    const shell = new Shell(await given);
     await shell.show();
     shell.follow();
   } catch (error) {

@@ -5,12 +5,12 @@ import { Files } from "./files.js";
 
 export const source = globalThis.MASKWRIGHT_FILES ?? new Files();
 export const engine = new Engine(source);
-export const listed = source.json("data/site.json").then((site) => {
+export const given = source.json("data/site.json").then((site) => {
   engine.models = site.models;
   if (site.models.length) engine.open(numberOf(state(), site.models)).catch(() => {}); // said when it is shown
   return site;
 });
-listed.catch(() => {}); // said by the shell
+given.catch(() => {}); // said by the shell
 
 /** The state in the link, names and values as in a form; without one, what the page begins with. */
 export function state() {
@@ -18,7 +18,7 @@ export function state() {
 }
 
 /** The number of the model that a state names; the last one, where it names none. */
-export function numberOf(given, models) {
-  const asked = Number(given.model ?? models.length - 1);
+export function numberOf(own, models) {
+  const asked = Number(own.model ?? models.length - 1);
   return models[asked] ? asked : models.length - 1;
 }

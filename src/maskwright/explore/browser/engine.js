@@ -66,7 +66,10 @@ export class Engine {
     const about = await Promise.all([bytes("model.json"), bytes("tokenizer.json")]);
     const { facts, tokens } = await this.ask("open", number, ...about);
     const weights = file.then((found) => this.ask("weights", number, found));
-    weights.then(() => this.there.add(number), again);
+    weights.then(() => {
+      this.there.add(number);
+      this.told(number, 1, 1); // also of files that come at once
+    }, again);
     const model = { number, facts, tokens, entry };
     for (const call of OF_WORDS) model[call] = (...given) => this.ask(call, number, ...given);
     for (const call of OF_MODEL) {

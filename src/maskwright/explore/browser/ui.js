@@ -50,12 +50,42 @@ export function slider({ label, min, max, step = 1, value, show = String, input 
   };
 }
 
-/** A choice of [value, name] pairs. */
+/** A choice of [value, name] pairs; `offer` changes the pairs, and keeps what is chosen and the focus. */
 export function choice({ label, options, value, change }) {
-  const select = el("select", { change: () => change(select.value) },
-    options.map(([own, name]) => el("option", { value: own }, name)));
+  const select = el("select", { change: () => change(select.value) });
+  const offer = (pairs) => {
+    while (select.options.length > pairs.length) select.remove(pairs.length);
+    pairs.forEach(([own, name], n) => {
+      if (select.options[n] === undefined) select.append(el("option", { value: own }, name));
+      const option = select.options[n];
+      if (option.value !== String(own)) option.value = own;
+      if (option.textContent !== name) option.textContent = name;
+    });
+  };
+  offer(options);
   select.value = value;
-  return { element: el("label", {}, label, el("br"), select), get value() { return select.value; } };
+  return {
+    element: el("label", {}, label, el("br"), select), offer,
+    get value() { return select.value; },
+    set value(to) { select.value = to; },
+  };
+}
+
+/** What a model of the site is called in lists. */
+export const listed = ({ name, gone }) => (gone ? `${name} (not there any more)` : name);
+
+/** A choice among the other models of the site; `refresh` follows its list. */
+export function beside({ site, model, value, change }) {
+  const options = () => [["", "no other model"],
+    ...site.models.map((each, n) => [String(n), listed(each)]).filter(([n]) => Number(n) !== model.number)];
+  const known = (chosen) => (options().some(([n]) => n === chosen) ? chosen : "");
+  const made = choice({ label: "Beside it", options: options(), value: known(value), change });
+  const refresh = () => {
+    made.offer(options());
+    made.element.hidden = site.models.length < 2;
+  };
+  refresh();
+  return { element: made.element, refresh, get value() { return made.value; } };
 }
 
 /** A box to tick. */

@@ -1,6 +1,6 @@
 // Mask-fill: hide tokens of a text; what the model puts there, beside the truth.
 
-import { bars, choice, el, field, figure, percent, slider, svg } from "../ui.js";
+import { bars, beside, el, field, figure, percent, slider, svg } from "../ui.js";
 
 const TOP = 8;
 const SAMPLE = "The king shall not speak of love and death tonight.";
@@ -24,7 +24,6 @@ export const fill = {
     const first = state.text ?? site.sample ?? (await model.fitted(SAMPLE));
     let hidden = new Set((state.hide ?? "").split(",").filter(Boolean).map(Number));
     let text = first, turn = 0, read = null;
-    const others = site.models.map((each, n) => [String(n), each.name]);
     const answers = el("div");
     const tokens = el("ul", { class: "tokens", "aria-label": "Tokens of the text" });
     const typed = field({ label: "Text", value: text, input: (value) => {
@@ -33,17 +32,11 @@ export const fill = {
       remember({ text, hide: null });
       draw().then(() => failed(null), failed);
     } });
-    const beside = choice({
-      label: "Beside it",
-      options: [["", "no other model"], ...others],
-      value: state.beside ?? "",
-      change: (value) => {
-        remember({ beside: value });
-        draw().then(() => failed(null), failed);
-      },
-    });
-    root.append(typed.element, tokens, others.length > 1 ? el("div", { class: "controls" }, beside.element) : "",
-      answers);
+    const other = beside({ site, model, value: state.beside ?? "", change: (value) => {
+      remember({ beside: value });
+      draw().then(() => failed(null), failed);
+    } });
+    root.append(typed.element, tokens, el("div", { class: "controls" }, other.element), answers);
 
     async function draw() {
       const own = ++turn;
@@ -84,9 +77,9 @@ export const fill = {
         return;
       }
       const columns = [[model, model.entry.name]];
-      if (beside.value !== "") {
-        const other = await engine.open(Number(beside.value));
-        columns.push([other, other.entry.name]);
+      if (other.value !== "") {
+        const second = await engine.open(Number(other.value));
+        columns.push([second, second.entry.name]);
       }
       const drawn = await Promise.all(columns.map(([each, name]) =>
         column(each, name, ids, segments, places, each === model ? null : text)));
@@ -97,7 +90,7 @@ export const fill = {
     }
 
     async function column(each, name, ids, segments, places, again) {
-      const box = el("section", { class: places.length > 1 && beside.value === "" ? "whole" : null }, el("h3", {}, name));
+      const box = el("section", { class: places.length > 1 && other.value === "" ? "whole" : null }, el("h3", {}, name));
       const figures = el("div", { class: "columns" });
       if (again !== null) {
         // Another tokenizer cuts the text otherwise: places mean something else there.
@@ -173,6 +166,7 @@ export const fill = {
     return {
       /** The run has come to further checkpoints. */
       models() {
+        other.refresh();
         const held = answers.contains(document.activeElement) && document.activeElement.type === "range";
         if (read !== null) answer(...read).then(() => held && answers.querySelector("input")?.focus(), failed);
       },

@@ -1,7 +1,7 @@
 // The tokenizer: a text of one's own as pieces, two tokenizers side by side, and what each did.
 
 import { hex } from "../pieces.js";
-import { check, choice, el, field, figure, figures, percent, pressable, shown, slider, svg } from "../ui.js";
+import { beside, check, choice, el, field, figure, figures, percent, pressable, shown, slider, svg } from "../ui.js";
 
 const SAMPLE = "The unforgettable king shall not speak of love and death tonight; naïvely, 1,234 daggers wait.";
 const MOST = 4000; // pieces that are drawn
@@ -17,7 +17,6 @@ export const tokenizer = {
   async mount(root, { model, site, engine, state, remember, announce, failed }) {
     let text = state.text ?? site.sample ?? (await model.fitted(SAMPLE)), turn = 0;
     let ids = state.ids === "1", bytes = state.bytes === "1";
-    let beside = state.beside ?? "";
     const guarded = () => draw().catch(failed);
     const columns = el("div"), made = el("div");
     const typed = field({ label: "Text", value: text, input: (value) => {
@@ -25,7 +24,10 @@ export const tokenizer = {
       remember({ text });
       guarded();
     } });
-    const others = site.models.map((each, n) => [String(n), each.name]).filter(([n]) => Number(n) !== model.number);
+    const other = beside({ site, model, value: state.beside ?? "", change: (value) => {
+      remember({ beside: value });
+      guarded();
+    } });
     root.append(typed.element, el("div", { class: "controls" },
       check({ label: "Ids", value: ids, change: (value) => {
         ids = value;
@@ -37,16 +39,12 @@ export const tokenizer = {
         remember({ bytes: value ? 1 : null });
         guarded();
       } }).element,
-      others.length ? choice({ label: "Beside it", options: [["", "no other model"], ...others], value: beside, change: (value) => {
-        beside = value;
-        remember({ beside });
-        guarded();
-      } }).element : null), columns, made);
+      other.element), columns, made);
 
     async function draw() {
       const own = ++turn;
       const all = [model];
-      if (beside !== "" && site.models[Number(beside)]) all.push(await engine.open(Number(beside)));
+      if (other.value !== "") all.push(await engine.open(Number(other.value)));
       const found = await Promise.all(all.map((each) => each.pieces(text)));
       const steps = await model.steps(text);
       if (own !== turn) return;
@@ -186,6 +184,6 @@ export const tokenizer = {
     }
 
     await draw();
-    return {};
+    return { models: other.refresh };
   },
 };
