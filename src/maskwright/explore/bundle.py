@@ -69,9 +69,12 @@ def _task(model: Model) -> dict[str, Any]:
         found = predictor(model)
     except MaskwrightError:
         trained, found = False, of_vectors(model, "mean")
-    task = found.task_type
+    task, record = found.task_type, model.task
+    targets = () if record is None else next(iter(record.targets.values()), ())
     return {
         "trained": trained,
+        "kind": None if record is None else record.kind,
+        "target": targets[0] if len(targets) == 1 else None,
         "head": task.head,
         "writes": task.writes,
         "problem": task.problem,

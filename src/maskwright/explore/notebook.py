@@ -22,7 +22,7 @@ from maskwright.counted import counted
 from maskwright.errors import OutputError, UsageError
 from maskwright.explore.runs import runs_in
 from maskwright.explore.single_file import single_file
-from maskwright.explore.site import MOST_CHECKPOINTS, Shown, Site, assets, shown
+from maskwright.explore.site import MOST_CHECKPOINTS, Shown, Site, assets, called, shown
 from maskwright.models import folders
 from maskwright.models.run_folder import is_run
 from maskwright.predict.language_model import LanguageModel
@@ -140,7 +140,7 @@ def _site(models: Sequence[Given], text: str | None) -> Site:
         room -= sum(weights for _, weights in own)
         listed += [one for one, _ in own]
     paths = [_path(each) for each in models]
-    title = " and ".join(dict.fromkeys(folders.called(path) for path in paths))
+    title = called(paths)
     runs = [run for path in dict.fromkeys(paths) for run in runs_in(path)]
     return Site(title, listed, sample=text, prompt=text, runs=runs)
 

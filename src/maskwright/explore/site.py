@@ -34,6 +34,7 @@ from maskwright.storage import commit
 
 # Checkpoints of a run that are shown, evenly chosen among all of them, the last among them.
 MOST_CHECKPOINTS = 12
+MOST_NAMES = 3  # of folders that stand in a title
 ASSETS, INDEX, FIRST = "browser", "index.html", "app.js"
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.M)
 # Of a page whose files lie beside it; a file server may send none.
@@ -139,7 +140,7 @@ class Site:
         if not paths:
             raise UsageError("no model to explore", wanted="one folder or more")
         models = [each for path in paths for each in shown(Path(path), most_checkpoints)]
-        title = " and ".join(dict.fromkeys(folders.called(Path(path)) for path in paths))
+        title = called([Path(path) for path in paths])
         runs = [each for path in paths for each in runs_in(Path(path))]
         return cls(title, models, runs=runs, **given)
 
@@ -274,6 +275,14 @@ class Site:
                 where=one.path,
                 do="choose a later one",
             ) from error
+
+
+def called(paths: Sequence[Path]) -> str:
+    """What a site with these folders is called."""
+    names = list(dict.fromkeys(folders.called(path) for path in paths))
+    if len(names) > MOST_NAMES:
+        return f"{names[0]} and {len(names) - 1} others"
+    return " and ".join(names)
 
 
 def shown(path: Path, most: int = MOST_CHECKPOINTS) -> list[Shown]:

@@ -2,7 +2,7 @@
 
 import { engine, given, numberOf, source, state } from "./begin.js";
 import { choice, el, listed, megabytes } from "./ui.js";
-import { PAGES } from "./pages/all.js";
+import { FIRST, PAGES } from "./pages/all.js";
 
 // Milliseconds between two looks for new checkpoints: while they come, and when none did for a while.
 const SOON = 10_000, LATER = 60_000, PATIENCE = 30;
@@ -72,7 +72,7 @@ class Shell {
       }
       if (turn !== this.turn) return;
       const can = PAGES.map((page) => page.cannot(model, this.site));
-      const page = this.page ?? PAGES[Math.max(0, can.indexOf(null))];
+      const page = this.page ?? FIRST.find((each) => can[PAGES.indexOf(each)] === null) ?? PAGES[0];
       this.#controls(page, can);
       const refused = can[PAGES.indexOf(page)];
       main.replaceChildren(el("h2", {}, page.title), el("p", { class: "soft" }, page.lead));

@@ -118,8 +118,8 @@ export function field({ label, value, input, rows = 2 }) {
 }
 
 export const percent = (p) =>
-  p >= 0.9995 ? "100 %" : p >= 0.1 ? `${(100 * p).toFixed(1)} %`
-    : p >= 1e-4 ? `${(100 * p).toFixed(2)} %` : p > 0 ? `${(100 * p).toExponential(0)} %` : "0 %";
+  p >= 0.9995 ? "100 %" : p >= 0.1 ? `${(100 * p).toFixed(1)} %` : p >= 1e-4 ? `${(100 * p).toFixed(2)} %`
+    : p >= 1e-6 ? `${(100 * p).toFixed(4)} %` : p > 0 ? "< 0.0001 %" : "0 %";
 
 export const megabytes = (bytes) => `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
 
@@ -130,9 +130,11 @@ export function shown(token) {
 }
 
 /** Horizontal bars, one for each {name, value, behind?, kind?, press?}: kind "truth" is green, "out"
- * an outline. */
+ * an outline. The names have the room that the longest of them needs, or as much as there is. */
 export function bars(items, { label, most = 1, show = percent }) {
-  const height = 24, width = 460, left = 120, right = 62;
+  const names = items.map((item) => cutTo(shown(item.name), 40)), values = items.map((item) => show(item.value));
+  const height = 24, width = 460, right = Math.max(62, ...values.map((text) => widthOf(text) + 10));
+  const left = Math.ceil(Math.min(LONGEST_NAME, Math.max(SHORTEST_NAME, ...names.map((name) => widthOf(name) + 10))));
   const long = width - left - right;
   const picture = svg("svg", {
     viewBox: `0 0 ${width} ${items.length * height}`, width, role: items.some((i) => i.press) ? "group" : "img",
@@ -141,20 +143,35 @@ export function bars(items, { label, most = 1, show = percent }) {
   items.forEach((item, n) => {
     const y = n * height;
     const size = (value) => Math.max(0, Math.min(1, value / most)) * long;
-    const row = svg("g", item.press ? pressable(`${item.name}, ${show(item.value)}`, item.press) : {},
-      svg("rect", { class: "track", x: left, y: y + 3, width: long, height: height - 7, rx: 3 }),
-      item.behind === undefined ? null : svg("rect", {
-        class: "bar behind", x: left, y: y + 3, width: size(item.behind), height: height - 7, rx: 3 }),
-      svg("rect", { class: `bar ${item.kind ?? ""}`, x: left, y: y + 3, width: size(item.value), height: height - 7, rx: 3 }),
-      svg("text", { class: "end", x: left - 8, y: y + 17 }, cutTo(shown(item.name), 15)),
-      svg("text", { class: "soft", x: left + long + 8, y: y + 17 }, show(item.value)),
-      svg("title", {}, `${shown(item.name)}: ${show(item.value)}`));
-    picture.append(row);
+    const bar = (kind, wide) => svg("rect", { class: kind, x: left, y: y + 3, width: wide, height: height - 7, rx: 3 });
+    picture.append(svg("g", item.press ? pressable(`${item.name}, ${values[n]}`, item.press) : {},
+      bar("track", long), item.behind === undefined ? null : bar("bar behind", size(item.behind)),
+      bar(`bar ${item.kind ?? ""}`, size(item.value)),
+      svg("text", { class: "end", x: left - 8, y: y + 17 }, fitting(names[n], left - 8)),
+      svg("text", { class: "soft", x: left + long + 8, y: y + 17 }, values[n]),
+      svg("title", {}, `${shown(item.name)}: ${values[n]}`)));
   });
   return picture;
 }
 
-const cutTo = (text, most) => {
+const SHORTEST_NAME = 70, LONGEST_NAME = 210;
+const pen = globalThis.document?.createElement("canvas").getContext("2d");
+
+/** How many pixels a text of a picture takes. */
+export function widthOf(text) {
+  pen.font = "13px system-ui, sans-serif";
+  return pen.measureText(text).width;
+}
+
+/** The text, cut to a width. */
+function fitting(text, width) {
+  if (widthOf(text) <= width) return text;
+  const letters = Array.from(text);
+  while (letters.length > 1 && widthOf(`${letters.join("")}…`) > width) letters.pop();
+  return `${letters.join("")}…`;
+}
+
+export const cutTo = (text, most) => {
   const letters = Array.from(text);
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
 };

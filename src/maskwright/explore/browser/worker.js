@@ -3,7 +3,7 @@
 import { Task } from "./answers.js";
 import { Look } from "./heads.js";
 import { Model } from "./model.js";
-import { pieces, steps } from "./pieces.js";
+import { pieceOf, pieces, steps } from "./pieces.js";
 import { nearest, pca, projected } from "./space.js";
 import { Tokenizer } from "./tokenizer.js";
 
@@ -39,6 +39,13 @@ const CALLS = {
   pieces: (at, text) => pieces(about.get(at).words, text),
   steps: (at, text) => steps(about.get(at).words, text),
   decode: (at, ids) => about.get(at).words.decode(ids),
+  names(at, ids) {
+    const { words } = about.get(at);
+    return ids.map((id) => {
+      const text = words.decode([id]);
+      return text === "" ? words.tokens[id] : text.includes("\ufffd") ? pieceOf(words, id) : text;
+    });
+  },
   fill: (at, ...given) => models.get(at).fill(...given),
   look(at, ...given) {
     looks.set(at, new Look(models.get(at), ...given));

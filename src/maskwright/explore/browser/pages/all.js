@@ -11,4 +11,6 @@ import { tokenizer } from "./tokenizer.js";
 import { training } from "./training.js";
 import { vectors } from "./vectors.js";
 
+// A site opens with the first of these that shows something of its model.
+export const FIRST = [task, fill, generate, vectors, training, masks];
 export const PAGES = [fill, generate, masks, corruption, tokenizer, attention, task, vectors, training];

@@ -29,8 +29,8 @@ export const attention = {
     const two = config.encoder !== null && config.decoder !== null && start !== null;
     const pairs = (config.encoder?.embeddings.segments ?? 0) > 1;
     let text = state.text ?? site.sample ?? (await model.fitted(SAMPLE)), second = state.second ?? "", target = state.target ?? TARGET;
-    let stack = Number(state.stack ?? 0), layer = Number(state.layer ?? 0), head = Number(state.head ?? 0);
-    let token = state.token === undefined ? null : Number(state.token);
+    let [stack, layer, head] = [state.stack, state.layer, state.head].map((each) => Math.trunc(Number(each ?? 0)) || 0);
+    let token = state.token === undefined ? null : Math.trunc(Number(state.token));
     let turn = 0, found = null, weights = null;
     const box = el("div");
     const again = (key, set) => (value) => {
@@ -125,7 +125,7 @@ export const attention = {
       }
       mark();
       const legend = legendOf(now);
-      const made = figure(picture, `All heads: a row is a token that looks, a column one that is looked at; the darker, the more.`, "attention-heads");
+      const made = figure(picture, `All heads: a row is a token that looks, a column one that is looked at; the stronger the colour, the more.`, "attention-heads");
       made.append(legend);
       return made;
     }

@@ -1,6 +1,6 @@
 // Mask-fill: hide tokens of a text; what the model puts there, beside the truth.
 
-import { bars, beside, el, field, figure, percent, slider, svg } from "../ui.js";
+import { bars, beside, el, field, figure, percent, shown, slider, svg, widthOf } from "../ui.js";
 
 const TOP = 8;
 const SAMPLE = "The king shall not speak of love and death tonight.";
@@ -49,22 +49,22 @@ export const fill = {
         return;
       }
       const special = new Set(model.facts.special);
-      const pieces = await Promise.all(ids.map((id) => special.has(id) ? "" : model.decode([id])));
+      const pieces = await model.names(ids);
       if (own !== turn) return;
       hidden = new Set([...hidden].filter((place) => place < ids.length && !special.has(ids[place])));
       tokens.replaceChildren(...ids.map((id, place) => el("li", {}, special.has(id)
         ? el("span", { class: "token special" }, model.tokens[id])
         : el("button", {
           type: "button", "aria-pressed": hidden.has(place) ? "true" : "false",
-          "aria-label": `${pieces[place] || model.tokens[id]}, token ${place}`,
+          "aria-label": `${pieces[place]}, token ${place}`,
           click: (event) => {
             if (!hidden.delete(place)) hidden.add(place);
             event.currentTarget.setAttribute("aria-pressed", hidden.has(place) ? "true" : "false");
-            event.currentTarget.textContent = hidden.has(place) ? "▢" : pieces[place] || model.tokens[id];
+            event.currentTarget.textContent = hidden.has(place) ? "▢" : pieces[place];
             remember({ hide: [...hidden].sort((a, b) => a - b).join(",") });
             answer(ids, segments).then(() => failed(null), failed);
           },
-        }, hidden.has(place) ? "▢" : pieces[place] || model.tokens[id]))));
+        }, hidden.has(place) ? "▢" : pieces[place]))));
       read = [ids, segments];
       await answer(ids, segments);
     }
@@ -81,6 +81,7 @@ export const fill = {
         const second = await engine.open(Number(other.value));
         columns.push([second, second.entry.name]);
       }
+      if (own !== turn) return;
       const drawn = await Promise.all(columns.map(([each, name]) =>
         column(each, name, ids, segments, places, each === model ? null : text)));
       const learned = await history(ids, segments, places);
@@ -92,6 +93,11 @@ export const fill = {
     async function column(each, name, ids, segments, places, again) {
       const box = el("section", { class: places.length > 1 && other.value === "" ? "whole" : null }, el("h3", {}, name));
       const figures = el("div", { class: "columns" });
+      const cannot = fill.cannot(each);
+      if (cannot !== null) {
+        box.append(el("p", { class: "notice" }, cannot));
+        return box;
+      }
       if (again !== null) {
         // Another tokenizer cuts the text otherwise: places mean something else there.
         const own = await each.read(again);
@@ -107,12 +113,12 @@ export const fill = {
         const rank = all[n].findIndex((one) => one.id === truth);
         const rows = all[n].slice(0, TOP);
         if (rank >= TOP) rows.push(all[n][rank]);
-        const names = await Promise.all(rows.map((one) => each.decode([one.id])));
-        const truthName = (await each.decode([truth])) || each.tokens[truth];
+        const names = await each.names(rows.map((one) => one.id));
+        const [truthName] = await each.names([truth]);
         const picture = bars(rows.map((one, k) => ({
-          name: names[k] || one.token, value: one.probability, kind: one.id === truth ? "truth" : "",
-        })), { label: `Token ${place}: ${rows.map((one, k) => `${names[k] || one.token} ${percent(one.probability)}`).join(", ")}; the truth is ${truthName}` });
-        figures.append(figure(picture, `Token ${place}: the truth, “${truthName}”, is number ${rank + 1} of ${all[n].length.toLocaleString("en")}`, `fill-${place}`));
+          name: names[k], value: one.probability, kind: one.id === truth ? "truth" : "",
+        })), { label: `Token ${place}: ${rows.map((one, k) => `${names[k]} ${percent(one.probability)}`).join(", ")}; the truth is ${truthName}` });
+        figures.append(figure(picture, `Token ${place}: the truth, “${shown(truthName)}”, is number ${rank + 1} of ${all[n].length.toLocaleString("en")}`, `fill-${place}`));
       }
       box.append(figures);
       return box;
@@ -137,19 +143,31 @@ export const fill = {
         chances.push(places.map((place, k) => all[k].find((one) => one.id === ids[place]).probability));
       }
       if (steps.length < 2) return null;
-      const width = 460, height = 150, left = 54, bottom = 22;
-      const most = steps[steps.length - 1].step;
-      const x = (step) => left + (step / most) * (width - left - 12);
+      const width = 460, height = 150, left = 54, bottom = 22, right = 24;
+      const first = steps[0].step, last = steps[steps.length - 1].step;
+      const from = first < last / 2 ? 0 : first; // a line from 0 where that leaves room for the steps
+      const x = (step) => left + ((step - from) / (last - from)) * (width - left - right);
       const y = (p) => (1 - p) * (height - bottom - 8) + 8;
       const colours = ["", "two", "three", "four", "five", "six"];
+      const named = await model.names(places.map((place) => ids[place]));
+      // The steps that are written below the line: the last one, and those that leave room for it.
+      const written = [];
+      for (const { step } of [...steps].reverse()) {
+        const wide = widthOf(step.toLocaleString("en")) + 8;
+        if (!written.length || x(step) + wide <= x(written[written.length - 1])) written.push(step);
+      }
       const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "img",
         "aria-label": `Probability of the truth at ${steps.length} checkpoints: ${steps.map((s, k) => `step ${s.step} ${chances[k].map(percent).join(" and ")}`).join("; ")}` },
-        [0, 0.5, 1].map((p) => [svg("line", { class: "grid", x1: left, x2: width - 12, y1: y(p), y2: y(p) }),
+        [0, 0.5, 1].map((p) => [svg("line", { class: "grid", x1: left, x2: width - right, y1: y(p), y2: y(p) }),
           svg("text", { class: "soft end", x: left - 6, y: y(p) + 4 }, `${100 * p} %`)]).flat(),
         places.map((_, k) => svg("g", { class: colours[k % 6] },
           svg("polyline", { class: "line", points: steps.map((s, n) => `${x(s.step)},${y(chances[n][k])}`).join(" ") }),
-          steps.map((s, n) => svg("circle", { class: "dot", cx: x(s.step), cy: y(chances[n][k]), r: 3.5 })))),
-        steps.map((s) => svg("text", { class: "soft middle", x: x(s.step), y: height - 4 }, s.step.toLocaleString("en"))));
+          steps.map((s, n) => svg("circle", { class: "dot", cx: x(s.step), cy: y(chances[n][k]), r: 3.5 },
+            svg("title", {}, `step ${s.step.toLocaleString("en")}: ${percent(chances[n][k])}`))))),
+        written.map((step) => svg("text", { class: "soft middle", x: x(step), y: height - 4 }, step.toLocaleString("en"))));
+      const keys = places.length < 2 ? "" : el("ul", { class: "keys" }, places.map((place, k) => el("li", { class: colours[k % 6] || null },
+        svg("svg", { width: 14, height: 10, "aria-hidden": "true" }, svg("circle", { class: "dot", cx: 7, cy: 5, r: 4 })),
+        `token ${place}, “${shown(named[k])}”`)));
       const at = steps.findIndex((s) => s.n === model.number);
       const moved = slider({
         label: "Checkpoint", min: 0, max: steps.length - 1, value: at,
@@ -158,7 +176,7 @@ export const fill = {
       });
       moved.element.querySelector("input").addEventListener("change", () => go({ model: steps[moved.value].n }));
       return el("section", {}, el("h3", {}, "How the answer was learned"), moved.element,
-        figure(picture, "Probability of the truth by step of training", "learned"),
+        keys, figure(picture, "Probability of the truth by step of training", "learned"),
         gone.map((why) => el("p", { class: "soft small" }, why)));
     }
 

@@ -22,11 +22,13 @@ export const generate = {
   },
 
   async mount(root, { model, site, state, remember, announce, failed }) {
+    // What a link says is taken where it is a setting.
+    const within = (value, low, high, usual) => (value !== undefined && value >= low && value <= high ? Number(value) : usual);
     const settings = {
-      temperature: Number(state.temperature ?? 0.8), topK: Number(state.k ?? 0),
-      topP: Number(state.p ?? 1), seed: Number(state.seed ?? 0),
+      temperature: within(state.temperature, 0, 2, 0.8), topK: Math.floor(within(state.k, 0, 2 ** 20, 0)),
+      topP: within(state.p, 0.05, 1, 1), seed: Math.floor(within(state.seed, 0, 50, 0)),
     };
-    let text = null, scores = null, busy = Promise.resolve();
+    let text = null, scores = null, plain = null, order = [], ended = false, busy = Promise.resolve();
     const written = el("div", { class: "written", "aria-label": "The text" });
     const chances = el("div");
     const size = model.tokens.length;
@@ -70,7 +72,11 @@ export const generate = {
     }
 
     async function look() {
-      scores = (await model.scores(text.number)).subarray(0, size);
+      const found = (await model.scores(text.number)).subarray(0, size);
+      const even = distribution(found, { temperature: 1, forbidden });
+      const best = Array.from(even.keys()).sort((a, b) => even[b] - even[a] || a - b).slice(0, TOP);
+      await named(best);
+      [scores, plain, order, ended] = [found, even, best, false];
       remember({ taken: text.ids.join(",") });
       redraw();
     }
@@ -85,7 +91,8 @@ export const generate = {
         const id = await model.next(text.number, settings);
         if (id === model.facts.end) {
           announce("the model ended the text");
-          written.append(el("span", { class: "soft" }, " ■"));
+          ended = true;
+          redraw();
           return;
         }
         await take(id);
@@ -101,10 +108,10 @@ export const generate = {
     function redraw() {
       if (text === null || scores === null) return;
       written.replaceChildren(el("span", { class: "soft" }, text.given), ...text.pieces.map((piece, n) => el("span",
-        pressable(`token ${n + 1}: ${shown(piece)}; go back to it`, () => guarded(() => go(n))), piece || "·")));
+        pressable(`token ${n + 1}: ${shown(piece)}; go back to it`, () => guarded(() => go(n))), piece || "·")),
+      ended ? el("span", { class: "soft", title: "the model ended the text here" }, " ■") : "",
+      text.given || text.pieces.length ? "" : el("span", { class: "soft" }, "Nothing is written yet."));
       const drawn = distribution(scores, { ...settings, forbidden });
-      const plain = distribution(scores, { temperature: 1, forbidden });
-      const order = Array.from(plain.keys()).sort((a, b) => plain[b] - plain[a] || a - b).slice(0, TOP);
       let entropy = 0, possible = 0;
       for (const p of drawn) {
         if (p > 0) {
@@ -113,26 +120,18 @@ export const generate = {
         }
       }
       const picture = bars(order.map((id) => ({
-        name: id === model.facts.end ? "end of text" : pieceOf(id),
+        name: id === model.facts.end ? "end of text" : names.get(id),
         value: drawn[id], behind: plain[id], press: () => guarded(() => take(id)),
       })), { label: "The likeliest next tokens", most: 1 });
       chances.replaceChildren(figure(picture,
-        `The next token: ${possible.toLocaleString("en")} of ${size.toLocaleString("en")} are possible, ${entropy.toFixed(2)} bits. Grey: without settings; the likeliest has ${percent(plain[order[0]])}.`,
+        `The next token: ${possible.toLocaleString("en")} of ${size.toLocaleString("en")} are possible, ${entropy.toFixed(2)} bits of uncertainty. Grey: without the settings; the likeliest has ${percent(plain[order[0]])}.`,
         "next-token"));
     }
 
     const names = new Map();
-    function pieceOf(id) {
-      if (!names.has(id)) {
-        names.set(id, model.tokens[id]);
-        model.decode([id]).then((piece) => {
-          if (piece !== "" && piece !== names.get(id)) {
-            names.set(id, piece);
-            redraw();
-          }
-        });
-      }
-      return names.get(id);
+    async function named(ids) {
+      const fresh = ids.filter((id) => !names.has(id));
+      (await model.names(fresh)).forEach((name, n) => names.set(fresh[n], name));
     }
 
     await guarded(() => begin(prompt.value));

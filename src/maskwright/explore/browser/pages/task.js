@@ -32,13 +32,14 @@ export const task = {
 
   async mount(root, context) {
     const { model, state, remember, announce, failed } = context;
-    const { head, roles, told } = model.facts.task;
+    const { head, roles, told, kind } = model.facts.task;
     const two = head !== "sequence" || roles.length > 1 || told.untold;
     const asked = ASKED[head].slice(0, head === "token" || !two ? 1 : 2);
     const optional = head === "sequence" && roles.length === 1;
     const given = asked.map(([, , sample], n) => state[n ? "second" : "text"] ?? (n && optional ? "" : sample));
     let turn = 0, target = null;
     const answer = el("div"), mattered = el("section", {});
+    if (kind) root.append(el("p", { class: "soft small" }, `Trained for ${kind.replaceAll("-", " ")}.`));
     root.append(...asked.map(([label, rows], n) => field({
       label: n && optional ? `${label}, if there is one` : label, rows, value: given[n], input: (value) => {
         given[n] = value;
@@ -75,7 +76,7 @@ export const task = {
       const took = performance.now() - begun;
       const show = (wanted) => {
         target = wanted;
-        const view = VIEWS[head](found, now, target, (other) => {
+        const view = VIEWS[head]({ ...found, of: model.facts.task.target }, now, target, (other) => {
           show(other);
           weigh(now, found, took).catch(failed);
         });
@@ -163,7 +164,7 @@ const change = (drop, whole) => {
 function classes(found, texts, target, choose) {
   if (found.problem === "number") {
     const number = found.number.toPrecision(4);
-    return { elements: [el("p", { class: "answer" }, el("b", {}, number))], said: number,
+    return { elements: [el("p", { class: "answer" }, found.of ? `${shown(found.of)} ` : "", el("b", {}, number))], said: number,
       target: { target: {}, name: "the number", score: found.number, whole: true } };
   }
   const order = found.shares.map((each, n) => ({ ...each, n })).sort((a, b) => b.share - a.share || a.n - b.n);

@@ -1,7 +1,7 @@
 // Vectors: texts of one's own, words of the vocabulary, and one word in several sentences.
 
 import { cosine, nearest } from "../space.js";
-import { bars, choice, el, field, figure, percent, pressable, shown, slider, svg } from "../ui.js";
+import { bars, choice, cutTo, el, field, figure, percent, pressable, shown, slider, svg, widthOf } from "../ui.js";
 import { wordsIn } from "../words.js";
 
 const LINES = ["The queen lives in a small house.", "A little cottage is where she stays.", "The king sleeps in his castle.",
@@ -71,12 +71,18 @@ function scatter(items, points, { label, caption, name, press = null, chosen = -
   for (const n of order) {
     const cx = x(points[n][0]), cy = y(points[n][1]), text = cutTo(shown(items[n].name), 28);
     const must = rank(n) < 2;
-    const size = text.length * 7, after = cx + 8 + size < width;
-    const box = { x: after ? cx + 6 : cx - 8 - size, y: cy - 9, w: size + 4, h: 16 };
-    if ((must || all || taken.length - marks < 60) && free(box)) {
-      taken.push(box);
-      labels.push(svg("text", { class: `${must || chosen < 0 ? "" : "soft"}${after ? "" : " end"}`, x: after ? cx + 8 : cx - 8, y: cy + 4 }, text));
-    }
+    const size = widthOf(text) + 2;
+    if (!(must || all || taken.length - marks < 60)) continue;
+    // Behind the point, before it, above it or below it: where there is room first.
+    const sides = [[8, 4, ""], [-8, 4, "end"], [0, -9, "middle"], [0, 18, "middle"]].map(([dx, dy, side]) => {
+      const begin = side === "" ? cx + dx : side === "end" ? cx + dx - size : cx - size / 2;
+      return { dx, dy, side, box: { x: begin - 2, y: cy + dy - 13, w: size + 4, h: 16 } };
+    });
+    const fits = ({ box }) => box.x >= 0 && box.x + box.w <= width && box.y >= 0 && box.y + box.h <= height && free(box);
+    const place = sides.find(fits);
+    if (place === undefined) continue;
+    taken.push(place.box);
+    labels.push(svg("text", { class: `${must || chosen < 0 ? "" : "soft"} ${place.side}`, x: cx + place.dx, y: cy + place.dy }, text));
   }
   const stops = items.length <= 60; // more points than that are reached by the list and by search
   picture.append(...items.map((item, n) => {
@@ -88,11 +94,6 @@ function scatter(items, points, { label, caption, name, press = null, chosen = -
   }), ...labels);
   return figure(picture, caption, name);
 }
-
-const cutTo = (text, most) => {
-  const letters = Array.from(text);
-  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
-};
 
 const refusal = (error) => el("p", { class: "notice", role: "alert" }, error.message);
 
