@@ -11,7 +11,7 @@ const NARROW = 2;
 export const masks = {
   id: "masks",
   title: "Masks",
-  lead: "The mask decides what a model is: which position may see which, and so what can be asked of it. Dark is seen by this layer itself, pale is felt through the layers up to it.",
+  lead: "The mask decides what a model is: which position may see which, and so what can be asked of it. A strong colour is seen by this layer itself, a pale one is felt through the layers up to it.",
 
   cannot(model, site) {
     return site.files.includes(FILE) ? null : "The masks were not written with these pages.";
