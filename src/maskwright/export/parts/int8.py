@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.errors import CheckpointError, IncompatibleError
+from maskwright.errors import CheckpointError, DataError, IncompatibleError
 from maskwright.export.parts import proof
 from maskwright.export.parts.answers import Rows
 from maskwright.graph.eight_bits import WEIGHT, has_vnni, write_eight_bits
@@ -118,6 +118,7 @@ def quantise(
     Raises:
         IncompatibleError: no product can be in 8 bits within the budget.
         CheckpointError: the result gives what is no number.
+        DataError: the measure is not defined on the rows.
     """
     narrow = not has_vnni()
     sizes = products(source)
@@ -139,6 +140,13 @@ def quantise(
     if rows is not None:
         best, reference = rows.figure(graph, whole.run)
         measure = f"{rows.task_type.measure} on {len(rows.encoded.rows)} rows ({rows.part})"
+        if not math.isfinite(best):
+            raise DataError(
+                "what 8 bits cost cannot be measured on these rows",
+                where="--data",
+                found=f"{measure} is no number",
+                wanted="rows whose labels differ",
+            )
     else:
         best, reference = 1.0, np.zeros(0)
         what = "same answers" if proof.is_scored(scored[0]) else "cosine with float32"
@@ -175,7 +183,10 @@ def quantise(
             raise CheckpointError(
                 "weights in 8 bits give what is no number", where=graph.name, do="leave --int8 out"
             )
-        loss = round(100 * (best - figure), 6)
+        if not math.isfinite(figure):  # as the correlation of equal scores
+            figure, loss = 0.0, 100.0
+        else:
+            loss = round(100 * (best - figure), 6)
         return Tried(tuple(left_out), figure, loss, difference, target.stat().st_size)
 
     found = [tried(())]

@@ -16,7 +16,7 @@ from maskwright.explore.bundle import facts
 from maskwright.explore.single_file import single_file
 from maskwright.explore.site import Site
 from maskwright.export.parts import folder
-from maskwright.export.parts.proof import TOLERANCE
+from maskwright.export.parts.proof import TOLERANCE, worst
 from maskwright.export.parts.target import Report
 from maskwright.findings import Finding, Note
 from maskwright.models.model import Model
@@ -135,7 +135,7 @@ def _proved(model: Model, place: Path, out: Path, *, exact: bool) -> dict[str, A
     ours = [check.scores(model.network, row) for row in rows]
     read = [check.scores(again, row) for row in rows]
     found: dict[str, Any] = {
-        "difference": max(map(_difference, ours, read)),
+        "difference": worst(map(_difference, ours, read)),
         "agreement": float(
             torch.cat(
                 [(a.argmax(-1) == b.argmax(-1)).float() for a, b in zip(ours, read, strict=True)]
@@ -143,12 +143,12 @@ def _proved(model: Model, place: Path, out: Path, *, exact: bool) -> dict[str, A
         ),
         "browser": None,
     }
-    if exact and found["difference"] > TOLERANCE:
+    if exact and not found["difference"] <= TOLERANCE:  # which no NaN is
         raise _differs(out, found["difference"])
     if check.node() is not None:
         made = check.in_the_browser(place, [row.tolist() for row in rows])
         pairs = zip(read, made, strict=True)
-        found["browser"] = max(_difference(a.flatten(), b) for a, b in pairs)
+        found["browser"] = worst(_difference(a.flatten(), b) for a, b in pairs)
         if not found["browser"] <= TOLERANCE:
             raise _differs(out, found["browser"])
     return found
