@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from maskwright.errors import IncompatibleError
+from maskwright.errors import IncompatibleError, MaskwrightError
 from maskwright.export.parts import int8
 from maskwright.export.parts.int8 import Tried
 from maskwright.export.run import export_model
@@ -67,6 +71,23 @@ def test_what_harms_most_is_left_out_until_the_budget_is_kept(
     assert list(found.alone.values()) == sorted(found.alone.values(), reverse=True)
     with pytest.raises(IncompatibleError, match="cost more than is allowed"):
         int8.quantise(graph, file, tmp_path / "none.onnx", 0.0, None)
+
+
+@pytest.mark.parametrize("undefined", [0, 1])
+def test_a_measure_that_is_no_number_keeps_no_budget(
+    undefined: int, made: tuple[Graph, Path], tmp_path: Path
+) -> None:
+    """A correlation of equal labels, or of equal scores, is NaN: above no budget, within none."""
+    figures = iter([0.5] * undefined + [math.nan] * 99)
+    rows: Any = SimpleNamespace(
+        task_type=SimpleNamespace(measure="spearman"),
+        encoded=SimpleNamespace(rows=[1, 2]),
+        part="test",
+        figure=lambda graph, run: (next(figures), np.zeros(2)),
+    )
+    said = "cost more than is allowed" if undefined else "cannot be measured on these rows"
+    with pytest.raises(MaskwrightError, match=said):
+        int8.quantise(*made, tmp_path / "small.onnx", 5.0, rows)
 
 
 @pytest.mark.parametrize("needed", [1, 2, 3, 6, 7, 9])
