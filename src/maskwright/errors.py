@@ -154,9 +154,14 @@ def shorten(text: str, limit: int = 200) -> str:
 
 
 def near(name: str, known: Iterable[str], limit: int = 3) -> str:
-    """A remedy that names the spellings nearest to `name`, or all of them when none is near."""
+    """A remedy that names the spellings nearest to `name`, whatever its capitals, or all of them
+    when none is near."""
     names = sorted(set(known))
-    close = difflib.get_close_matches(name, names, n=limit, cutoff=0.5)
+    folded = dict[str, list[str]]()
+    for each in names:
+        folded.setdefault(each.casefold(), []).append(each)
+    found = difflib.get_close_matches(name.casefold(), folded, n=limit, cutoff=0.5)
+    close = [each for key in found for each in folded[key]][:limit]
     if close:
         return "did you mean " + " or ".join(repr(c) for c in close) + "?"
     if not names:

@@ -170,6 +170,14 @@ def test_a_finished_comparison_trains_nothing_and_may_grow(
     assert began == [run_folder(again, "small", 2)]
     assert more.contenders[0].runs[:2] == found.contenders[0].runs
 
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compare(chosen, again, budget=BUDGET, seeds=2, stream=said)
+    assert said.getvalue().endswith(f"the same command with --out {again} goes on\n")
+
 
 def test_a_killed_comparison_goes_on_to_the_same_figures(
     made: tuple[list[Recipe], Path, Comparison, str], tmp_path: Path

@@ -81,10 +81,12 @@ def test_a_spread_over_seeds_equals_scipys_interval(count: int) -> None:
     assert (found.low, found.high) == pytest.approx(theirs, rel=1e-12)
 
 
-@pytest.mark.parametrize(("right", "count"), [(0, 4), (3, 7), (70, 100), (100, 100)])
+@pytest.mark.parametrize(("right", "count"), [(0, 4), (0, 500), (3, 7), (70, 100), (500, 500)])
 def test_wilsons_interval_equals_scipys(right: int, count: int) -> None:
     theirs = stats.binomtest(right, count).proportion_ci(0.95, "wilson")
-    assert wilson(right / count, count) == pytest.approx(tuple(theirs), abs=1e-12)
+    found = wilson(right / count, count)
+    assert found == pytest.approx(tuple(theirs), abs=1e-12)
+    assert (found[0] == 0) == (right == 0) and (found[1] == 1) == (right == count)
 
 
 def test_the_bootstrap_agrees_with_scipys() -> None:

@@ -7,16 +7,19 @@ import html
 import io
 import json
 import os
+import shlex
 import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from maskwright import api
+from maskwright.cli import main as cli
 from maskwright.cli.show import show
 from maskwright.data.store import TokenStore
 from maskwright.errors import (
@@ -32,11 +35,14 @@ from maskwright.errors import (
 from maskwright.evaluate.text import evaluate_text
 from maskwright.models import folders
 from maskwright.models.open import open_model
-from maskwright.pretrain import checkpoints, journal, run
+from maskwright.pretrain import build, checkpoints, journal, run, samples
+from maskwright.pretrain.prepare import prepare
 from maskwright.pretrain.rows import held_out_rows, rows
 from maskwright.recipes.parts.override import override
 from maskwright.recipes.parts.recipe import FamilyModel, Recipe
+from maskwright.report.page import next_commands
 from maskwright.storage import commit
+from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.machine import machine
 from tinyrun import essence, forked, recipe, text_file, wait
 
@@ -149,6 +155,40 @@ def test_the_verbs_work_on_the_run(made: tuple[Recipe, Path]) -> None:
     assert "unigram (of the training text)" in figures and "uniform" in figures
     with pytest.raises(IncompatibleError, match="fill-mask"):
         api.generate_text(made[1], "the", tokens=3, temperature=1.0, top_k=0, top_p=1.0, seed=0)
+
+
+def test_what_the_last_lines_propose_can_be_typed(made: tuple[Recipe, Path]) -> None:
+    ask, *others = [shlex.split(each)[1:] for each in next_commands(made[1])]
+    assert ask[0] == "fill-mask" and "[MASK]" in ask[2] and cli.main(ask) == 0
+    for verb, *given in others:
+        subparsers = cli.parser(verb)._subparsers
+        assert subparsers is not None
+        read = vars(subparsers._group_actions[0].choices[verb].read(given))
+        assert made[1] in read.values() or [made[1]] in read.values()
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_sample_hides_a_word_and_shows_those_around_it(kind: Any, tmp_path: Path) -> None:
+    chosen = recipe(text_file(tmp_path))
+    chosen = replace(chosen, tokenizer=TokenizerChoice(kind=kind, vocabulary=120))
+    prepared = prepare(chosen, tmp_path / "run", lambda _: None)
+    network = build.model(chosen, build.transformer_config(chosen, prepared.tokenizer))
+    objective = build.objective(chosen, network, prepared.tokenizer)
+    line = samples.sample(objective, prepared, held_out_rows(chosen, prepared.held_out), 0)
+    assert line is not None
+    left, hole, right = line["prompt"].partition("[MASK]")
+    assert hole and left.strip() and right.strip()
+
+
+def test_before_its_recipe_is_settled_an_interrupted_run_is_begun_again(tmp_path: Path) -> None:
+    chosen, said = recipe(text_file(tmp_path)), io.StringIO()
+
+    def interrupted(*_: object) -> Recipe:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.pretrain(chosen, tmp_path / "run", stream=said, adjust=interrupted)
+    assert said.getvalue().endswith(f"the same command with --out {tmp_path / 'run'} goes on\n")
 
 
 def test_an_output_folder_is_never_overwritten(made: tuple[Recipe, Path]) -> None:

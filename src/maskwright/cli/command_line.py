@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from maskwright.errors import UsageError, near, shorten
 from maskwright.terminal import harmless
 
-# Other names that the field has for an option, understood by every verb that has it.
+# Other names that the field has for an option, understood by every verb where it means that.
 ALIASES = {
     "--batch": ("--batch-size",),
     "--epochs": ("--num-epochs",),
@@ -58,10 +58,9 @@ class Parser(argparse.ArgumentParser):
     """argparse with errors in five parts and near names."""
 
     def add_argument(self, *names: Any, **how: Any) -> argparse.Action:
-        """The same, with the option's other names."""
-        if more := ALIASES.get(names[-1] if names else "", ()):
-            names = (*names, *more)
-        return super().add_argument(*names, **how)
+        """The same, with the option's other names, unless `also` says which it has here."""
+        also = how.pop("also", ALIASES.get(names[-1] if names else "", ()))
+        return super().add_argument(*names, *also, **how)
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
         """The value of `text`.

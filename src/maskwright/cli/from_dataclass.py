@@ -24,8 +24,10 @@ def add_fields(
             continue
         option, hint = f"--{field.name.replace('_', '-')}", _lone(hints_of(config)[field.name])
         text = help_lines.get(field.name, "").rstrip(".")
-        if field.default is not None and field.default is not dataclasses.MISSING:
-            usual = field.default
+        usual = field.default
+        if usual is not dataclasses.MISSING and not (
+            usual is None or usual is False or usual == ""
+        ):
             text += f" (default {usual:g})" if isinstance(usual, float) else f" (default {usual})"
         if hint is bool:
             parser.add_argument(option, action="store_true", default=None, help=text)

@@ -277,7 +277,8 @@ def _typed(error: MaskwrightError, given: Sequence[str]) -> str:
     names = [name for name in Reading.__dataclass_fields__ if re.search(rf"\b{name}\b", advice)]
     if given and given[0] in LABELLED and "column" in names:
         names.remove("column")  # of labelled files that is the role of one: --column ROLE=NAME
-    if option is None or not names or "--" in advice or error.kind != "E-DATA":
+    typed = re.search(r"--(read|set|column)\b", advice)
+    if option is None or not names or typed or error.kind != "E-DATA":
         return ""
     return f"\n  typed:  {', '.join(f'{option}{name}=…' for name in names)}"
 

@@ -10,7 +10,7 @@ from maskwright.checkpoint import layout
 from maskwright.checkpoint.fine_tuned import TASK, require_finished
 from maskwright.checkpoint.safe_read import read_json
 from maskwright.checkpoint.shapes import num_parameters
-from maskwright.errors import UsageError, near
+from maskwright.errors import UsageError
 from maskwright.families.parts.family import Family, family
 from maskwright.models import folders
 from maskwright.nn.config import TransformerConfig
@@ -49,12 +49,15 @@ def show(thing: str, settings: list[str]) -> str:
         if settings:  # else a recipe is shown as it is, also one that waits for a setting
             require_settings(recipe)
         return to_toml(recipe).rstrip()
-    neighbours = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    is_tokenizer = (path / "tokenizer.json").is_file()
     raise UsageError(
-        "no such recipe, run or model",
-        found=repr(thing),
-        wanted=near(thing, [*catalogue.names("recipes"), *neighbours]),
-        do="maskwright list recipes",
+        "neither a recipe nor a run nor a model",
+        where=path,
+        found="a tokenizer" if is_tokenizer else "a folder" if path.is_dir() else "a file",
+        wanted="a built-in recipe, a .toml file, or the folder of a run or a model",
+        do=f'see how it reads a text: maskwright tokens {shell_word(path)} "TEXT"'
+        if is_tokenizer
+        else "maskwright list recipes",
     )
 
 

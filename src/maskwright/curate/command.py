@@ -30,7 +30,7 @@ from maskwright.findings import Finding, Note
 from maskwright.report.wording import duration, percent, size
 from maskwright.storage.commit import writing
 from maskwright.storage.one_file import write_file
-from maskwright.terminal import harmless_lines
+from maskwright.terminal import harmless_lines, shell_word
 
 
 def curate_command(
@@ -114,12 +114,25 @@ def curate_command(
             progress=ProgressLine(),
         )
         print(f"steps: {', '.join(chosen.steps)}")
-        card = curate(paths, out, chosen, options)
+        try:
+            card = curate(paths, out, chosen, options)
+        except KeyboardInterrupt:
+            print(
+                harmless_lines(f"stopped; the same command goes on with {_beside(out)}"),
+                file=sys.stderr,
+            )
+            raise
         print(harmless_lines("\n".join(summary(card))))
         work = work_folder(out)
         held = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
         print(harmless_lines(f"corpus: {out}"))
-        print(harmless_lines(f"pieces for the next run with --update: {work} ({held})"))
+        print(harmless_lines(f"pieces for the next run with --update: {_beside(out)} ({held})"))
+        print(harmless_lines(f"next: maskwright pretrain bert-mini --text {shell_word(out)}"))
+
+
+def _beside(out: Path) -> Path:
+    """The folder of the pieces as a user would type it."""
+    return out.parent / work_folder(out).name
 
 
 def _once(note: Note) -> Note:

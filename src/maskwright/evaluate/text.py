@@ -25,6 +25,7 @@ from maskwright.data.store import TokenStore
 from maskwright.data.stream import Stream
 from maskwright.data.tokenize import build_store
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.evaluate.kind import answers_tasks
 from maskwright.findings import Finding
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.models import special_tokens
@@ -134,8 +135,11 @@ def evaluate_text(
         elif (data / HELD_OUT).is_dir():
             store = TokenStore.open(data / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
         else:
+            labelled = "give labelled rows, as it was fine-tuned on such: --data FILE"
             raise UsageError(
-                "there is no text to evaluate on", where=model.folder, do="--text PATH"
+                "there is nothing to evaluate on",
+                where=model.folder,
+                do=labelled if answers_tasks(model.folder) else "give a text: --text PATH",
             )
         objective, rows_of, otherwise = _measure(model, recipe)
         source = rows_of(store)

@@ -87,6 +87,7 @@ class Result:
         say("\n" + tables.for_terminal(table))
         for found in self._warnings():
             say(found.line())
+            table["note"] += f" Warning: {found}."
         chosen = f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part"
         facts = {**self.facts, "chosen": chosen}
         adapter, alone = best.adapter, self.method.head_alone
@@ -155,8 +156,7 @@ class Result:
                 " There is no test part: these figures flatter."
                 if self.eval_part == VALIDATION
                 else ""
-            )
-            + "".join(f" Warning: {found}." for found in self._warnings()),
+            ),
         }
 
     def _warnings(self) -> list[Finding]:

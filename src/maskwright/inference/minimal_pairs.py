@@ -24,6 +24,7 @@ from maskwright.metrics import seeds as intervals
 from maskwright.metrics.intervals import wilson
 from maskwright.metrics.seeds import Interval
 from maskwright.randomness import key, permute
+from maskwright.terminal import shell_word
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 FIELDS = ("sentence_good", "sentence_bad")
@@ -107,6 +108,8 @@ def read(path: Path | str) -> list[Paradigm]:
             where=other[0],
             found="a file of another kind",
             wanted=f"a .jsonl file with {' and '.join(FIELDS)}",
+            do="labelled rows tell how good a fine-tuned model is: first "
+            f"maskwright finetune MODEL --data {shell_word(path)}",
         )
     found = [_paradigm(file) for file in files]
     names = [each.name for each in found]

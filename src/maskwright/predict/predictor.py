@@ -61,6 +61,7 @@ from maskwright.tasks.parts.task_type import (
     Outputs,
     TaskType,
 )
+from maskwright.terminal import shell_word
 from maskwright.tokenizer.training.sample import not_unicode
 
 OnBad = Literal["strict", "skip"]  # as of files
@@ -375,7 +376,7 @@ def predictor(loaded: Model) -> Predictor:
             where=path,
             found=", ".join(f"a {h.kind} head" for h in heads) or "no head",
             wanted="one head, or what sentence-transformers writes of vectors, and a tokenizer",
-            do="fine-tune it first: maskwright finetune MODEL --data FILE",
+            do=f"fine-tune it first: maskwright finetune {shell_word(path)} --data FILE",
         )
     task: dict[str, Any] = {"length": loaded.config.longest or TaskType.longest}
     if record is not None:

@@ -92,7 +92,12 @@ def pretrain(
             held.enter_context(before.leaving_nothing())
             repeat.take(recipe, origin, out, printer(stream))
             if adjust is not None:
-                recipe = adjust(recipe, prepare(recipe, out, printer(stream)))
+                try:
+                    recipe = adjust(recipe, prepare(recipe, out, printer(stream)))
+                except KeyboardInterrupt:  # `resume` would train the recipe unadjusted
+                    again = f"the same command with --out {_quoted(out)} goes on"
+                    printer(stream)(f"stopped before the first step; {again}")
+                    raise
                 document.write(out / RECIPE, to_toml(recipe))
         processes.wait()
         return _run(recipe, out, processes, held, stream=stream)

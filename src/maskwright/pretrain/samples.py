@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskwright.data.rows import RowSource
 from maskwright.inference.decode import Sampling, generate
@@ -43,7 +44,8 @@ def sample(
     if model.config.encoder is not None and tokenizer.mask is not None:
         sign = tokenizer.tokens([tokenizer.mask])[0]
         glue = "" if tokenizer.kind == "character" else " "
-        first, after = _word(ids, tokenizer.starts_word)
+        fresh = np.arange(len(ids)) == 0
+        first, after = _word(prepared.held_out.begins_word(np.array(ids), fresh))
         left, right = tokenizer.decode(ids[:first]), tokenizer.decode(ids[after:])
         prompt = f"{left}{glue}{sign}{glue}{right.removeprefix(glue)}"
         # Of two stacks this objective trains the encoder alone, and that is what is shown.
@@ -112,11 +114,15 @@ def _sampling(prepared: Prepared, model: Transformer, temperature: float) -> Sam
     return Sampling(temperature=temperature, forbidden=(*padding, *range(known, rows)))
 
 
-def _word(ids: list[int], starts_word: np.ndarray) -> tuple[int, int]:
+def _word(begins: NDArray[np.bool_]) -> tuple[int, int]:
     """The first position of the one-token word nearest to the prompt's middle, and the position
-    after it; of any word if no word is one token."""
-    starts = [i for i in range(len(ids)) if starts_word[ids[i]]] or [0]
-    ends = [*starts[1:], len(ids)]
+    after it; of any word if no word is one token.
+
+    Args:
+        begins: (T,) where a word begins.
+    """
+    starts = np.flatnonzero(begins).tolist() or [0]
+    ends = [*starts[1:], len(begins)]
     single = [(a, b) for a, b in zip(starts, ends, strict=True) if b - a == 1]
     words = single or list(zip(starts, ends, strict=True))
-    return min(words, key=lambda word: abs(word[0] - len(ids) // 2))
+    return min(words, key=lambda word: abs(word[0] - len(begins) // 2))

@@ -253,12 +253,24 @@ def _spread(records: list[Record]) -> list[Record]:
     return [records[round(i * last / (STAGES - 1))] for i in range(STAGES)]
 
 
+def next_commands(run: Path) -> list[str]:
+    """What can be done with the model of a complete run, for the terminal."""
+    where, ask = shell_word(run), _ask(read(run))
+    return [*ask, f"maskwright finetune {where} --data FILE", f"maskwright explore {where}"]
+
+
+def _ask(folder: RunFolder) -> list[str]:
+    """The command that asks the model of a run; none if it cannot be asked."""
+    if not folder.checkpoints or not (ask := table(folder.run.get("ask"))):
+        return []
+    verb, prompt = shell_word(str(ask.get("verb"))), shell_word(_prompt(folder, ask))
+    return [f"maskwright {verb} {shell_word(folder.path)} {prompt}"]
+
+
 def _next_steps(folder: RunFolder) -> Iterator[tuple[str, str]]:
     """Commands that work from where the run was started."""
     where = shell_word(folder.path)
-    if folder.checkpoints and (ask := table(folder.run.get("ask"))):
-        prompt = shell_word(_prompt(folder, ask))
-        yield "Ask it", f"maskwright {shell_word(str(ask.get('verb')))} {where} {prompt}"
+    yield from (("Ask it", command) for command in _ask(folder))
     if folder.checkpoints and folder.share < 1.0:
         yield "Train further, from where it stopped", f"maskwright resume {where}"
     elif folder.checkpoints:

@@ -13,9 +13,9 @@ from maskwright.cli.verbs.arguments import (
     existing,
     existing_texts,
     next_run,
+    say_model,
 )
 from maskwright.errors import UsageError
-from maskwright.terminal import harmless_lines
 
 SUMMARY = "continue pretraining a model on other text"
 
@@ -42,5 +42,4 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.pretrain.continued_pretraining import adapt
 
     out = a.out or next_run("adapted")
-    checkpoint = adapt(a.model, a.text, out, minutes=a.minutes, settings=a.settings)
-    print(harmless_lines(f"model: {checkpoint}"))
+    say_model(adapt(a.model, a.text, out, minutes=a.minutes, settings=a.settings), out)

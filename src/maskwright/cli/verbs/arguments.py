@@ -151,6 +151,14 @@ def note_busy(threads: int | None) -> None:
         note(found)
 
 
+def say_model(checkpoint: Path, run: Path) -> None:
+    """The last lines of a training: where its model is, and what can be done with it."""
+    from maskwright.report.page import next_commands
+
+    print(harmless_lines(f"model: {checkpoint}"))
+    print(harmless_lines("\n".join(["next:", *(f"  {each}" for each in next_commands(run))])))
+
+
 def existing_texts(paths: Sequence[str]) -> None:
     """Refuse texts that do not exist, before anything heavy is loaded."""
     for path in paths:

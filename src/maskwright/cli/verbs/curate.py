@@ -27,6 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--steps",
+        also=(),  # no number of steps of a training
         default=None,
         metavar="A,B",
         help="these steps in this order in place of a recipe, as normalise,exact-duplicates",

@@ -11,8 +11,8 @@ from maskwright.cli.verbs.arguments import (
     add_text,
     existing_texts,
     next_run,
+    say_model,
 )
-from maskwright.terminal import harmless_lines
 
 SUMMARY = "pretrain a model from a recipe"
 
@@ -37,4 +37,4 @@ def do(a: argparse.Namespace) -> None:
     from maskwright import closing
 
     out = a.out or next_run(recipe.name)
-    print(harmless_lines(f"model: {closing.pretrain(recipe, out, origin=run_of(a.recipe))}"))
+    say_model(closing.pretrain(recipe, out, origin=run_of(a.recipe)), out)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.verbs.arguments import add_settings, existing
-from maskwright.terminal import harmless_lines
+from maskwright.cli.verbs.arguments import add_settings, existing, say_model
 
 SUMMARY = "continue a run from its last checkpoint"
 
@@ -31,4 +30,4 @@ def do(a: argparse.Namespace) -> None:
         settings = override(read(a.run / RECIPE), a.settings)
     from maskwright import closing
 
-    print(harmless_lines(f"model: {closing.resume(a.run, settings=settings)}"))
+    say_model(closing.resume(a.run, settings=settings), a.run)

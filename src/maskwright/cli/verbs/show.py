@@ -41,7 +41,7 @@ def _require(thing: str, settings: list[str]) -> None:
             raise UsageError(
                 "no such recipe, run or model",
                 found=repr(thing),
-                wanted=near(thing, [*catalogue.names("recipes"), *neighbours]),
+                wanted=near(path.name, [*catalogue.names("recipes"), *neighbours]),
                 do="maskwright list recipes",
             )
         if not is_run(path):

@@ -6,6 +6,7 @@ import argparse
 
 from maskwright.cli.verbs.arguments import add_out, add_read, add_text, existing_texts, next_run
 from maskwright.errors import UsageError, near
+from maskwright.terminal import shell_word
 
 # How pairs of a WordPiece vocabulary are chosen -> the least number of times that they are met.
 WORDPIECE = {"floored": None, "published": 2}
@@ -54,9 +55,10 @@ def do(a: argparse.Namespace) -> None:
         )
     read = how_read(a.read)
     read.require_only("reading")
+    out = a.out or next_run("tokenizer")
     train_and_report(
         a.text,
-        a.out or next_run("tokenizer"),
+        out,
         kind=a.kind,
         vocabulary=a.vocabulary,
         lowercase=a.lowercase,
@@ -66,3 +68,5 @@ def do(a: argparse.Namespace) -> None:
     if a.kind == "wordpiece":
         other = next(name for name in WORDPIECE if name != how)
         print(f"the other training method: --wordpiece {other}")
+    command = f"maskwright pretrain bert-mini --text {' '.join(map(shell_word, a.text))}"
+    print(f"next: {command} --set tokenizer.folder={shell_word(out)}")

@@ -56,6 +56,7 @@ from maskwright.report.wording import count
 from maskwright.report.wording import number as figure_of
 from maskwright.storage import commit
 from maskwright.storage import files as storage
+from maskwright.terminal import shell_word
 
 LOCK = "compare.lock"
 UNEQUAL = 0.05  # how far apart the budgets may come out without a word
@@ -97,7 +98,11 @@ def compare(
     commit.require_own(out, "prepared", "runs")
     commit.probe_writable(out)
     with commit.Lock(out / LOCK):
-        return _compared(recipes, out, equal, seeds, data, stream, say)
+        try:
+            return _compared(recipes, out, equal, seeds, data, stream, say)
+        except (run.Stopped, KeyboardInterrupt):
+            say(f"the same command with --out {shell_word(out)} goes on")
+            raise
 
 
 def _compared(
@@ -128,11 +133,7 @@ def _compared(
     for number, (folder, (seed, candidate)) in enumerate(planned.items(), start=1):
         left = seconds_left.left(list(todo.values())) if folder in todo else ""
         say(f"run {number} of {len(planned)}: {candidate.recipe.name}, seed {seed}{left}")
-        try:
-            train(candidate, seed, out, stream)
-        except run.Stopped:
-            say("the same command goes on with the comparison")
-            raise
+        train(candidate, seed, out, stream)
         seconds_left.add(candidate, folder)
         todo.pop(folder, None)
         if data is not None and paradigms is not None:

@@ -70,7 +70,8 @@ class SpanCorruption(EncoderDecoder):
                 where="tokenizer",
                 found=f"{len(self.sentinels)} tokens <extra_id_0>, <extra_id_1>, …",
                 wanted=f"{wanted} or more",
-                do="train a tokenizer with 100 sentinels among its special tokens"
+                do="leave tokenizer.folder out: with --set tokenizer.style=t5 the run trains one "
+                "that has a hundred"
                 if wanted == 1
                 else "shorten the rows (rows.length), or make spans longer "
                 "(objective.options.mean_span)",

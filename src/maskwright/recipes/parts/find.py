@@ -8,6 +8,7 @@ from maskwright import catalogue
 from maskwright.errors import UsageError, near
 from maskwright.models.run_folder import is_run
 from maskwright.recipes.parts.recipe import Recipe
+from maskwright.terminal import shell_word
 from maskwright.toml import read_toml
 
 
@@ -25,6 +26,13 @@ def find(name: str) -> Recipe:
         return read(path)
     known = catalogue.names("recipes")
     if name not in known:
+        if any((path / inside / "config.json").is_file() for inside in ("", "model")):
+            raise UsageError(
+                "a model, not a recipe",
+                where=path,
+                wanted="a built-in recipe, a .toml file or the folder of a run",
+                do=f"train it further: maskwright adapt {shell_word(path)} --text FILE",
+            )
         raise UsageError(
             "no recipe of that name",
             found=repr(name),
