@@ -56,6 +56,10 @@ def test_a_document_that_is_kept(clean: Path) -> None:
     lines = gzip.decompress((clean / path).read_bytes()).splitlines()
     assert json.loads(lines[line - 1])["id"] == "good"
     assert why(clean, "raw.jsonl:1") == why(clean, "good"), "by its place, too"
+    assert why(clean, "./raw.jsonl:1") == why(clean, "good"), "however it is written"
+    assert [fate.id for fate in why(clean, "raw.jsonl").fates][:2] == ["copy", "first"], (
+        "by its file"
+    )
 
 
 def test_a_document_that_was_changed(clean: Path) -> None:

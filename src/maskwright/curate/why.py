@@ -15,6 +15,7 @@ import difflib
 import gzip
 import heapq
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -102,7 +103,7 @@ def why(folder: Path | str, document: str = "", text: str = "") -> Answer:
     """What became of a document that was read for the corpus `folder`.
 
     Args:
-        document: its id, or its place, `file:line` or `file#row`.
+        document: its id, or its place, `file:line` or `file#row`; or a file, for all of it.
         text: or a piece of its text, without regard to case and white space. Of documents that
             were removed only the beginning is on record.
 
@@ -141,12 +142,23 @@ class _Name:
         return any(all(piece in line for piece in pieces) for pieces in self.pieces)
 
 
-def _of_name(name: str) -> _Name:
-    pieces: list[tuple[bytes, ...]] = [(_written(name),)]
-    if match := _PLACE.fullmatch(name):
-        kind = b'"line": ' if match[2] == ":" else b'"row": '
-        pieces.append((_written(match[1]), kind + match[3].encode()))
-    return _Name(tuple(pieces), lambda record: name in (record["id"], _place(record)))
+def _of_name(name: str, *, exact: bool = False) -> _Name:
+    """An id or a place; unless `exact` also a file, for all its documents, and `./a.txt` for
+    `a.txt`."""
+    names = {name} if exact else {name, os.path.normpath(name)}
+    pieces: list[tuple[bytes, ...]] = []
+    for each in names:
+        pieces.append((_written(each),))
+        if match := _PLACE.fullmatch(each):
+            kind = b'"line": ' if match[2] == ":" else b'"row": '
+            pieces.append((_written(match[1]), kind + match[3].encode()))
+
+    def fits(record: dict[str, Any]) -> bool:
+        place = _place(record)
+        match = None if exact else _PLACE.fullmatch(place)
+        return not names.isdisjoint((record["id"], place, match[1] if match else place))
+
+    return _Name(tuple(pieces), fits)
 
 
 def _of_text(text: str) -> _Name:
@@ -225,7 +237,7 @@ class _Lookup:
         later for another."""
         known = {fate.place}
         while fate.removed is not None and "survivor" in fate.removed:
-            found = self.find(_of_name(fate.removed["survivor"]))
+            found = self.find(_of_name(fate.removed["survivor"], exact=True))
             if not found or found[0].place in known:
                 return
             fate.survivor = fate = found[0]
