@@ -158,7 +158,8 @@ def test_rows_that_cannot_be_read_are_listed_once(tmp_path: Path) -> None:
 
 def test_columns_of_any_name_come_out_as_they_came(tmp_path: Path) -> None:
     notes = {"row": 5, "document": "d", "note.x": "n", "source": "s", "read_at": "theirs:1"}
-    notes |= {"": "no name", "step": "b", "rows": None, "bytes": 10**30}
+    notes |= {"": "no name", "step": "b", "rows": None, "bytes": 10**30, "file": "f", "line": 3}
+    notes |= {"language": "Klingon"}
     rows = [
         {"id": name, "text": f"A text of its own, number {n}.", **notes}
         for n, name in enumerate(["a\nb", 7, 7, "\x1b[2J", "\u2028", "", None])
@@ -173,6 +174,11 @@ def test_columns_of_any_name_come_out_as_they_came(tmp_path: Path) -> None:
         assert row["read_at_before"] == "theirs:1"
     assert [row.get("read_at", row["id"])[-2:] for row in found] == [f":{n}" for n in range(1, 8)]
     assert [row["id"] for row in found[:3]] == ["a\nb", "7", "7"]
+    assert [fate.place[-2:] for fate in why(tmp_path / "clean", "7").fates] == [":2", ":3"]
+    # Values of a column that a step writes, too, do not go unnoticed.
+    card = curate(tmp_path / "a.jsonl", tmp_path / "noted", make(["language"]), OPTIONS)
+    (said,) = card["steps"][0]["findings"]
+    assert "column 'language' of the texts has other values now, in 7 documents" in said["what"]
 
 
 def test_looking_for_nothing_is_said(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -133,10 +133,10 @@ def why(folder: Path | str, document: str = "", text: str = "") -> Answer:
 # ------------------------------------------------------------------------------ the records
 @dataclass(frozen=True)
 class _Name:
-    """What a line must have in it, and what its record must say, to be about a document."""
+    """What a line must have in it, and its record and place be, to be about a document."""
 
     pieces: tuple[tuple[bytes, ...], ...]
-    fits: Callable[[dict[str, Any]], bool]
+    fits: Callable[[dict[str, Any], str], bool]
 
     def may_be_in(self, line: bytes) -> bool:
         return any(all(piece in line for piece in pieces) for pieces in self.pieces)
@@ -153,8 +153,7 @@ def _of_name(name: str, *, exact: bool = False) -> _Name:
             kind = b'"line": ' if match[2] == ":" else b'"row": '
             pieces.append((_written(match[1]), kind + match[3].encode()))
 
-    def fits(record: dict[str, Any]) -> bool:
-        place = _place(record)
+    def fits(record: dict[str, Any], place: str) -> bool:
         match = None if exact else _PLACE.fullmatch(place)
         return not names.isdisjoint((record["id"], place, match[1] if match else place))
 
@@ -163,7 +162,7 @@ def _of_name(name: str, *, exact: bool = False) -> _Name:
 
 def _of_text(text: str) -> _Name:
     wanted = _folded(text)
-    return _Name(((),), lambda record: wanted in _folded(record.get("text", "")))
+    return _Name(((),), lambda record, place: wanted in _folded(record.get("text", "")))
 
 
 def _written(text: str) -> bytes:
@@ -175,9 +174,9 @@ def _folded(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _place(record: dict[str, Any]) -> str:
-    """Where a document of a record, or of a line of text, was read."""
-    if "file" not in record:
+def _place(record: dict[str, Any], room: str) -> str:
+    """Where a document of a record, or of a line of text, which may have any columns, was read."""
+    if room == "text":
         return str(record.get(READ_AT, record["id"]))
     for name, sign in (("line", ":"), ("row", "#")):
         if name in record:
@@ -201,9 +200,9 @@ class _Lookup:
         found: dict[str, Fate] = {}
         for room in ("removed", "text", "changed"):
             for path, number, record in self.records(room, name):
-                place = _place(record)
+                place = _place(record, room)
                 # A text does not find the changes of a document that other records have found.
-                if not name.fits(record) and place not in found:
+                if not name.fits(record, place) and place not in found:
                     continue
                 if len(found) > FOUND and place not in found:
                     continue
@@ -254,7 +253,7 @@ class _Lookup:
         """The id and the place of every document."""
         for room in ("removed", "text"):
             for _, _, record in self.records(room):
-                yield str(record["id"]), _place(record)
+                yield str(record["id"]), _place(record, room)
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -21,7 +21,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from typing import Any
 from maskwright.config import fingerprint, to_plain
 from maskwright.corpus.files import Paths, find, listed
 from maskwright.corpus.reading import Reading
+from maskwright.counted import counted
 from maskwright.curate.engine.corpus import Keeper, Progress, ShardCorpus, pass_folder, slices
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.engine.opened import opened
@@ -217,7 +219,11 @@ def run(
         pass_files.update(Path(task["known"]) for task in tasks)
         folders = _apply(names, tasks, shards, engine, progress)
         segments.append((names, folders))
-        shards = [_next(shard, folder) for shard, folder in zip(shards, folders, strict=True)]
+        facts = [read_facts(folder / FACTS_FILE) for folder in folders]
+        shards = [_next(folder, fact) for folder, fact in zip(folders, facts, strict=True)]
+        for name in names:
+            for finding in _replaced(fact["steps"][name]["replaced"] for fact in facts):
+                _Noted(note, found.setdefault(name, []))(finding)
         if not any(shard.documents for shard in shards):
             raise _removes_all(names, folders)
     left = [shard for shard in shards if shard.documents]
@@ -326,9 +332,22 @@ def _ahead(
     return lambda shard_key: None
 
 
-def _next(shard: Shard, folder: Path) -> Shard:
-    """The shard that a segment made of another."""
-    facts = read_facts(folder / FACTS_FILE)
+def _replaced(counts: Iterable[Mapping[str, int]]) -> Iterator[Finding]:
+    """Columns of the texts in whose place a step has put its own, in how many documents."""
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    for column, documents in sorted(total.items()):
+        yield Finding(
+            "column-replaced",
+            f"the column {column!r} of the texts has other values now, in "
+            f"{counted(documents, 'document')}",
+            remedy="give it another name in the files, if its values are to be kept",
+        )
+
+
+def _next(folder: Path, facts: Mapping[str, Any]) -> Shard:
+    """The shard that a segment made in a folder."""
     return Shard(folder / TEXT_FILE, folder.name, facts["documents"], facts["bytes"])
 
 

@@ -258,6 +258,7 @@ class Record:
                 "bytes_out": 0,
                 "rules": {},
                 "changes": {},
+                "replaced": {},
                 "change_examples": {},
                 "measures": {},
                 "kept": [],
@@ -308,6 +309,8 @@ class Record:
         kept = [example(shown, place) for place in _first(flow.keys, stays)]
         facts["kept"] = least_examples(facts["kept"] + kept)
         if outcome.notes:
+            for note, n in batch.differing(outcome.notes).items():
+                facts["replaced"][note] = facts["replaced"].get(note, 0) + n
             now = replace(now, batch=now.batch.with_notes(outcome.notes))
         now = now.take(stays)
         facts["documents_out"] += len(now.batch)

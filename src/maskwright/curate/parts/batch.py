@@ -78,6 +78,15 @@ class Batch:
                 changed.__dict__[view] = self.__dict__[view]
         return changed
 
+    def differing(self, notes: Mapping[str, Sequence[str | None]]) -> dict[str, int]:
+        """Of columns with the names of further ones: how many documents have another value."""
+        found = {}
+        for name in notes.keys() & self.notes.keys():
+            pairs = zip(self.notes[name], notes[name], strict=True)
+            if differ := sum(old is not None and old != new for old, new in pairs):
+                found[name] = differ
+        return found
+
     def take(self, chosen: NDArray[np.bool_]) -> Batch:
         """The documents where `chosen`, (B,), is true; their words need not be found again."""
         if chosen.all():
