@@ -118,6 +118,8 @@ def test_a_corrupted_graph_is_refused_and_leaves_nothing(
         (["--to", "onxx"], "did you mean 'onnx'"),
         (["--to", "onnx", "--opset", "3"], "opset"),
         (["--to", "onnx", "--max-loss", "-1"], "max_loss"),
+        (["--to", "onnx", "--max-loss", "0.5"], "--int8"),
+        (["--to", "onnx", "--data", "rows.csv"], "--int8"),
     ],
 )
 def test_a_wrong_choice_is_said_before_anything_is_read(

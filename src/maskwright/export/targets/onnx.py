@@ -8,11 +8,12 @@ onnx/model.onnx                             of a model that makes vectors, where
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maskwright.config import require
+from maskwright.errors import UsageError
 from maskwright.findings import Note
 
 if TYPE_CHECKING:
@@ -43,6 +44,15 @@ class Options:
     def __post_init__(self) -> None:
         require("max_loss", self.max_loss, 0.0, 100.0)
         require("opset", self.opset, 18, 23)
+        usual = {field.name: field.default for field in fields(self)}
+        for name in () if self.int8 else ("data", "max_loss"):
+            if getattr(self, name) != usual[name]:
+                raise UsageError(
+                    "only weights in 8 bits have a cost",
+                    where=f"--{name.replace('_', '-')}",
+                    found=getattr(self, name),
+                    do="ask for them: --int8, or leave it out",
+                )
 
 
 def export(model: Model, out: Path, options: Options, note: Note) -> Report:
