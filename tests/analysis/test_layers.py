@@ -206,6 +206,10 @@ def test_the_command(model: Path, tmp_path: Path) -> None:
     assert "selectivity" in said.getvalue() and "beside its control" in page.read_text()
     found = json.loads((tmp_path / "tags" / "results.json").read_text())
     assert len(found["accuracy"]) == 3 and "<script" not in page.read_text()
+
+
+def test_the_command_of_pairs(model: Path, tmp_path: Path) -> None:
+    said = io.StringIO()
     rows = ["sentence1,sentence2,score"]
     draw = np.random.default_rng(0)
     for n in range(60):
@@ -222,6 +226,10 @@ def test_the_command(model: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "again" / "results.json").read_text()) == found
     probe(model, tmp_path / "few", items=20, **again)  # type: ignore[arg-type]
     assert json.loads((tmp_path / "few" / "results.json").read_text())["pairs"] == 20
+
+
+def test_the_command_of_texts_that_begin_alike(model: Path, tmp_path: Path) -> None:
+    said = io.StringIO()
     classes = ["text,label", *(f"the {w} {n},{w > 'on'}" for n in range(9) for w in WORDS)]
     (tmp_path / "texts.csv").write_text("\n".join(classes) + "\n")
     page = probe(model, tmp_path / "texts", data=tmp_path / "texts.csv", items=100, stream=said)

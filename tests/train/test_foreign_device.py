@@ -13,10 +13,10 @@ from torch.utils import backend_registration
 TESTS = Path(__file__).parents[1]
 RESUMED = "pretrain/test_objectives_run.py::test_a_resumed_run_is_the_run"
 WALKED = {
-    "fine-tuning": ("train/walk_foreign.py",),
     "training": (f"{RESUMED}[replaced-token]", f"{RESUMED}[hybrid]", f"{RESUMED}[distillation]"),
-    "asking": (
-        "analysis/test_layers.py::test_the_command",
+    "fine-tuning and asking": (
+        "train/walk_foreign.py",
+        "analysis/test_layers.py::test_the_command_of_texts_that_begin_alike",
         "analysis/test_heads.py::test_the_commands",
         "inference/test_ask.py::test_a_run_is_measured_as_it_was_trained",
         "inference/test_ask_encoder_decoder.py::test_a_text_is_written_as_was_learned[roberta]",
