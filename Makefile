@@ -26,14 +26,14 @@ quickstart: $(ready)
 	$(VENV)/bin/maskwright quickstart
 
 test: $(ready)
-	$(run) -m pytest -n 2 tests
+	$(run) -m pytest -n 2 --dist worksteal tests
 
 check: $(ready)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(run) -m pytest -n 2 tests
+	$(run) -m pytest -n 2 --dist worksteal tests
 
 format: $(ready)
 	$(VENV)/bin/ruff format .

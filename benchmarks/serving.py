@@ -5,7 +5,9 @@
 Closed loops of 8, 64 and 256 clients; then requests at multiples of the rate that the 64 clients
 reached, whatever comes back. Printed of each: answers a second, p50 and p99 of what was answered,
 p99 of the time to a 429, requests that were lost, answers that were another question's, memory of
-the server. At the end the medians of what is compared within a round: goodput at 4 x the peak
+the server. The times of requests at a rate count from when they were due, so they hold the waits of
+a crowd of clients for their own turn; eight more, in a process of their own, tell the server's time
+to a 429. At the end the medians of what is compared within a round: goodput at 4 x the peak
 beside the peak, 64 clients beside the engine alone with as many threads, our side beside the plain
 one.
 The generator takes a core of its own from the servers: compare sides, not machines.
@@ -29,7 +31,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.inference_models import SHAPES, read_texts, write_tokenizer
-from benchmarks.serving_load import Load, Question, closed, opened, questions_of
+from benchmarks.serving_load import Load, Question, Watcher, closed, opened, questions_of
 
 CLIENTS, MULTIPLES = (8, 64, 256), (1.0, 2.0, 4.0)
 
@@ -179,9 +181,17 @@ def measure(server: Server, questions: Sequence[Question], seconds: float) -> di
         print(row(server, f"{clients} clients", load), flush=True)
     peak = max(1.0, *found.values())
     for multiple in MULTIPLES:
+        watcher = Watcher(server.url, questions[0], seconds + 1.0)  # a second to start
         load = asyncio.run(opened(server.url, questions, multiple * peak, seconds))
         found[f"{multiple:g} x peak"] = load.goodput
         print(row(server, f"{multiple:g} x peak", load), flush=True)
+        alone = watcher.load()
+        if alone.refused:
+            times = [alone.quantile(share, "refused") for share in (0.5, 0.9, 0.99)]
+            shown = ", ".join(f"{time:.1f}" for time in times)
+            print(
+                f"{'':20} {len(alone.refused)} refusals of clients apart, p50, p90, p99: {shown} ms"
+            )
     return found
 
 

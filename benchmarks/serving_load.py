@@ -8,8 +8,11 @@ comes back; each answer is compared with the one that its text gets by itself.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import json
+import multiprocessing
+import os
 import random
 import time
 from collections import Counter
@@ -221,6 +224,31 @@ async def opened(
         await free.get_nowait().end()
     del load.answered[answered:]  # what was answered after the time is no goodput of it
     return load
+
+
+class Watcher:
+    """Eight more clients in a process of their own, which ask 20 ms after each answer while others
+    load the server: their times are the server's, without the waits of a crowded generator. Where
+    it may, the process goes before others."""
+
+    def __init__(self, url: str, question: Question, seconds: float) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._pool = concurrent.futures.ProcessPoolExecutor(1, spawn, _go_before_others)
+        self._load = self._pool.submit(_watched, url, question, seconds)
+
+    def load(self) -> Load:
+        """What came of its requests, once the time is over."""
+        with self._pool:
+            return self._load.result()
+
+
+def _go_before_others() -> None:
+    with contextlib.suppress(OSError):
+        os.nice(-10)
+
+
+def _watched(url: str, question: Question, seconds: float) -> Load:
+    return asyncio.run(closed(url, [question], 8, seconds, pause=0.02))
 
 
 async def questions_of(
