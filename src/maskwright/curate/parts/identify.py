@@ -9,6 +9,7 @@ one array operation a byte. The answers are those of the library, at ten times i
 from __future__ import annotations
 
 import functools
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import ConfigError, DataError, UsageError
+from maskwright.storage.files import refusal
 
 LANES = 8192
 RESET = 0xFF  # a byte that UTF-8 never has; it leads every state to the first one
@@ -135,7 +137,10 @@ def open_py3langid() -> NaiveBayes:
             wanted="py3langid, which has a model of 139 languages",
             do="pip install 'maskwright[curate]', or set model = \"fasttext:PATH\"",
         ) from error
-    model = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    try:
+        model = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    except OSError as error:  # it is unpacked into a temporary file
+        raise refusal(error, Path(tempfile.gettempdir())) from error
     try:
         moves = np.asarray(model.tk_nextmove)
         features = np.asarray(model.tk_output, np.int32)
