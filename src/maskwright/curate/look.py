@@ -1,8 +1,8 @@
 """A first look: what is in some files, by a sample, and what a recipe would do to it.
 
-The sample is the beginning of every file, or of as many of them as a minute allows. The recipe runs
-over it as over the whole, so that the shares are those of the very rules; how often a document has
-a copy grows with the corpus, which the interval of a share of duplicates allows for.
+The sample is drawn from all of every file, or as much as a minute allows. The recipe runs over it
+as over the whole, so that the shares are those of the very rules; how often a document has a copy
+grows with the corpus, which the interval of a share of duplicates allows for.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from maskwright.corpus.reading import Reading
 from maskwright.curate.card import card_of, reading_findings
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.engine.run import ReadFiles, read_files, run
+from maskwright.curate.engine.segment import utf8_size
 from maskwright.curate.engine.shards import GROWTH, shards_of, write_shards
 from maskwright.curate.engine.tables import read_batches
 from maskwright.curate.parts.recipe import Recipe
@@ -176,31 +177,40 @@ def _text_bytes(source: Source) -> int:
 def _sample(
     sources: Sequence[Source], ignored: Sequence[str], reading: Reading, work: Path, made: Look
 ) -> ReadFiles:
-    """Read the beginning of some files into shards."""
+    """Read some files, and draw documents of each by their places into shards."""
     chosen = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())
     chosen = chosen[:SAMPLE_FILES]
     each = max(64 << 10, SAMPLE_BYTES // len(chosen))
     documents: list[Document] = []
-    began, read, files = time.monotonic(), 0, 0
+    began, read, seen, files = time.monotonic(), 0, 0, 0
     whole_bytes, whole_text = 0, 0
-    for source in chosen:
-        if read >= SAMPLE_BYTES or time.monotonic() - began > SECONDS:
+    for place, source in enumerate(chosen):
+        left = SECONDS - (time.monotonic() - began)
+        if read >= SAMPLE_BYTES or left <= 0:
             break
-        reader = Reader([source.path], reading, limit_bytes=each, pages=True)
-        before = read
+        ends = time.monotonic() + left / (len(chosen) - place)
+        share = min(1.0, each / max(1, _text_bytes(source)))
+        reader = Reader([source.path], reading, pages=True)
+        size, cut = 0, False
         try:
             for document in reader:
-                documents.append(document)
-                read += len(document.text.encode())
+                size += utf8_size(document.text)
+                if share == 1 or _draw(document.id) < share:
+                    documents.append(document)
+                    read += utf8_size(document.text)
+                # A document at least of every file, however long it takes to open.
+                if cut := bool(documents) and time.monotonic() > ends:
+                    break
         except MaskwrightError as error:
             if reader.counts.rows:  # all of them blank or bad
                 continue
             made.unreadable.append((source.shown, error.what))
             continue
         files += 1
-        if not reader.cut:
+        seen += size
+        if not cut:
             whole_bytes += _text_bytes(source)
-            whole_text += read - before
+            whole_text += size
     if not documents:
         raise DataError(
             "no file of the sample can be read",
@@ -212,12 +222,18 @@ def _sample(
         made.bytes = max(read, round(made.bytes * whole_text / whole_bytes))
     made.sampled = (files, len(documents), read)
     _describe([document.text for document in documents], made)
-    made.seconds["reading"] = (time.monotonic() - began) / (read / 1e6)
+    made.seconds["reading"] = (time.monotonic() - began) / (seen / 1e6)
     folder = work / "reading" / "sample"
     folder.parent.mkdir(parents=True)
     commit(folder, lambda stage: write_shards(stage, iter(documents), dict))
     shards, facts = shards_of(folder)
     return ReadFiles(shards, [{**facts, "ignored": ignored}])
+
+
+def _draw(name: str) -> float:
+    """A number from 0 to 1 by a document's place."""
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=7).digest()
+    return int.from_bytes(digest, "big") / float(1 << 56)
 
 
 def _whole(read: ReadFiles, made: Look) -> None:

@@ -90,8 +90,6 @@ class Settings(Step):
             remedy = f"name those to keep: --set 'language.keep=[\"{name}\"]'"
             what = "several languages, all are kept"
             return self, Finding("several-languages", what, listed, remedy)
-        if share == 1:
-            return replace(self, keep=(name,)), None
         what = f"only documents in the language {name!r} are kept, that of {share:.1%}"
         remedy = "to keep all: --set 'language.keep=[]'"
         return replace(self, keep=(name,)), Finding("one-language", what, "", remedy)

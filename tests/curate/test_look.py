@@ -1,0 +1,88 @@
+"""The first look and the plan: a sample of all of a file, shares of the very rules, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from curate.test_language import TEXTS
+from maskwright.cli.main import main
+from maskwright.corpus.reading import Reading
+from maskwright.curate import look as looks
+from maskwright.curate.curation import Options, curate
+from maskwright.curate.engine.daft_engine import DaftEngine
+from maskwright.curate.look import look, look_lines
+from maskwright.curate.parts.recipe import make
+from maskwright.curate.plan import PROCESS_BYTES, plan, plan_lines, require
+from maskwright.errors import ResourceError, StoppedError
+from maskwright.storage.files import DISK
+
+pytest.importorskip("daft")
+READING = Reading(notes=("*",))
+STEPS = ["language", "exact-duplicates", "gopher-quality"]
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """First English alone, then as many texts in German; every tenth is a copy."""
+    path = tmp_path_factory.mktemp("raw") / "raw.jsonl"
+    texts = [f"{TEXTS[code]} {n - n % 10 // 9}." for code in ("en", "de") for n in range(300)]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return path
+
+
+def test_a_small_corpus_is_looked_at_whole(raw: Path, tmp_path: Path) -> None:
+    engine, recipe = DaftEngine(), make(STEPS)
+    engine.start()
+    made, settled = look(raw, recipe, READING, engine=engine, propose=True)
+    assert settled.steps == recipe.steps and made.part == 1 and made.sampled[1] == 600
+    assert made.languages == {"de": 300, "en": 300}
+    card = curate(raw, tmp_path / "clean", recipe, Options(reading=READING))
+    for share, step in zip(made.shares, card["steps"], strict=True):
+        assert share.share == (step["documents_in"] - step["documents_out"]) / 600
+        assert share.low <= share.share <= share.high
+    assert "0.0 % (0.0 % to" in "\n".join(look_lines(made))
+
+
+def test_a_sample_is_of_all_of_a_file(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looks, "SAMPLE_BYTES", 64 << 10)
+    engine = DaftEngine()
+    engine.start()
+    made, settled = look(raw, make(STEPS), READING, engine=engine, propose=True)
+    assert 0.3 < made.part < 0.7 and settled.steps["language"] == make(STEPS).steps["language"]
+    english, german = made.languages["en"], made.languages["de"]
+    assert 0.6 < english / german < 1.6 and english + german == made.sampled[1]
+    copies = made.shares[1]
+    assert copies.low < 0.1 < copies.high  # the sample holds fewer pairs than the corpus
+    # What cannot be carried out is refused before anything is done.
+    planned = plan(made, settled, engine)
+    assert planned.bytes == pytest.approx(raw.stat().st_size, rel=0.2) and plan_lines(planned)
+    require(planned, raw.parent / "clean", engine)
+    monkeypatch.setattr(type(DISK), "free_bytes", lambda self, place: 1000)
+    with pytest.raises(StoppedError, match="not enough free space"):
+        require(planned, raw.parent / "clean", engine)
+    monkeypatch.undo()
+    with pytest.raises(ResourceError, match="not enough memory"):
+        require(replace(planned, memory=PROCESS_BYTES << 20), raw.parent / "clean", engine)
+
+
+def test_one_language_is_kept_by_the_usual_recipe_and_that_is_said(
+    raw: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    english = tmp_path / "en.jsonl"
+    english.write_text("".join(raw.read_text().splitlines(keepends=True)[:290]))
+    written = tmp_path / "recipe.toml"
+    assert main(["curate", str(english), "--look", "--write-recipe", str(written)]) == 0
+    shown = capfd.readouterr()
+    assert (
+        "only documents in the language 'en' are kept" in shown.err and "sample: 290" in shown.out
+    )
+    assert 'keep = ["en"]' in written.read_text()
+    assert main(["curate", str(english), "--plan", "--set", "language.keep=[]"]) == 0
+    shown = capfd.readouterr()
+    assert "are kept" not in shown.err and "memory: about" in shown.out
+    assert sorted(os.listdir(tmp_path)) == ["en.jsonl", "recipe.toml"]
