@@ -20,7 +20,6 @@ import pytest
 from maskwright.budget import Budget, equal_budget
 from maskwright.cli import main as cli
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.evaluate.compare import compare as module
 from maskwright.evaluate.compare.candidate import Pace, finished, run_folder
 from maskwright.evaluate.compare.compare import compare
 from maskwright.evaluate.compare.report import Comparison
@@ -160,8 +159,8 @@ def test_a_finished_comparison_trains_nothing_and_may_grow(
     again = tmp_path / "out"
     shutil.copytree(out, again)
     began: list[Path] = []
-    resume = module.run.resume
-    monkeypatch.setattr(module.run, "resume", lambda f, **k: (began.append(f), resume(f, **k))[1])
+    resume = run.resume
+    monkeypatch.setattr(run, "resume", lambda f, **k: (began.append(f), resume(f, **k))[1])
     said = io.StringIO()
     same = compare(chosen, again, budget=BUDGET, seeds=2, stream=said)
     assert "of training" not in said.getvalue()
@@ -169,14 +168,6 @@ def test_a_finished_comparison_trains_nothing_and_may_grow(
     more = compare(chosen[:1], again, budget=BUDGET, seeds=3, stream=io.StringIO())
     assert began == [run_folder(again, "small", 2)]
     assert more.contenders[0].runs[:2] == found.contenders[0].runs
-
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "train", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        compare(chosen, again, budget=BUDGET, seeds=2, stream=said)
-    assert said.getvalue().endswith(f"the same command with --out {again} goes on\n")
 
 
 def test_a_killed_comparison_goes_on_to_the_same_figures(

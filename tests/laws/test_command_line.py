@@ -465,6 +465,39 @@ def test_a_file_after_further_models_is_the_file(
     assert "there are no rows to predict" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "works", "again"),
+    [
+        ("compare tiny --budget 1e4tokens --out x", "evaluate.compare.compare.compare", " --out x"),
+        (
+            "finetune . --data . --curve 3,all --out x",
+            "finetune.command.finetune_recipe",
+            " --out x",
+        ),
+        ("finetune . --data . --out x", "finetune.command.finetune_recipe", None),  # says more
+        ("curate a.txt --steps normalise --out x", "curate.command.curate", " goes on"),
+        ("curate --prove --out x", "curate.command.prove", " goes on"),
+    ],
+)
+def test_a_command_that_can_go_on_says_so_where_it_is_stopped(
+    arguments: str,
+    works: str,
+    again: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("A text.")
+    monkeypatch.setattr(f"maskwright.{works}", interrupted)
+    assert cli.main(arguments.split()) == 130
+    said = capsys.readouterr().err
+    assert ("the same command" in said) == (again is not None) and (again or "") in said
+
+
 def test_threads_are_used_and_go_into_the_recipe(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,17 @@ def note_busy(threads: int | None) -> None:
 
     if found := machine.busy(threads):
         note(found)
+
+
+@contextlib.contextmanager
+def going_on(again: str) -> Iterator[None]:
+    """A block whose work goes on when its command is given again; where it is stopped, `again`
+    says so."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        print(harmless_lines(f"stopped; {again} goes on"), file=sys.stderr)
+        raise
 
 
 def say_model(checkpoint: Path, run: Path) -> None:

@@ -11,8 +11,10 @@ from maskwright.cli.verbs.arguments import (
     add_text,
     existing,
     existing_texts,
+    going_on,
     next_run,
 )
+from maskwright.terminal import shell_word
 
 SUMMARY = "train recipes under an equal budget and compare them"
 
@@ -48,4 +50,5 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.evaluate.compare.compare import compare
 
     out = a.out or next_run("comparison")
-    compare(recipes, out, budget=a.budget, seeds=a.seeds, data=a.data)
+    with going_on(f"the same command with --out {shell_word(out)}"):
+        compare(recipes, out, budget=a.budget, seeds=a.seeds, data=a.data)

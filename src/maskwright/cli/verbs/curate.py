@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Literal
 
-from maskwright.cli.verbs.arguments import add_read, add_settings, existing_texts, note
+from maskwright.cli.verbs.arguments import add_read, add_settings, existing_texts, going_on, note
 from maskwright.errors import UsageError
 
 SUMMARY = "clean, filter and deduplicate raw text to a corpus for pretraining"
@@ -144,11 +144,11 @@ def do(a: argparse.Namespace) -> None:
             where=f"--{unused[0].replace('_', '-')}",
             do="add --prove, or leave it out",
         )
-    from maskwright.curate.command import curate_command, prove_command
+    from maskwright.curate.command import curate_command
     from maskwright.curate.curation import is_curated
 
     if a.prove and not a.update and (not a.text or is_curated(a.out or Path("clean"))):
-        prove_command(a.out, a.budget, a.seeds, a.held_out)
+        _prove(a)
         return
 
     curate_command(
@@ -170,6 +170,13 @@ def do(a: argparse.Namespace) -> None:
         note=note,
     )
     if a.prove and only is None:
+        _prove(a)
+
+
+def _prove(a: argparse.Namespace) -> None:
+    from maskwright.curate.command import prove_command
+
+    with going_on("the same command"):
         prove_command(a.out, a.budget, a.seeds, a.held_out)
 
 

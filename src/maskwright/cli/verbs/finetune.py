@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +14,14 @@ from maskwright.cli.verbs.arguments import (
     add_read,
     add_settings,
     existing,
+    going_on,
     named_columns,
     next_run,
 )
 from maskwright.errors import UsageError
 from maskwright.finetune.recipe import Recipe, changed, override, read
 from maskwright.labelled.formats.options import how_read
+from maskwright.terminal import shell_word
 
 SUMMARY = "fine-tune a model on labelled texts"
 # Fields of a recipe that are no plain option, or have another form here.
@@ -118,7 +121,10 @@ def do(a: argparse.Namespace) -> None:
             )
     from maskwright.finetune.command import finetune_recipe
 
-    finetune_recipe(recipe, a.out or next_run("finetune"), dry=a.dry_run)
+    out = a.out or next_run("finetune")
+    again = f"the same command with --out {shell_word(out)}"
+    with going_on(again) if recipe.curve and not a.dry_run else contextlib.nullcontext():
+        finetune_recipe(recipe, out, dry=a.dry_run)
 
 
 def _counts(given: str | None) -> list[int]:

@@ -46,7 +46,7 @@ from maskwright.models import folders, special_tokens
 from maskwright.models.model import Model
 from maskwright.models.open import open_model
 from maskwright.objectives.parts.spec import usual_for
-from maskwright.pretrain import build, checkpoints, journal, run
+from maskwright.pretrain import build, checkpoints, journal
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.pretrain.session import checkpoint_bytes
 from maskwright.recipes.parts.recipe import Recipe, frozen_part
@@ -56,7 +56,6 @@ from maskwright.report.wording import count
 from maskwright.report.wording import number as figure_of
 from maskwright.storage import commit
 from maskwright.storage import files as storage
-from maskwright.terminal import shell_word
 
 LOCK = "compare.lock"
 UNEQUAL = 0.05  # how far apart the budgets may come out without a word
@@ -98,11 +97,7 @@ def compare(
     commit.require_own(out, "prepared", "runs")
     commit.probe_writable(out)
     with commit.Lock(out / LOCK):
-        try:
-            return _compared(recipes, out, equal, seeds, data, stream, say)
-        except (run.Stopped, KeyboardInterrupt):
-            say(f"the same command with --out {shell_word(out)} goes on")
-            raise
+        return _compared(recipes, out, equal, seeds, data, stream, say)
 
 
 def _compared(
