@@ -140,11 +140,11 @@ class Server:
             return self._foreign(status, text)
         where = f"{self.url}{f', {place}' if place else ''}"
         wanted = None if limit is None else f"at most {limit}"
-        said, found = f"the server refuses: {what}", f"status {status}"
+        what, found = f"the server refuses: {what}", f"status {status}"
         if status in TOO_MUCH:
-            return _TooMuchError(said, where=where, found=found, wanted=wanted)
+            return _TooMuchError(what, where=where, found=found, wanted=wanted)
         if kind == "validation" and (row := ROW.match(str(place))):
-            return _RowError(int(row[1]), said, where, found, wanted)
+            return _RowError(int(row[1]), what, where, found, wanted)
         classes = {"validation": DataError, "model": IncompatibleError}
         do = (
             "give the token of the server: --server-token, or MASKWRIGHT_TOKEN"
@@ -154,7 +154,7 @@ class Server:
         made = classes.get(str(kind), UsageError)
         if place == "model" and kind == "validation":  # no example is at fault
             made, do = UsageError, "name one of them: model=NAME, or MODEL before the file"
-        return made(said, where=where, found=found, wanted=wanted, do=do)
+        return made(what, where=where, found=found, wanted=wanted, do=do)
 
     def _foreign(self, status: int, text: str) -> IncompatibleError:
         return IncompatibleError(
