@@ -112,6 +112,12 @@ class Visit:
         self.context.close()
 
 
+# A link that nothing of a page has written.
+ODD = {
+    "hide": "-1,abc,9999", "beside": "__proto__", "layer": "0.5", "head": "-1", "token": "1e9",
+    "stack": "x", "position": "abc", "seed": "NaN", "temperature": "x", "k": "-3", "p": "9",
+    "merge": "-1", "chosen": "99", "count": "x", "kind": "9", "objective": "__proto__",
+}  # fmt: skip
 PAGES = ("fill", "generate", "tokenizer", "attention", "task", "vectors")
 
 
@@ -121,14 +127,18 @@ def test_every_page_of_every_model(
 ) -> None:
     with Visit(chromium, address, width=width, dark=dark) as visit:
         numbers = range(len(site.models))
-        for number in numbers if width == 400 else numbers[:: len(numbers) - 1]:
-            for name in PAGES:
-                page = visit.open(page=name, model=number)
-                page.wait_for_timeout(150)
-                wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-                assert wide <= 0, f"{name} of {site.models[number].name} is too wide"
-                alerts = page.locator("[role=alert]:visible").all_inner_texts()
-                assert not alerts, f"{name} of {site.models[number].name}: {alerts}"
+        plain = [(number, name, {}) for number in numbers for name in PAGES]
+        odd = [
+            (number, name, ODD) for number in (0, len(numbers) - 1) for name in (*PAGES, "masks")
+        ]
+        for number, name, more in plain if width == 400 else odd:
+            page = visit.open(page=name, model=number, **more)
+            page.wait_for_timeout(150)
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{name} of {site.models[number].name} is too wide"
+            alerts = page.locator("[role=alert]:visible").all_inner_texts()
+            assert not alerts, f"{name} of {site.models[number].name}: {alerts}"
+            assert "NaN" not in page.locator("main").inner_text()
         assert visit.wrong == []
 
 

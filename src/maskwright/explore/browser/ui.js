@@ -117,6 +117,18 @@ export function field({ label, value, input, rows = 2 }) {
   };
 }
 
+/** What a link says, where it is a number between two limits; else `usual`. */
+export const within = (value, low, high, usual) => {
+  const number = (value ?? "") === "" ? NaN : Number(value);
+  return number >= low && number <= high ? number : usual;
+};
+
+/** The same of a whole number. */
+export const wholeWithin = (value, low, high, usual) => {
+  const number = within(value, low, high, usual);
+  return Number.isInteger(number) ? number : usual;
+};
+
 export const percent = (p) =>
   p >= 0.9995 ? "100 %" : p >= 0.1 ? `${(100 * p).toFixed(1)} %` : p >= 1e-4 ? `${(100 * p).toFixed(2)} %`
     : p >= 1e-6 ? `${(100 * p).toFixed(4)} %` : p > 0 ? "< 0.0001 %" : "0 %";

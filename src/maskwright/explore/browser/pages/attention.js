@@ -2,7 +2,7 @@
 // worker one head at a time.
 
 import { SHARES, role } from "../heads.js";
-import { bars, choice, el, field, figure, percent, pressable, shown, svg } from "../ui.js";
+import { bars, choice, el, field, figure, percent, pressable, shown, svg, wholeWithin } from "../ui.js";
 
 const SAMPLE = "The king shall not speak to thee of love, and the queen shall not speak to him.";
 const TARGET = "The king is silent.";
@@ -29,8 +29,8 @@ export const attention = {
     const two = config.encoder !== null && config.decoder !== null && start !== null;
     const pairs = (config.encoder?.embeddings.segments ?? 0) > 1;
     let text = state.text ?? site.sample ?? (await model.fitted(SAMPLE)), second = state.second ?? "", target = state.target ?? TARGET;
-    let [stack, layer, head] = [state.stack, state.layer, state.head].map((each) => Math.trunc(Number(each ?? 0)) || 0);
-    let token = state.token === undefined ? null : Math.trunc(Number(state.token));
+    let [stack, layer, head] = [state.stack, state.layer, state.head].map((each) => wholeWithin(each, 0, 999, 0));
+    let token = wholeWithin(state.token, 0, 9999, null);
     let turn = 0, found = null, weights = null;
     const box = el("div");
     const again = (key, set) => (value) => {

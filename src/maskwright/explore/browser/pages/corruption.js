@@ -1,6 +1,6 @@
 // Corruption: a text before and after an objective, as its own code prepares it in Python.
 
-import { choice, el, field, figure, percent, shown, slider, svg } from "../ui.js";
+import { choice, el, field, figure, percent, shown, slider, svg, wholeWithin } from "../ui.js";
 
 const FILE = "data/corruption.json";
 const CELL = 9;
@@ -33,7 +33,7 @@ export const corruption = {
         ?? known.find(({ name, refused }) => !refused && name === model?.facts.objective)
         ?? known.find((each) => !each.refused && each.usual)
         ?? known.find((each) => !each.refused) ?? known[0],
-      preset: state.preset ?? "", options: parsed(state.options), seed: Number(state.seed ?? 0), row: 0,
+      preset: state.preset ?? "", options: parsed(state.options), seed: wholeWithin(state.seed, 0, 99, 0), row: 0,
       text: live ? state.text ?? found.text : found.text,
     };
     let turn = 0, timer = 0;

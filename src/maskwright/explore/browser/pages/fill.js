@@ -51,7 +51,7 @@ export const fill = {
       const special = new Set(model.facts.special);
       const pieces = await model.names(ids);
       if (own !== turn) return;
-      hidden = new Set([...hidden].filter((place) => place < ids.length && !special.has(ids[place])));
+      hidden = new Set([...hidden].filter((place) => Number.isInteger(place) && place in ids && !special.has(ids[place])));
       tokens.replaceChildren(...ids.map((id, place) => el("li", {}, special.has(id)
         ? el("span", { class: "token special" }, model.tokens[id])
         : el("button", {

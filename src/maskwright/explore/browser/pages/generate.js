@@ -1,7 +1,7 @@
 // Generation, step by step: the distribution of the next token as temperature, top-k and top-p move.
 
 import { distribution } from "../sampling.js";
-import { bars, el, field, figure, percent, pressable, shown, slider } from "../ui.js";
+import { bars, el, field, figure, percent, pressable, shown, slider, wholeWithin, within } from "../ui.js";
 
 const TOP = 12;
 
@@ -22,11 +22,9 @@ export const generate = {
   },
 
   async mount(root, { model, site, state, remember, announce, failed }) {
-    // What a link says is taken where it is a setting.
-    const within = (value, low, high, usual) => (value !== undefined && value >= low && value <= high ? Number(value) : usual);
     const settings = {
-      temperature: within(state.temperature, 0, 2, 0.8), topK: Math.floor(within(state.k, 0, 2 ** 20, 0)),
-      topP: within(state.p, 0.05, 1, 1), seed: Math.floor(within(state.seed, 0, 50, 0)),
+      temperature: within(state.temperature, 0, 2, 0.8), topK: wholeWithin(state.k, 0, 2 ** 20, 0),
+      topP: within(state.p, 0.05, 1, 1), seed: wholeWithin(state.seed, 0, 50, 0),
     };
     let text = null, scores = null, plain = null, order = [], ended = false, busy = Promise.resolve();
     const written = el("div", { class: "written", "aria-label": "The text" });

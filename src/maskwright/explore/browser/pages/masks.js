@@ -1,7 +1,7 @@
 // Masks: who may see whom in a family, or in this model, by an objective; through the layers.
 
 import { matrices, reach, reachAcross } from "../rules.js";
-import { choice, el, figure, pressable, slider, svg } from "../ui.js";
+import { choice, el, figure, pressable, slider, svg, wholeWithin } from "../ui.js";
 
 const FILE = "data/masks.json";
 const CELL = 20, LEFT = 46, TOP = 58;
@@ -24,8 +24,8 @@ export const masks = {
     const named = (name) => rows.find((row) => row.name === name);
     const settings = {
       row: (named(state.masks_of) ?? own ?? rows[0]).name, objective: state.objective ?? model?.facts.objective,
-      packed: state.packed === "1", narrow: state.windows !== "real", kind: Number(state.kind ?? 0),
-      layer: Number(state.layer ?? 1), position: state.position === undefined ? null : Number(state.position),
+      packed: state.packed === "1", narrow: state.windows !== "real", kind: wholeWithin(state.kind, 0, 99, 0),
+      layer: wholeWithin(state.layer, 1, 999, 1), position: wholeWithin(state.position, 0, 999, null),
     };
     const controls = el("div"), picture = el("div"), table = el("div");
     root.append(controls, picture, el("h3", {}, "What each can learn by"),
@@ -39,12 +39,13 @@ export const masks = {
 
     function draw() {
       const row = named(settings.row);
-      if (!row.cells[settings.objective]) {
+      if (!Object.hasOwn(row.cells, settings.objective ?? "")) {
         const learns = found.objectives.filter(({ name }) => row.cells[name].single?.some((n) => found.examples[n].read.length));
         settings.objective = (learns.find(({ usual }) => usual) ?? learns[0] ?? found.objectives[0]).name;
       }
       const { example, cases } = chosen();
       settings.position ??= example?.read[Math.min(2, example.read.length - 1)] ?? 0;
+      settings.position = Math.max(0, Math.min(settings.position, lengthOf(example) - 1));
       const windows = Object.values(row.stacks).flat().some((layer) => layer[1] !== null);
       const deepest = Math.max(...Object.values(row.stacks).map((layers) => layers.length));
       settings.layer = Math.max(1, Math.min(deepest, settings.layer));
@@ -60,7 +61,7 @@ export const masks = {
         windows ? tagged("narrow", check(`windows narrowed to ${NARROW}, to be seen`, settings.narrow, (on) => set("narrow", "windows", on ? null : "real"))) : null),
       el("div", { class: "controls" },
         tagged("layer", slider({ label: "Layer", min: 1, max: deepest, value: settings.layer, show: (n) => `${n} of ${deepest}`, input: (v) => set("layer", "layer", v, false) }).element),
-        tagged("position", slider({ label: "Position", min: 0, max: lengthOf(example) - 1, value: Math.min(settings.position, lengthOf(example) - 1), input: (v) => set("position", "position", v, false) }).element)));
+        tagged("position", slider({ label: "Position", min: 0, max: lengthOf(example) - 1, value: settings.position, input: (v) => set("position", "position", v, false) }).element)));
       if (focused) controls.querySelector(`[data-name="${focused}"] :is(input, select)`)?.focus();
       drawPicture();
       const within = table.contains(document.activeElement);

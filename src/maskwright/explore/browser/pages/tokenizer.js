@@ -1,7 +1,7 @@
 // The tokenizer: a text of one's own as pieces, two tokenizers side by side, and what each did.
 
 import { hex } from "../pieces.js";
-import { beside, check, choice, el, field, figure, figures, percent, pressable, shown, slider, svg } from "../ui.js";
+import { beside, check, choice, el, field, figure, figures, percent, pressable, shown, slider, svg, wholeWithin } from "../ui.js";
 
 const SAMPLE = "The unforgettable king shall not speak of love and death tonight; naïvely, 1,234 daggers wait.";
 const MOST = 4000; // pieces that are drawn
@@ -133,7 +133,7 @@ export const tokenizer = {
         ticks.map((m) => svg("text", { class: `soft ${m === merges ? "end" : "middle"}`, x: m === merges ? width - 8 : x(m), y: height - 18 }, m.toLocaleString("en"))),
         svg("text", { class: "soft end", x: width - 8, y: height - 4 }, "merges learned")), "Pieces of this text by how many merges were learned", "merges");
       };
-      const first = Math.min(changes.length, Number(state.merge ?? changes.length) || 0);
+      const first = wholeWithin(state.merge, 0, changes.length, changes.length);
       const moved = slider({ label: "Merges learned", min: 0, max: changes.length, value: first,
         show: (n) => `${(n ? changes[n - 1].learned : 0).toLocaleString("en")} of ${merges.toLocaleString("en")}`, input: show });
       show(first);

@@ -1,7 +1,7 @@
 // Vectors: texts of one's own, words of the vocabulary, and one word in several sentences.
 
 import { cosine, nearest } from "../space.js";
-import { bars, choice, cutTo, el, field, figure, percent, pressable, shown, slider, svg, widthOf } from "../ui.js";
+import { bars, choice, cutTo, el, field, figure, percent, pressable, shown, slider, svg, wholeWithin, widthOf } from "../ui.js";
 import { wordsIn } from "../words.js";
 
 const LINES = ["The queen lives in a small house.", "A little cottage is where she stays.", "The king sleeps in his castle.",
@@ -104,7 +104,7 @@ const likest = (found, name, caption) => figure(bars(found.map(({ text, cosine: 
 
 // ------------------------------------------------------------------------------------- own texts
 function texts(box, { model, state, remember, announce }) {
-  let turn = 0, chosen = Number(state.chosen ?? -1), query = state.near ?? "";
+  let turn = 0, chosen = wholeWithin(state.chosen, 0, MOST_LINES - 1, -1), query = state.near ?? "";
   const known = new Map(); // vectors of texts that were read
   const picture = el("div"), said = el("p", { class: "soft", role: "status" });
   const area = field({ label: "Texts, one to a line", rows: 6, value: state.lines ?? LINES, input: (value) => {
@@ -185,7 +185,7 @@ function texts(box, { model, state, remember, announce }) {
 
 // ------------------------------------------------------------------------------- the vocabulary
 function words(box, { model, state, remember, announce }) {
-  let turn = 0, count = Number(state.count ?? 200) || 200, word = state.word ?? "";
+  let turn = 0, count = wholeWithin(state.count, 20, MOST_WORDS, 200), word = state.word ?? "";
   const picture = el("div"), list = el("div");
   const search = field({ label: "Search a word", rows: 1, value: word, input: (value) => {
     word = value.trim();
@@ -229,7 +229,7 @@ function words(box, { model, state, remember, announce }) {
 
 // ------------------------------------------------------------------- one word in several sentences
 function banks(box, { model, state, remember }) {
-  let turn = 0, word = state.word ?? "bank", layer = state.layer === undefined ? null : Number(state.layer);
+  let turn = 0, word = state.word ?? "bank", layer = wholeWithin(state.layer, 0, 999, null);
   const found = el("div");
   const name = field({ label: "Word", rows: 1, value: word, input: (value) => {
     word = value.trim();
