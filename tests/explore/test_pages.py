@@ -437,6 +437,11 @@ def test_a_task_is_answered_and_its_words_are_weighed(
         # Nothing to read is said, and no error.
         page.get_by_label("Text").fill("")
         page.wait_for_selector("p:has-text('Nothing is read yet')")
+        # How its loss fell, epoch by epoch; and a page that is left at once goes on nowhere.
+        for name in ("Training", "Task", "Training"):
+            page.get_by_role("link", name=name, exact=True).click()
+        page.wait_for_selector("figure svg")
+        assert all("NaN" not in each.get_attribute("viewBox") for each in page.locator("svg").all())
         assert visit.wrong == []
 
 

@@ -83,7 +83,7 @@ class Shell {
       const alert = el("p", { class: "notice", role: "alert", hidden: true });
       const root = el("div");
       main.append(alert, root);
-      this.drawn = await page.mount(root, {
+      const drawn = await page.mount(root, {
         model, site: this.site, engine, source, state: this.state,
         remember: (values) => this.remember(values),
         go: (values) => this.go(values),
@@ -94,6 +94,8 @@ class Shell {
           alert.textContent = error === null ? "" : error.message;
         },
       }) ?? null;
+      if (turn === this.turn) this.drawn = drawn;
+      else drawn?.close?.(); // another page was asked for meanwhile
     } catch (error) {
       if (turn === this.turn) failed(main, error);
     } finally {

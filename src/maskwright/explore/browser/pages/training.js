@@ -27,8 +27,11 @@ export const training = {
     const summary = el("div"), curves = el("div"), samples = el("div");
     let timer = 0, closed = false, quiet = 0;
 
+    const epochs = el("div"), read = await Promise.all(tuned.map((run) => source.json(`${run.folder}/epochs.json`)));
     if (trained.length) root.append(controls(), summary, curves, samples);
-    for (const run of tuned) root.append(epochsOf(run, await source.json(`${run.folder}/epochs.json`)));
+    root.append(epochs);
+    const drawTuned = () => epochs.replaceChildren(...tuned.map((run, n) => epochsOf(run, read[n], root.clientWidth || 720)));
+    drawTuned();
 
     function controls() {
       const box = el("div", { class: "controls" },
@@ -128,7 +131,10 @@ export const training = {
       }, quiet < PATIENCE ? SOON : LATER);
     }
 
-    const resized = () => trained.length && draw();
+    const resized = () => {
+      if (trained.length) draw();
+      drawTuned();
+    };
     window.addEventListener("resize", resized);
     if (trained.length) {
       draw();
