@@ -187,7 +187,12 @@ function failed(root, error) {
 
 /** Put the state into the link; the page in a notebook's frame has none. */
 function link(change, state) {
-  if (location.protocol !== "about:") history[change](null, "", `#${write(state)}`);
+  if (location.protocol === "about:") return;
+  try {
+    history[change](null, "", `#${write(state)}`);
+  } catch {
+    // some browsers allow a hundred changes in half a minute; the next one has all of the state
+  }
 }
 
 function write(state) {

@@ -1,7 +1,7 @@
 // Curves over one axis, of any length: each column of pixels shows the lowest and the highest value
 // in it, and a line their mean, so that nothing is lost and a picture never has more points.
 
-import { el, figure, svg } from "./ui.js";
+import { el, figure, svg, widthOf } from "./ui.js";
 
 const MARGIN = { left: 52, right: 14, top: 12, bottom: 34 };
 const SMOOTH = 160; // columns of the line where there are many points
@@ -77,8 +77,10 @@ export function chart({ title, lines, references = [], across, say = count, from
     ticks(low, high).map((value) => [
       svg("line", { class: "grid", x1: left, x2: width - right, y1: at(y(value)), y2: at(y(value)) }),
       svg("text", { class: "soft end", x: left - 6, y: at(y(value) + 4) }, say(value))]).flat(),
-    placesAcross(from, to, logarithmic, width).map((value) =>
-      svg("text", { class: "soft middle", x: at(x(value)), y: height - bottom + 17 }, count(value))),
+    placesAcross(from, to, logarithmic, width).map((value) => {
+      const text = count(value), ends = x(value) + widthOf(text) / 2 > width; // at the edge, within it
+      return svg("text", { class: `soft ${ends ? "end" : "middle"}`, x: ends ? width : at(x(value)), y: height - bottom + 17 }, text);
+    }),
     svg("text", { class: "soft end", x: width - right, y: height - 3 }, across),
     known.map((r) => svg("line", { class: "reference", x1: left, x2: width - right, y1: at(y(r.y)), y2: at(y(r.y)) })),
     together(known, y).map((near) => svg("text", { class: "soft end", x: width - right, y: at(Math.min(...near.map((r) => y(r.y))) - 4) },

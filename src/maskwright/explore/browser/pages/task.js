@@ -125,7 +125,7 @@ export const task = {
       body.replaceChildren(el("button", { type: "button", click: () => {
         paint();
         run().catch(failed);
-      } }, `Hide ${words.length} words one by one (about ${Math.ceil(took * words.length / 1000)} s)`));
+      } }, `Hide ${words.length} words one by one (about ${lasting(took * words.length / 1000)})`));
     }
 
     function weighed(now, words, drops, whole) {
@@ -148,6 +148,8 @@ export const task = {
     return { close: () => turn++ };
   },
 };
+
+const lasting = (seconds) => (seconds < 90 ? `${Math.ceil(seconds)} s` : `${Math.ceil(seconds / 60)} min`);
 
 const change = (drop, whole) => {
   const value = whole ? -drop : -100 * drop;
