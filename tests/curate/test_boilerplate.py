@@ -183,7 +183,9 @@ def test_shards_and_order_do_not_matter() -> None:
         ("xx..x", "xx..x"),
         ("x.xx.", "x.xx."),  # one other line is passed over where two stand behind it
         ("x.x..", "x...."),
-        (".xx..", "....."),
+        (".xx..", ".xx.."),  # so is a title before a menu
+        (".x...", "....."),
+        ("..xx..", "......"),
         ("..xx.x", "..xx.x"),
         ("xxxxx", "xxxxx"),
     ],

@@ -405,7 +405,8 @@ def _numbers(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
 
 def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """(L,) whether a line is chosen, and all between it and the beginning or the end of its text
-    are; one other line is passed over where two chosen ones stand behind it."""
+    are; one other line, as the title of a page, is passed over where two chosen ones stand behind
+    it."""
     texts, count = lines.texts, len(chosen)
     padded = np.concatenate([[False] * 2, chosen, [False] * 2])
     owner = np.concatenate([[-1] * 2, texts, [-1] * 2])
@@ -414,9 +415,10 @@ def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
         where = slice(2 + step, 2 + step + count)
         return padded[where] & (owner[where] == texts)
 
-    passed = chosen | (beside(-1) & beside(1) & beside(2))
+    first, last = (owner[where : where + count] != texts for where in (1, 3))
+    passed = chosen | ((beside(-1) | first) & beside(1) & beside(2))
     head = _unbroken(passed, lines.starts, texts, forwards=True)
-    passed = chosen | (beside(-1) & beside(1) & beside(-2))
+    passed = chosen | ((beside(1) | last) & beside(-1) & beside(-2))
     return chosen & (head | _unbroken(passed, lines.starts, texts, forwards=False))
 
 
