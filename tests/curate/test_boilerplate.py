@@ -10,6 +10,7 @@ import pytest
 from tests.curate.in_process import batch_of, removed, run
 
 from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.cuts import without_lines
 from maskwright.curate.steps.boilerplate import Settings, at_edge
 from maskwright.errors import ConfigError
 
@@ -215,3 +216,21 @@ def test_F66_time_grows_with_the_text(unit: str) -> None:
     seconds(1000)
     small, large = seconds(50_000), seconds(200_000)
     assert large < 1.0 and large < 10 * small + 0.1
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("a\n\nX\n\nb", "a\n\nb"),
+        ("a\nX\nb", "a\nb"),
+        ("a\n\n\nX\n\nX\n\nb\n\n\nc", "a\n\n\nb\n\n\nc"),
+        ("a\nX\n\nb", "a\n\nb"),
+        ("X\n\na\n\nX", "a"),
+        ("X", ""),
+    ],
+)
+def test_blank_lines_around_what_is_cut_do_not_add_up(text: str, left: str) -> None:
+    lines = batch_of([text, "X"]).lines
+    points = lines.characters.points
+    cut = (points[lines.begins] == ord("X")) & (lines.texts == 0)
+    assert without_lines([text, "X"], lines, cut) == [left, "X"]

@@ -17,16 +17,25 @@ MOST_NAMED = 5
 def without_lines(texts: Sequence[str], lines: Lines, cut: NDArray[np.bool_]) -> list[str]:
     """The texts without the lines where `cut`, (L,), is true; those that lose none are the same.
 
-    Blank lines stay where they separate what is left, and go at both ends.
+    Blank lines stay where they separate what is left, and go at both ends; those before and behind
+    lines that were cut are not more than those before.
     """
     found = list(texts)
     for place in np.unique(lines.texts[cut]).tolist():
         mine = slice(lines.starts[place], lines.starts[place + 1])
         dropped = set(lines.numbers[mine][cut[mine]].tolist())
         rows = texts[place].split("\n")
-        kept = [row for number, row in enumerate(rows) if number not in dropped]
-        filled = [number for number, row in enumerate(kept) if row.strip()]
-        found[place] = "\n".join(kept[filled[0] : filled[-1] + 1]) if filled else ""
+        kept: list[str] = []
+        blanks, behind_cut = 0, True  # since the last line that is left
+        for number, row in enumerate(rows):
+            if number in dropped:
+                behind_cut = True
+            elif row.strip():
+                kept += [*[""] * blanks, row] if kept else [row]
+                blanks, behind_cut = 0, False
+            elif not (behind_cut and blanks):
+                blanks += 1
+        found[place] = "\n".join(kept)
     return found
 
 
