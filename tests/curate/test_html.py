@@ -20,6 +20,7 @@ PLAIN = [
     "I <3 you. 1 <2. <- <= => ->",
     "<",
     "A text with one <b> in it",
+    "Give <file-name> and </file-name>, <x-y>one</x-y>.",
 ]
 MARKUP = [
     ("<p>One.</p><p>Two.</p>", "One.\nTwo."),
@@ -42,6 +43,7 @@ MARKUP = [
     ("<p>kept <!-- without an end <br> here", "kept\nwithout an end\nhere"),
     ("<p>x <![CDATA[a <b> c]]> y</p>", "x a <b> c y"),
     ("<p>see `<b>` there</p>", "see `<b>` there"),
+    ("<p>A <x-mark class='y'>b</x-mark> in <file-name></p>", "A b in <file-name>"),
 ]
 
 
@@ -107,6 +109,9 @@ def test_what_went_is_counted() -> None:
         "<p><",
         "\n<br>",
         "<b>`",
+        "<a-a",
+        "</a-",
+        "<a-a>",
     ],
 )
 def test_F66_time_grows_with_the_text(unit: str) -> None:

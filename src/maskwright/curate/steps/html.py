@@ -54,11 +54,14 @@ INLINE = {
 # Names that other notations have too (`<s>` begins a sentence): alone they prove nothing.
 AMBIGUOUS = frozenset(("s", "data", "input", "output", "source", "link", "base", "title", "time"))
 NAMES = "|".join(sorted(BLOCKS | INLINE | set(DROPPED), key=len, reverse=True))
+# Names with a hyphen are elements of a page's own, which have an end tag.
+OWN = r"[a-z][a-z0-9_.]*-[a-z0-9_.-]*"
 TAG = re.compile(
-    rf"""<(?P<close>/?)(?P<name>{NAMES})(?=[\s/>])
+    rf"""<(?P<close>/?)(?P<name>{NAMES}|{OWN})(?=[\s/>])
     (?:(?:[^<>"']|"[^"<]*"|'[^'<]*')*+>|[^<>]*>)""",
     re.IGNORECASE | re.VERBOSE,
 )
+END_OF_OWN = re.compile(rf"</({OWN})(?=[\s>])", re.IGNORECASE)
 OPENING = re.compile(
     r"<!--|<!\[CDATA\[|<!doctype\b[^<>]*>|<\?xml\b[^<>]*>|" + TAG.pattern, TAG.flags
 )
@@ -100,6 +103,8 @@ class Settings(Step):
         waiting: dict[str, int] = {}
         for match in _outside_code(OPENING, text):
             name = (match["name"] or "").lower()
+            if "-" in name:
+                continue
             if not name:
                 # A comment, a declaration.
                 found += 1
@@ -138,12 +143,13 @@ def _plain(text: str, counts: dict[str, int]) -> str:
     place = 0
     lower = ""
     unclosed: set[str] = set()
+    closed = {name.lower() for name in END_OF_OWN.findall(text)}
     for match in _outside_code(OPENING, text):
         begin, end = match.span()
-        if begin < place:  # inside an element that vanished
-            continue
-        pieces.append(text[place:begin])
         name = (match["name"] or "").lower()
+        if begin < place or ("-" in name and name not in closed):
+            continue  # inside an element that vanished, or `<file-name>`
+        pieces.append(text[place:begin])
         opening = match[0].lower()
         ending = {"<!--": "-->", "<![cdata[": "]]>"}.get(opening, "")
         if name in DROPPED and not match["close"]:
