@@ -16,9 +16,12 @@ import pytest
 import torch
 
 from finetune.test_command import table
+from maskwright.bench.work import work_of
 from maskwright.checkpoint import pretrained
 from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
 from maskwright.export.parts import openvino_folder, tei, vectors_folder
+from maskwright.export.parts.asked import as_folder, predictor_of
+from maskwright.export.parts.folder import documents
 from maskwright.export.parts.target import Report
 from maskwright.export.run import export_model
 from maskwright.finetune.command import finetune_file
@@ -26,10 +29,13 @@ from maskwright.graph import onnx
 from maskwright.graph.engines import openvino as openvino_engine
 from maskwright.graph.ports import Graph
 from maskwright.models.adapter_folder import BASE
+from maskwright.models.merged import open_merged
 from maskwright.models.open import open_model
 from maskwright.predict.language_model import load
 from maskwright.storage.commit import verify
+from maskwright.tokenizer.tokenizer import Tokenizer
 
+METHODS = ("full", "lora", "probe", "head")
 TEXTS = ["the cat sat on the mat.", "the dog", "a big dog saw the old cat."]
 
 
@@ -39,9 +45,9 @@ def tuned(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     folder = tmp_path_factory.mktemp("tuned")
     data = table(folder / "rows.csv", "classification")
     common: dict[str, Any] = {"seeds": 1, "epochs": 1, "batch": 16}
-    for method in ("full", "lora"):
+    for method in METHODS:
         finetune_file(model, data, folder / method, method=method, stream=io.StringIO(), **common)
-    return {method: folder / method for method in ("full", "lora")}
+    return {method: folder / method for method in METHODS}
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +180,28 @@ def test_an_adapter_is_merged_in_float32(
     scores = [a["score"] for a in load(tuned["lora"], precision="float32").predict(TEXTS)]
     merged = [a["score"] for a in load(tmp_path / "half", precision="float32").predict(TEXTS)]
     assert np.allclose(scores, merged, atol=0.01)
+
+
+@pytest.mark.parametrize("method", ["probe", "head"])
+def test_a_head_that_was_saved_alone_is_written_with_what_it_stands_on(
+    method: str, tuned: dict[str, Path], tmp_path: Path
+) -> None:
+    """It lies in a folder without a config.json, and may be one that its family has no name for."""
+    whole = exported(tuned[method], tmp_path / "out", "merged")
+    assert whole.about["merged"]["largest"] == 0 and whole.about["merged"]["of"] > 10
+    ours = load(tuned[method], precision="float32").predict(TEXTS)
+    assert load(tmp_path / "out", precision="float32").predict(TEXTS) == ours
+    model = as_folder(open_merged(tuned[method]))
+    config = json.loads(documents(model, predictor_of(model))["config.json"])
+    assert config["id2label"] == {"0": "meow", "1": "woof"}
+    assert config["problem_type"] == "single_label_classification"
+    assert (config["model_type"] == "bert") is (method == "head")
+    with pytest.raises(IncompatibleError, match="export the model below it"):
+        exported(tuned[method], tmp_path / "vectors", "sentence-transformers")
+    with pytest.raises(IncompatibleError, match="--to merged"):
+        export_model(tuned[method], to="tei-check", stream=io.StringIO())
+    opened = load(tuned[method])
+    assert Tokenizer.load(Path(work_of(opened, tuned[method]).model)).vocabulary_size
 
 
 def other_weights(saved: Any) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from maskwright.checkpoint.fine_tuned import ADAPTER
 from maskwright.errors import DataError, UsageError
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -87,14 +88,16 @@ def work_of(model: LanguageModel, folder: Path, base: Path | None = None) -> Wor
     Raises:
         IncompatibleError: it answers nothing, or has no tokenizer.
     """
+    from maskwright.models import head_alone
     from maskwright.tasks.parts import sentence_folder
 
     opened = model.model
+    below = head_alone.base_folder(opened.home / ADAPTER)
     config = opened.config
     common: dict[str, Any] = {
         "folder": str(folder.resolve()),
         "base": None if base is None else str(base.resolve()),
-        "model": str(opened.path.resolve()),
+        "model": str((below or opened.path).resolve()),
         "family": opened.model_type,
         "longest": min(config.longest or 512, 512) - opened.positions,
         "decoder": config.encoder is None,

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from maskwright.config import from_plain
 from maskwright.errors import OutputError, UsageError
+from maskwright.export.parts.asked import as_folder
 from maskwright.export.parts.target import Report, target
 from maskwright.findings import Finding
 from maskwright.models.merged import open_merged
@@ -52,7 +53,7 @@ def export_model(
     module = target(to)
     chosen = from_plain(module.Options, dict(options or {}), to)
     folder = _place(out, to, writes=getattr(module, "WRITES", True))
-    loaded = open_merged(model, base=base)
+    loaded = as_folder(open_merged(model, base=base))
     for found in loaded.findings:
         note(found)
     report: Report = module.export(loaded, folder, chosen, note)

@@ -20,6 +20,7 @@ from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.checkpoint.transfer import load_matching
 from maskwright.errors import CheckpointError, IncompatibleError
+from maskwright.families.parts import family as families
 from maskwright.models.fingerprint import fingerprint
 from maskwright.nn import initialise
 
@@ -44,9 +45,19 @@ def opened(folder: Path) -> Pretrained | None:
     model = initialise.build(base.config, generator)
     load_matching(loaded.model, model, heads=False)
     folder_of_adapters.load(model, folder).merge()
-    return replace(
-        loaded, model=model.eval(), config=base.config, about=About(family=loaded.about.family)
-    )
+    named = loaded.about.family  # which has no name for some heads
+    family = named if named is not None and families.family(named).belongs(base.config) else None
+    return replace(loaded, model=model.eval(), config=base.config, about=About(family=family))
+
+
+def base_folder(folder: Path) -> Path | None:
+    """The model below the head in the adapter's `folder`; None where that is no head alone.
+
+    Raises:
+        CheckpointError, IncompatibleError: as `opened`.
+    """
+    base = folder_of_adapters.base_of(folder) if folder.is_dir() else None
+    return None if base is None else _found(base, folder)
 
 
 def _found(base: Base, folder: Path) -> Path:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from maskwright.checkpoint.fine_tuned import ADAPTER
 from maskwright.errors import IncompatibleError
 from maskwright.graph.graphs import Ids, Vectors, graphs_of
 from maskwright.graph.ports import Graph
-from maskwright.models import special_tokens
+from maskwright.models import head_alone, special_tokens
 from maskwright.models.model import Model
 from maskwright.objectives.parts.contrastive import Contrast
+from maskwright.objectives.supervised import PROBLEM_TYPES
 from maskwright.predict.predictor import Predictor, predictor
 
 
@@ -17,6 +21,17 @@ def predictor_of(model: Model) -> Predictor | None:
         return predictor(model)
     except IncompatibleError:
         return None
+
+
+def as_folder(model: Model) -> Model:
+    """The model with what its folder would say of its labels, which a head that was saved alone
+    says in its record."""
+    if not head_alone.is_alone(model.home / ADAPTER) or (answers := predictor_of(model)) is None:
+        return model
+    task_type = answers.task_type
+    problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None
+    about = replace(model.about, labels=task_type.labels, problem_type=problem)
+    return replace(model, about=about)
 
 
 def vectors_of(answers: Predictor | None) -> Vectors | None:

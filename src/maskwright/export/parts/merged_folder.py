@@ -13,6 +13,7 @@ from maskwright.errors import UsageError
 from maskwright.export.parts import model_folder
 from maskwright.export.parts.target import Report
 from maskwright.findings import Finding, Note
+from maskwright.models import head_alone
 from maskwright.models.adapter_folder import BASE
 from maskwright.models.model import Model
 from maskwright.models.open import open_weights
@@ -21,7 +22,8 @@ PEFT = pretrained.ADAPTER
 
 
 def write_merged(model: Model, out: Path, dtype: str, note: Note) -> Report:
-    """Write the model with its adapter in its weights, which `parts/merged.py` merged in float32.
+    """Write the model with its adapter in its weights, which `parts/merged.py` merged in float32, or
+    with the head that was saved alone above the model that it stands on.
 
     Raises:
         UsageError: the folder has no adapter.
@@ -53,6 +55,8 @@ def _base(model: Model) -> Path | None:
     """The folder of the model that the adapter was trained on."""
     if model.is_adapter:
         return model.path
+    if (below := head_alone.base_folder(model.home / ADAPTER)) is not None:
+        return below
     named = read_json(model.home / ADAPTER, PEFT).get(BASE)
     if not isinstance(named, str) or not Path(named).is_dir():
         return None

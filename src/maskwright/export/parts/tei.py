@@ -88,6 +88,8 @@ def findings(model: Model) -> Iterator[Finding]:
         yield _fault(
             "it reads no adapters", "maskwright export MODEL --to merged, and check that folder"
         )
+    if not (path / "config.json").is_file():  # a head that was saved alone
+        return
     hf = read_json(path, "config.json")
     yield from _of_config(hf)
     if not (path / "tokenizer.json").is_file():
@@ -174,7 +176,7 @@ def _otherwise(path: Path, hf: Mapping[str, Any]) -> Iterator[Finding]:
             "by some thousandths",
         )
     if not (path / READING).is_file():
-        longest = next((hf[key] for key in POSITIONS if type(hf.get(key)) is int), None)
+        longest = next((hf[key] for key in POSITIONS if type(hf.get(key)) is int), "any number of")
         yield _note("tei-longest", f"{READING} is missing: texts may have {longest} tokens")
     yield _note(
         "tei-truncates",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from maskwright.checkpoint.fine_tuned import TASK
+from maskwright.checkpoint.fine_tuned import ADAPTER, TASK
 from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.sentence_modules import modules_of
 from maskwright.checkpoint.transfer import transfer
@@ -22,6 +22,7 @@ from maskwright.export.parts.asked import predictor_of
 from maskwright.export.parts.model_folder import Content
 from maskwright.export.parts.target import Report
 from maskwright.findings import Finding, Note
+from maskwright.models import head_alone
 from maskwright.models.model import Model
 from maskwright.nn.config import TransformerConfig
 from maskwright.predict.predictor import Predictor, of_vectors
@@ -101,6 +102,13 @@ def write_vectors(model: Model, out: Path, chosen: Chosen, note: Note) -> Report
 
 def _untrained(model: Model, chosen: Chosen, note: Note) -> Predictor:
     """How vectors are pooled of a model that was not trained to make some."""
+    if (below := head_alone.base_folder(model.home / ADAPTER)) is not None:
+        raise IncompatibleError(
+            "a head that was learned for a task makes no vectors",
+            where=model.home,
+            wanted="a model that makes vectors, or any other encoder or decoder",
+            do=f"export the model below it: {below}",
+        )
     if model.num_stacks == 2:
         raise IncompatibleError(
             "sentence-transformers reads a text with one stack",
