@@ -22,8 +22,8 @@ PEFT = pretrained.ADAPTER
 
 
 def write_merged(model: Model, out: Path, dtype: str, note: Note) -> Report:
-    """Write the model with its adapter in its weights, which `parts/merged.py` merged in float32, or
-    with the head that was saved alone above the model that it stands on.
+    """Write the model with its adapter in its weights, which `parts/merged.py` merged in float32,
+    or with the head that was saved alone above the model that it stands on.
 
     Raises:
         UsageError: the folder has no adapter.
