@@ -263,9 +263,14 @@ def test_a_step_that_would_remove_everything_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_documents_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "empty.txt").write_text("\n \n")
-    with pytest.raises(DataError, match="0 documents"):
-        curate(tmp_path / "empty.txt", tmp_path / "clean", recipe(), OPTIONS)
+    for text, found in (
+        ("\n \n", "2 rows, all blank"),
+        ("", "0 rows, all blank or rejected; empty"),
+    ):
+        (tmp_path / "empty.txt").write_text(text)
+        with pytest.raises(DataError, match="0 documents") as refusal:
+            curate(tmp_path / "empty.txt", tmp_path / "clean", recipe(), OPTIONS)
+        assert str(refusal.value.found).startswith(found)
 
 
 def test_a_fault_of_a_file_is_told_and_an_empty_file_among_others_is_none(tmp_path: Path) -> None:

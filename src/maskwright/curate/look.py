@@ -148,8 +148,11 @@ def look(
         try:
             pieces = run(read, recipe, work, engine, note=ignore, progress=watch)
         except DataError as error:
-            error.advising(f"{error.do}; this is the first look, at a sample")
-            raise
+            raise (
+                error
+                if whole
+                else error.advising(f"{error.do}; this is the first look, at a sample")
+            )
         made.card = card_of(pieces, recipe)
         made.findings += reading_findings(pieces.reading)
         made.languages = made.languages or made.card["left"]["languages"]

@@ -56,7 +56,7 @@ from maskwright.version import VERSION
 # Names of folders that this module makes; others are somebody's.
 OWN = re.compile(rf"[0-9a-f]{{64}}|{re.escape(TEMPORARY)}.*", re.DOTALL)
 KNOWN = re.compile(r"[0-9a-f]{32}")
-WORKED = ("reading", "segments", "passes", "packed", "known")
+EMPTY = "empty-files"  # a finding of the reader
 
 
 @dataclass(frozen=True)
@@ -166,13 +166,16 @@ def read_files(
     shards = [shard for part, _ in read for shard in part]
     facts = [facts for _, facts in read]
     if not shards:
+        empty = [f["what"] for each in facts for f in each["findings"] if f["name"] == EMPTY][:5]
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
         _drop_empty(work)
         raise DataError(
             "the corpus has 0 documents",
             where=", ".join(listed(paths)),
-            found=f"{sum(f['rows'] for f in facts):,} rows, all blank or rejected",
+            found="; ".join(
+                [f"{counted(sum(f['rows'] for f in facts), 'row')}, all blank or rejected", *empty]
+            ),
             wanted="at least one document",
             do="name other files, or look at how they are read (--read)",
         )
