@@ -290,3 +290,23 @@ def test_documents_are_frozen_and_reading_needs_no_torch() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert not {"torch", "numpy", "pyarrow", "zstandard"} & set(loaded.stdout.split())
+
+
+def test_files_may_call_their_text_differently(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    write(tmp_path, "a.jsonl", '{"text": "one", "body": "of it"}\n{"body": "two", "n": 1}\n')
+    write(tmp_path, "b.csv", 'body,"a,b"\nthree,x\n')
+    parquet.write_table(pyarrow.table({"n": [1], "content": ["four"]}), tmp_path / "c.parquet")
+    reading = Reading(column="text, content,body", notes=("*",))
+    found = [(d.text, dict(d.notes)) for d in Reader(tmp_path, reading)]
+    assert found == [
+        ("one", {"body": "of it"}),
+        ("two", {"n": "1"}),
+        ("three", {"a,b": "x"}),
+        ("four", {"n": "1"}),
+    ]
+    assert [d.text for d in Reader(tmp_path / "b.csv", Reading(column="a,b"))] == ["x"]
+    with pytest.raises(DataError, match="missing") as refusal:
+        list(Reader(tmp_path, Reading(column="text,content")))
+    assert "column=text,body" in str(refusal.value.do)

@@ -39,6 +39,7 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
     """
     file, counts = source.shown, ledger.counts
     column, kept = ledger.reading.column, ledger.reading.notes
+    several = "," in column
     for block in blocks:
         if source.suffix == ".json" and block.line == 1:
             _refuse_one_value(block.text, file)
@@ -48,6 +49,8 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
                 continue
             try:
                 row = parse(line)
+                if several and type(row) is dict:
+                    column = ledger.reading.column_of(row)
                 text = row[column] if type(row) is dict and column in row else None
                 if type(text) is not str:
                     raise _no_text(row, column)
@@ -101,7 +104,7 @@ def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
     """
     reading, found = ledger.reading, {}
     ledger.unmet.meet(row)
-    for name in notes.chosen(reading.notes, row, reading.column):
+    for name in notes.chosen(reading.notes, row, reading.column_of(row)):
         value = notes.as_text(row[name])
         if value is not None:
             if "\\" in line:
@@ -146,7 +149,8 @@ def _no_text(row: Any, column: str) -> DataError:
             "the field is missing",
             found=f"the fields {', '.join(sorted(row)[:20]) or '(none)'}",
             wanted=f"the field {column!r}",
-            do=f"name the field that holds the text (column=…); {near(column, row)}",
+            do=f"name the field that holds the text (column=…, or several: column=text,body); "
+            f"{near(column, row)}",
         )
     return DataError(
         "the field is not a text",

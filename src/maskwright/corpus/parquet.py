@@ -32,9 +32,9 @@ def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[D
     if pyarrow is None:
         return
     row = 0
-    column = ledger.reading.column
     with _open(pyarrow, source, lambda: row) as table:
         schema = table.schema_arrow
+        column = ledger.reading.column_of(schema.names)
         _check_column(schema, source.shown, column)
         kept = _kept(schema, source.shown, ledger) if ledger.reading.notes else []
         for batch in table.iter_batches(BATCH_ROWS, columns=[column, *kept]):
@@ -237,7 +237,8 @@ def _check_column(schema: Any, file: str, column: str) -> None:
             where=file,
             found=f"the columns {', '.join(schema.names[:20])}",
             wanted=f"a column {column!r}",
-            do=f"name the column that holds the text (column=…); {near(column, schema.names)}",
+            do=f"name the column that holds the text (column=…, or several: column=text,body); "
+            f"{near(column, schema.names)}",
         )
     arrow_type = str(schema.field(column).type)
     if not arrow_type.startswith(TEXT_TYPES):
@@ -246,7 +247,7 @@ def _check_column(schema: Any, file: str, column: str) -> None:
             where=f"{file}, column {column!r}",
             found=arrow_type,
             wanted="string",
-            do="name the column that holds the text (column=…)",
+            do="name the column that holds the text (column=…, or several: column=text,body)",
         )
 
 
@@ -260,7 +261,7 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
     ledger.unmet.meet(names)
     if lacking := sorted(named - {*names}):
         raise notes.missing(lacking[0], names, file)
-    kept = notes.chosen(ledger.reading.notes, names, ledger.reading.column)
+    kept = notes.chosen(ledger.reading.notes, names, ledger.reading.column_of(names))
     twice = next((name for name in kept if kept.count(name) > 1), None)
     if twice is not None:
         raise DataError(

@@ -6,6 +6,7 @@ Nothing here is silent: what a policy drops, strips or replaces is counted by th
 from __future__ import annotations
 
 import codecs
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -34,7 +35,8 @@ class Reading:
     form: Form = "auto"
     """How a plain text file splits into documents; `auto` is `blank-line`."""
     column: str = "text"
-    """The field of a JSON object, or the column of a table, that holds the text."""
+    """The field of a JSON object, or the column of a table, that holds the text; or several names
+    with commas between them, of which the first that is there counts."""
     encoding: str = "utf-8"
     """The encoding of text files; one of `ENCODINGS` or a Python alias of one."""
     on_bad: Literal["strict", "skip"] = "strict"
@@ -137,6 +139,13 @@ class Reading:
                     do="leave it out",
                 )
         self.codec  # noqa: B018  an unknown encoding is refused here, not at the first file
+
+    def column_of(self, columns: Collection[str]) -> str:
+        """Which of the columns of a row or table holds the text; `column` itself if none does."""
+        if "," not in self.column or self.column in columns:
+            return self.column
+        names = [name.strip() for name in self.column.split(",")]
+        return next((name for name in names if name in columns), self.column)
 
     @property
     def codec(self) -> str:

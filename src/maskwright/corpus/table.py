@@ -287,12 +287,13 @@ def _kept(header: list[str], line: int, file: str, ledger: Ledger) -> list[tuple
     ledger.unmet.meet(names)
     if lacking := sorted({*reading.notes} - {notes.EVERY, *names}):
         raise notes.missing(lacking[0], names, at(file, line))
-    return [(n, names.index(n)) for n in notes.chosen(reading.notes, names, reading.column)]
+    kept = notes.chosen(reading.notes, names, reading.column_of(names))
+    return [(name, names.index(name)) for name in kept]
 
 
 def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledger) -> int:
     """The position of the text column in a row."""
-    column = ledger.reading.column
+    column = ledger.reading.column_of(header)
     if column in header:
         return header.index(column)
     other = next((o for o in OTHERS if o != separator and o in header[0]), None)
@@ -309,5 +310,6 @@ def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledg
         where=at(file, line),
         found=f"the columns {', '.join(header[:20])} (separator {separator!r})",
         wanted=f"a column {column!r}",
-        do=f"name the column that holds the text (column=…); {near(column, header)}",
+        do=f"name the column that holds the text (column=…, or several: column=text,body); "
+        f"{near(column, header)}",
     )

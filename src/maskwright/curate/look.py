@@ -148,11 +148,9 @@ def look(
         try:
             pieces = run(read, recipe, work, engine, note=ignore, progress=watch)
         except DataError as error:
-            raise (
-                error
-                if whole
-                else error.advising(f"{error.do}; this is the first look, at a sample")
-            )
+            if not whole:
+                error.advising(f"{error.do}; this is the first look, at a sample")
+            raise
         made.card = card_of(pieces, recipe)
         made.findings += reading_findings(pieces.reading)
         made.languages = made.languages or made.card["left"]["languages"]
