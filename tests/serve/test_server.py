@@ -796,6 +796,15 @@ def test_a_browser_gets_the_pages_of_the_models(plain: Served) -> None:
         assert plain.get(path).status == 404
 
 
+def test_F117_a_page_is_not_told_where_a_model_lies(
+    plain: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = plain.host.model("base").folder
+    told = (409, "text/plain", f"no such folder\n  where: {folder}/config.json".encode())
+    monkeypatch.setattr(explorer, "answer", lambda site, path: told)
+    assert plain.get("/explore/index.html").body == b"no such folder\n  where: base/config.json"
+
+
 def test_a_page_asks_about_a_text_of_ones_own(
     plain: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

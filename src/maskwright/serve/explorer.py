@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from functools import partial
 from typing import Any
 
@@ -55,6 +56,8 @@ def routes(host: Host) -> APIRouter:
     @router.get(f"{PLACE}/{{path:path}}", include_in_schema=False)
     def page(path: str) -> Response:
         status, kind, body = answer(site(), path)
+        if status != HTTPStatus.OK:
+            body = _without_places(body, host)
         return Response(body, status, headers=HEADERS, media_type=kind)
 
     @router.post(f"{PLACE}/ask/{{name}}", include_in_schema=False)
@@ -67,6 +70,7 @@ def routes(host: Host) -> APIRouter:
             return reply(site(), f"ask/{name}", given)
 
         status, kind, body = await asyncio.get_running_loop().run_in_executor(thread, found)
+        body = _without_places(body, host)
         return Response(body, status, headers=HEADERS, media_type=kind)
 
     return router
@@ -91,6 +95,16 @@ def _ready(host: Host, name: str) -> Ready:
         return host.waited_for(lambda: function(opened.network()))
 
     return Ready(opened.model, ask)
+
+
+def _without_places(body: bytes, host: Host) -> bytes:
+    """The same with the names of the models in place of where they lie on this machine."""
+    text = body.decode()
+    for name in host.names:
+        folder = host.model(name).folder
+        for place in sorted({str(folder), str(folder.resolve())}, key=len, reverse=True):
+            text = text.replace(place, name)
+    return text.encode()
 
 
 def _sites(host: Host) -> Callable[[], Site]:
