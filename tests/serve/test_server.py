@@ -965,6 +965,9 @@ def test_a_name_that_no_request_can_give_is_refused() -> None:
         assert str(caught.value).isascii() and "\x1b" not in str(caught.value)
     with pytest.raises(UsageError, match="no address to listen at"):
         serve("folder", host="", port=0)
+    for port in (-1, 70_000):
+        with pytest.raises(UsageError, match="no such port"):
+            serve("folder", port=port)
 
 
 def test_F114_two_hosts_and_a_foreign_target_are_refused(plain: Served) -> None:
@@ -1094,6 +1097,8 @@ def test_F121_a_model_is_swapped_under_load(heads: dict[str, Path]) -> None:
             time.sleep(0.05)
         with pytest.raises(MaskwrightError):
             made.host.swap("one", heads["animals"].parent / "none")
+        with pytest.raises(UsageError, match="no model of that name"):
+            made.host.swap("two", heads["animals"])
         stop.set()
         for thread in threads:
             thread.join(10)

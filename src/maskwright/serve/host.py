@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from maskwright import memory
-from maskwright.errors import IncompatibleError
+from maskwright.errors import IncompatibleError, UsageError, near
 from maskwright.findings import Note, ignore
 from maskwright.graph.engines.parts.names import TORCH
 from maskwright.inference import texts as inference_texts
@@ -450,12 +450,21 @@ class Host:
             raise _late() from None
 
     def swap(self, name: str, folder: Path | str) -> None:
-        """Answer for `name` with the model in `folder` from now on. Requests that were admitted
-        before are answered by the one before; call it on a thread, since it reads the folder.
+        """Answer for `name` with the model in `folder` from now on, without the adapters of the one
+        before. Requests that were admitted before are answered by that one; call it on a thread,
+        since it reads the folder.
 
         Raises:
-            As `maskwright.load`; the model before then stays.
+            UsageError: no model has that name.
+            And as `maskwright.load`; the model before then stays.
         """
+        if name not in self._models:
+            raise UsageError(
+                "no model of that name",
+                where="swap",
+                found=repr(name),
+                wanted=near(str(name), self.names),
+            )
         others = [each for each in self._models.values() if each.name != name]
         made = served.open_one(
             name, Path(folder), others, self._precision, self._note, self._engine

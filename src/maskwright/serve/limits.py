@@ -21,7 +21,7 @@ class Limits:
         max_items: texts of one request.
         max_body_bytes: bytes of a request's body.
         max_connections: connections at the same time.
-        deadline: seconds until a request is given up, unless it names fewer.
+        deadline: seconds until a request is given up.
         linger_ms: milliseconds that a lone request waits for others; for tiny models.
         drain_seconds: seconds that requests have to end in when the server is asked to stop.
     """

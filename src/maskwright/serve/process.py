@@ -41,6 +41,8 @@ def bound(host: str, port: int) -> socket.socket:
     Raises:
         UsageError: the port is used, with the process that has it; or there is no such address.
     """
+    if not isinstance(port, int) or not 0 <= port <= 65_535:
+        raise UsageError("no such port", where="--port", found=repr(port), wanted="0 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -79,8 +79,6 @@ def do(a: argparse.Namespace) -> None:
         existing(model, "model")
     for folder in adapters.values():
         existing(folder, "adapter")
-    if not 0 <= a.port <= 65_535:
-        raise UsageError("no such port", where="--port", found=a.port, wanted="0 to 65535")
     require_engine(a.engine, "--engine")
     limits = Limits(**given(a, Limits))
     from maskwright.serve.command import printer, serve
