@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from http import HTTPStatus
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter
