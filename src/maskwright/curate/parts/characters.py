@@ -59,6 +59,8 @@ class Characters:
         many letters a word has: about 2 in Chinese and Japanese, 4 in Thai and its neighbours."""
         unspaced = in_unspaced_script(self.points)
         lengths = np.diff(self.offsets) - 1
+        if not unspaced.any():
+            return np.ones(len(lengths), np.int64)
         letters = self.count(unspaced)
         eastern = self.count(unspaced & (self.points >= EAST_ASIA))
         return np.where(letters * 4 > lengths, np.where(eastern * 2 >= letters, 2, 4), 1)
