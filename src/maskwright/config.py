@@ -117,8 +117,13 @@ def _read(hint: Any, plain: Any, path: str, usual: Any = None) -> Any:
         if isinstance(plain, str) and WORDS.fullmatch(plain):
             plain = [word.strip() for word in plain[1:-1].split(",")]
         if not isinstance(plain, list | tuple):
+            parts = [part.strip() for part in plain.split(",")] if isinstance(plain, str) else []
             raise ConfigError(
-                "not a list", where=path, found=repr(plain), wanted="[…, …], in JSON or TOML"
+                "not a list",
+                where=path,
+                found=repr(plain),
+                wanted="[…, …], in JSON or TOML",
+                do=f"write {json.dumps(parts, ensure_ascii=False)}" if parts else None,
             )
         arms = typing.get_args(hint)
         if len(arms) == 2 and arms[1] is Ellipsis:
