@@ -300,3 +300,24 @@ def test_what_a_killed_process_had_open_goes(tmp_path: Path) -> None:
     (work / "reading" / ".a-1.rejected.jsonl").touch()
     curate(text, clean, recipe(), UPDATE)
     assert {str(path) for path in work.rglob("*")} == before
+
+
+def test_links_and_pipes_in_a_folder_are_left_out_only_where_that_is_asked_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = write_texts(tmp_path / "text")
+    (text / "again.jsonl").symlink_to("a.jsonl")
+    (text / "gone.txt").symlink_to("nowhere")
+    (text / "round").symlink_to(".", target_is_directory=True)
+    os.mkfifo(text / "pipe.txt")
+    asked = ["curate", str(text), "--out", str(tmp_path / "clean"), "--steps", "normalise"]
+    assert main(asked) != 0
+    assert "gone.txt" in capfd.readouterr().err and not (tmp_path / "clean").exists()
+    assert main([*asked, "--skip-unreadable"]) == 0
+    rows = lines_of(tmp_path / "clean/unreadable.jsonl.gz")
+    names = {Path(row["file"]).name: row["reason"] for row in rows}
+    assert set(names) == {"again.jsonl", "gone.txt", "round", "pipe.txt"}
+    assert names["again.jsonl"] == "a file would be read twice"
+    assert len(rows_of(tmp_path / "clean", "text")) == 12
+    with pytest.raises(UsageError, match="could not be read"):
+        why(tmp_path / "clean", f"{text}/gone.txt")

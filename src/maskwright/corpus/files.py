@@ -86,7 +86,11 @@ Otherwise = Callable[[Sequence[Path]], Sequence[Source]]
 
 
 def find(
-    paths: Paths, otherwise: Otherwise | None = None, *, pages: bool = False
+    paths: Paths,
+    otherwise: Otherwise | None = None,
+    *,
+    pages: bool = False,
+    broken: list[UsageError] | None = None,
 ) -> tuple[list[Source], list[str]]:
     """The files that `paths` mean, folders searched in sorted order; and the names that were
     skipped. Of a curated corpus (`curated.py`) only the text is read.
@@ -95,6 +99,8 @@ def find(
         otherwise: for labelled data: the sources of files whose endings tell no format, and of a
             folder without any known ending; files about a folder (`README.md`) are not its data.
         pages: whether HTML files are meant, too.
+        broken: where it is given, gets what is wrong with files and folders inside of a folder,
+            which are left out then: links to nothing, pipes, folders that may not be listed.
 
     Raises:
         UsageError: a path does not exist (with near names), is no regular file or folder, has an
@@ -126,7 +132,7 @@ def find(
             continue
         if otherwise is None:
             curated.refuse_work(path)
-        inside, passed = _inside(path, otherwise, pages)
+        inside, passed = _inside(path, otherwise, pages, broken)
         if not inside:
             raise UsageError(
                 "the folder has no file with a known ending",
@@ -162,11 +168,11 @@ def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
 
 
 def _inside(
-    folder: Path, otherwise: Otherwise | None, pages: bool
+    folder: Path, otherwise: Otherwise | None, pages: bool, broken: list[UsageError] | None
 ) -> tuple[list[Source], list[str]]:
     """The files to read below `folder`, and the names of the others."""
     curations = None if otherwise else _Curations()
-    every = list(_walk(folder, curations))
+    every = list(_walk(folder, curations, broken))
     notes = saved.notes(every) | (saved.about(every) if otherwise is None else set())
     found = [source for path in every if path not in notes and (source := _source(path, pages))]
     if otherwise is not None:
@@ -174,13 +180,28 @@ def _inside(
         found = found or list(otherwise(every))
     if curations is not None and curations.hashes:
         found = [replace(source, sha256=curations.hashes.get(source.path)) for source in found]
-    for source in found:
-        for path in source.paths:
-            _refuse_special(path, _status(path))
+    found = [source for source in found if _is_whole(source, broken)]
     known = {path for source in found for path in source.paths}
     works = [] if curations is None else curations.works
     others = [path for path in every if path not in known | notes]
     return found, [shown(path) for path in (*others, *works)]
+
+
+def _is_whole(source: Source, broken: list[UsageError] | None) -> bool:
+    """Whether a source is of regular files; where it is not, the reason is raised or kept."""
+    try:
+        for path in source.paths:
+            _refuse_special(path, _status(path))
+    except UsageError as error:
+        _keep(error, broken)
+        return False
+    return True
+
+
+def _keep(error: UsageError, broken: list[UsageError] | None) -> None:
+    if broken is None:
+        raise error
+    broken.append(error)
 
 
 def _tells_of(folder: Path, source: Source) -> bool:
@@ -315,24 +336,26 @@ class _Curations:
     works: list[Path] = field(default_factory=list)
 
 
-def _walk(folder: Path, curations: _Curations | None) -> Iterator[Path]:
+def _walk(
+    folder: Path, curations: _Curations | None, broken: list[UsageError] | None
+) -> Iterator[Path]:
     """All files below `folder`, each level sorted by name; hidden names are skipped. Of curated
     corpora only their texts, unless `curations` is None."""
     stack: list[tuple[Path, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
     while stack:
         path, above = stack.pop()
-        status = _status(path)
+        try:
+            status = _status(path)
+        except UsageError as error:
+            _keep(error, None if path == folder else broken)
+            continue
         if not stat.S_ISDIR(status.st_mode):
             yield path
             continue
         identity = (status.st_dev, status.st_ino)
         if identity in above:
-            raise UsageError(
-                "a folder contains itself through a symbolic link",
-                where=shown(path),
-                wanted="folders without loops",
-                do="remove the link, or give the files themselves",
-            )
+            _keep(_loop(path), broken)
+            continue
         if curations is not None and curated.is_work(path):
             curations.works.append(path)
             continue
@@ -343,7 +366,8 @@ def _walk(folder: Path, curations: _Curations | None) -> Iterator[Path]:
         try:
             names = sorted(n for n in os.listdir(path) if not n.startswith("."))
         except OSError as error:
-            raise _cannot_open(path, error) from error
+            _keep(_cannot_open(path, error), None if path == folder else broken)
+            continue
         stack += [(path / n, above | {identity}) for n in reversed(names)]
 
 
@@ -384,6 +408,15 @@ def _missing(path: Path) -> UsageError:
         where=shown(path),
         wanted=f"a name in {shown(folder)}: {near(path.name, names)}",
         do="correct the path",
+    )
+
+
+def _loop(path: Path) -> UsageError:
+    return UsageError(
+        "a folder contains itself through a symbolic link",
+        where=shown(path),
+        wanted="folders without loops",
+        do="remove the link, or give the files themselves",
     )
 
 

@@ -37,7 +37,7 @@ def document_form(paths: Paths, reading: Reading, note: Note) -> Reading:
     Raises:
         UsageError: a path that cannot be read.
     """
-    plain = [source for source in find(paths, pages=True)[0] if source.format == "text"]
+    plain = [source for source in find(paths, pages=True, broken=[])[0] if source.format == "text"]
     if reading.form != "auto" or not plain:
         return reading
     form: Form = "file" if len(plain) > 1 else "blank-line"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -216,9 +217,11 @@ class _Sink:
 def _write_unreadable(stage: Staging, pieces: Pieces) -> None:
     """`unreadable.jsonl.gz`: the rows that could not be read, if there are any."""
     files = [path for folder in pieces.read if (path := folder / REJECTED).is_file()]
-    if files:
+    broken = [entry for facts in pieces.reading for entry in facts.get("broken", ())]
+    if files or broken:
         rows = (piece for path in files for piece in _pieces_of(path))
-        stage.write_bytes(UNREADABLE, compressed(rows))
+        lines = (f"{json.dumps(entry)}\n".encode() for entry in broken)
+        stage.write_bytes(UNREADABLE, compressed(itertools.chain(rows, lines)))
 
 
 def _write_records(stage: Staging, pieces: Pieces, room: str, name: str) -> None:

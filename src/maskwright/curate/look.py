@@ -31,7 +31,7 @@ from maskwright.curate.engine.shards import GROWTH, shards_of, write_shards
 from maskwright.curate.engine.tables import read_batches
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.curate.parts.step import CorpusStep, Step
-from maskwright.errors import DataError, MaskwrightError
+from maskwright.errors import DataError, MaskwrightError, UsageError
 from maskwright.findings import Finding, ignore
 from maskwright.metrics.intervals import wilson
 from maskwright.storage.commit import commit
@@ -129,7 +129,8 @@ def look(
         DataError: no file can be read.
         UsageError: a path that cannot be read.
     """
-    sources, ignored = find(paths, pages=True)
+    broken: list[UsageError] | None = [] if skip_unreadable else None
+    sources, ignored = find(paths, pages=True, broken=broken)
     made = Look(files=len(sources), bytes=sum(_text_bytes(source) for source in sources))
     with contextlib.ExitStack() as stack:
         watch = Stopwatch()
@@ -142,6 +143,7 @@ def look(
             _whole(read, made)
         else:
             tolerant = replace(reading, on_bad="skip", max_bad_fraction=1.0)
+            made.unreadable += [(str(error.where), error.what) for error in broken or ()]
             read = _sample(sources, ignored, tolerant, work, made)
         if propose:
             recipe = _propose(read, recipe, fixed, work, engine, made)

@@ -43,11 +43,13 @@ from maskwright.curate.engine.shards import (
     group,
     read_facts,
     read_group,
+    require_once,
     shards_of,
+    unreadable,
 )
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.curate.parts.step import CorpusStep, Step
-from maskwright.errors import ConfigError, DataError
+from maskwright.errors import ConfigError, DataError, UsageError
 from maskwright.findings import Finding, Note
 from maskwright.storage.files import TEMPORARY, state_of
 from maskwright.storage.manifest import hash_file
@@ -141,8 +143,9 @@ def read_files(
         DataError: bad files, or no documents.
         UsageError: a path that cannot be read, or a file twice.
     """
-    sources, ignored = find(paths, pages=True)
-    groups = group(sources, reading, skip)
+    broken: list[UsageError] = []
+    sources, ignored = find(paths, pages=True, broken=broken if skip else None)
+    groups = group(require_once(sources, broken if skip else None), reading, skip)
     plain = to_plain(reading)
     (work / "reading").mkdir(parents=True, exist_ok=True)
     tasks = [
@@ -162,7 +165,8 @@ def read_files(
         raise
     folders = [work / "reading" / g.key for g in groups]
     read = [shards_of(folder) for folder in folders]
-    read[0][1]["ignored"] = ignored
+    read[0][1].update(ignored=ignored, broken=[unreadable(e, e.where) for e in broken])
+    read[0][1]["unreadable"] += read[0][1]["broken"]
     shards = [shard for part, _ in read for shard in part]
     facts = [facts for _, facts in read]
     if not shards:

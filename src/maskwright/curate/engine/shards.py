@@ -75,20 +75,7 @@ def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> li
     Raises:
         UsageError: a file twice.
     """
-    seen: dict[str, str] = {}
-    for source in sources:
-        real = os.path.realpath(source.path)
-        if real in seen:
-            raise UsageError(
-                "a file would be read twice",
-                where=source.shown,
-                found=f"the same file as {seen[real]}",
-                wanted="each file once",
-                do="remove the symbolic link, or name the file alone"
-                if source.path.is_symlink()
-                else "name the file or the folder that it is in, not both",
-            )
-        seen[real] = source.shown
+    require_once(sources)
     how = fingerprint([to_plain(reading), skip])
     groups, files, facts, size = list[Group](), list[str](), list[Any](), 0
     for place, source in enumerate(sources):
@@ -102,6 +89,37 @@ def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> li
             groups.append(Group(tuple(files), size, fingerprint(["group", 1, how, facts])))
             files, facts, size = [], [], 0
     return groups
+
+
+def require_once(sources: Sequence[Source], broken: list[UsageError] | None = None) -> list[Source]:
+    """The sources, if none is a file that another one is.
+
+    Args:
+        broken: where it is given, gets symbolic links to other sources, which are left out then.
+
+    Raises:
+        UsageError: a file twice.
+    """
+    seen: dict[str, Source] = {}
+    for source in sources:
+        real = os.path.realpath(source.path)
+        if real not in seen:
+            seen[real] = source
+            continue
+        link = source.path.is_symlink() or seen[real].path.is_symlink()
+        error = UsageError(
+            "a file would be read twice",
+            where=source.shown,
+            found=f"the same file as {seen[real].shown}",
+            wanted="each file once",
+            do="remove the symbolic link, or name the file alone"
+            if link
+            else "name the file or the folder that it is in, not both",
+        )
+        if not link or broken is None:
+            raise error
+        broken.append(error)
+    return list(seen.values())
 
 
 def read_group(task: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +164,13 @@ def read_facts(path: Path) -> dict[str, Any]:
     return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_FACTS)
 
 
+def unreadable(error: MaskwrightError, file: object, extent: str = "not read") -> dict[str, str]:
+    """The record of a file that could not be read, or not to its end."""
+    found, where = str(error.found or ""), str(error.where or "")
+    what = {"file": str(file), "reason": error.what, "found": found, "where": where}
+    return {**what, "extent": extent}
+
+
 class _Files:
     """The documents of some files, and what was met in them.
 
@@ -185,8 +210,7 @@ class _Files:
                 )
             raise error
         last = f"read up to document {counts.documents:,}" if counts.documents else "not read"
-        fact = {"file": source.shown, "reason": error.what, "found": str(error.found or "")}
-        fact |= {"where": str(error.where or ""), "extent": last}
+        fact = unreadable(error, source.shown, last)
         self.facts["unreadable"].append(fact)
         self.rejected.append((json.dumps(fact) + "\n").encode())
 
