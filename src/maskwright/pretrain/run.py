@@ -137,8 +137,6 @@ def resume(
 def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
     """Put the recipe into its folder: a new one, or one without a checkpoint whose content this
     recipe would make. From then on `held` has the lock of the folder."""
-    if out.exists() and not out.is_dir():
-        raise OutputError("the output folder is a file", where=out, do="choose another --out")
     commit.probe_writable(out)
     out.mkdir(parents=True, exist_ok=True)
     held.enter_context(commit.Lock(out / LOCK))

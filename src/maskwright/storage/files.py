@@ -260,6 +260,8 @@ def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
         StoppedError: the disk is full.
         StorageError: the disk fails.
     """
+    if folder.exists() and not folder.is_dir():
+        raise OutputError("the output folder is a file", where=folder, do="choose another --out")
     first = folder / f"{TEMPORARY}probe-{os.getpid()}"
     second = folder / f"{DOOMED}probe-{os.getpid()}"
     try:
