@@ -39,7 +39,7 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
     """
     file, counts = source.shown, ledger.counts
     column, kept = ledger.reading.column, ledger.reading.notes
-    several = "," in column
+    any_of = "," in column
     for block in blocks:
         if source.suffix == ".json" and block.line == 1:
             _refuse_one_value(block.text, file)
@@ -49,7 +49,7 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
                 continue
             try:
                 row = parse(line)
-                if several and type(row) is dict:
+                if any_of and type(row) is dict:
                     column = ledger.reading.column_of(row)
                 text = row[column] if type(row) is dict and column in row else None
                 if type(text) is not str:
