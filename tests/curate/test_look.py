@@ -12,7 +12,9 @@ import pytest
 from curate.test_language import TEXTS
 from maskwright.cli.main import main
 from maskwright.corpus.reading import Reading
+from maskwright.curate import choices
 from maskwright.curate import look as looks
+from maskwright.curate.choices import document_form
 from maskwright.curate.curation import Options, curate
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.look import look, look_lines
@@ -86,3 +88,27 @@ def test_one_language_is_kept_by_the_usual_recipe_and_that_is_said(
     shown = capfd.readouterr()
     assert "are kept" not in shown.err and "memory: about" in shown.out
     assert sorted(os.listdir(tmp_path)) == ["en.jsonl", "recipe.toml"]
+
+
+def test_how_text_files_split_is_chosen_by_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = list[str]()
+
+    def form(*sizes: int) -> str:
+        for path in tmp_path.iterdir():
+            path.unlink()
+        for n, size in enumerate(sizes):
+            (tmp_path / f"{n}.txt").write_text("a" * size)
+        (tmp_path / "page.html").write_text("<p>" * 9)
+        return document_form(tmp_path, READING, lambda found: notes.append(found.what)).form
+
+    monkeypatch.setattr(choices, "BOOK", 100)
+    assert [form(50), form(50, 60), form(500, 20, 30), form(150, 90, 90)] == [
+        "blank-line",
+        "file",
+        "blank-line",
+        "file",
+    ]
+    assert "large" in notes[2] and len(notes) == 4
+    assert form() == "auto" and len(notes) == 4

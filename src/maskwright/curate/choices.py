@@ -11,12 +11,15 @@ from maskwright.corpus.files import Paths, find
 from maskwright.corpus.reading import Form, Reading
 from maskwright.curate.curation import Options, curate
 from maskwright.curate.engine.daft_engine import DaftEngine, Runner
+from maskwright.curate.engine.shards import GROWTH
 from maskwright.curate.parts import recipe as recipes
 from maskwright.curate.parts.default import STEPS
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.errors import ConfigError, near
 from maskwright.findings import Finding, Note, ignore
 from maskwright.labelled.formats.options import HowRead, how_read
+
+BOOK = 1 << 20  # bytes of a long book
 
 
 def read_as(settings: Sequence[str]) -> Reading:
@@ -32,7 +35,8 @@ def read_as(settings: Sequence[str]) -> Reading:
 
 def document_form(paths: Paths, reading: Reading, note: Note) -> Reading:
     """How plain text splits into documents where the user does not say: of several files each is
-    one, a single file is split at blank lines.
+    one, unless most of their text is in files longer than books; then, and in a single file, blank
+    lines part them.
 
     Raises:
         UsageError: a path that cannot be read.
@@ -40,11 +44,14 @@ def document_form(paths: Paths, reading: Reading, note: Note) -> Reading:
     plain = [source for source in find(paths, pages=True, broken=[])[0] if source.format == "text"]
     if reading.form != "auto" or not plain:
         return reading
-    form: Form = "file" if len(plain) > 1 else "blank-line"
+    sizes = [source.path.stat().st_size * (GROWTH if source.compression else 1) for source in plain]
+    large = 2 * sum(size for size in sizes if size > BOOK) > sum(sizes)
+    form: Form = "file" if len(plain) > 1 and not large else "blank-line"
+    files = "the text file is" if len(plain) == 1 else "the text files are large, and"
     what, other = (
         ("each text file is one document", "blank-line")
         if form == "file"
-        else ("the text file is split into documents at blank lines", "file")
+        else (f"{files} split into documents at blank lines", "file")
     )
     note(Finding("document-form", what, "", f"otherwise: --read form={other} or form=line"))
     return replace(reading, form=form)
