@@ -101,6 +101,15 @@ def test_as_many_bytes_as_allowed_and_no_more() -> None:
     assert refused.value.wanted == "at most 6"
 
 
+def test_a_file_has_no_half_of_a_character() -> None:
+    """A label of half a surrogate pair could be read, and never written into an answer."""
+    whole, escaped = b'{"a":["\\ud83d\\ude00", "\\\\ud83d"]}', {"a": ["\U0001f600", "\\ud83d"]}
+    assert parse_object(whole, "x", error=DataError, largest=99) == escaped
+    for half in (b'{"a":["\\ud83d"]}', b'{"a":{"\\uDC00":1}}', b'{"a":"\\ude00\\ud83d"}'):
+        with pytest.raises(DataError, match="half of a surrogate pair"):
+            parse_object(half, "x", error=DataError, largest=99)
+
+
 def test_the_name_that_stands_twice_is_found_among_very_many() -> None:
     """In one pass: counting each name anew would take hours here."""
     names = [*(f"n{i}" for i in range(300_000)), "n299999"]

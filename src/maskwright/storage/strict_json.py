@@ -21,6 +21,9 @@ MAX_DEPTH = 64
 # Strings (closed, or running to the end) so that brackets inside them do not count.
 BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|([\[{])|([\]}])', re.DOTALL)
 
+# What may be half of a character, by its number.
+HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
 Refusal = Callable[..., MaskwrightError]
 """One of the classes in `errors`, or a function with their arguments."""
 
@@ -67,7 +70,8 @@ def parse_object(
     """The JSON object that a file of at most `largest` bytes holds, in UTF-8.
 
     Raises:
-        error: too large, not UTF-8, not JSON, one of the traps above, or not an object.
+        error: too large, not UTF-8, not JSON, one of the traps above, not an object, or with a text
+            that cannot be written again.
     """
     if len(data) > largest:
         raise error(
@@ -88,6 +92,16 @@ def parse_object(
     value = parse(text, where, error=error)
     if not isinstance(value, dict):
         raise error("not a JSON object", where=where, found=type(value).__name__)
+    if HALF.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as fault:
+            raise error(
+                "half of a surrogate pair, which is no character",
+                where=where,
+                found=ascii(fault.object[fault.start : fault.start + 1]),
+                wanted="text that can be written as UTF-8",
+            ) from None
     return value
 
 
