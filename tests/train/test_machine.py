@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from maskwright.errors import ConfigError, ResourceError
-from maskwright.train.machine import machine
+from maskwright.train.machine import machine, neighbours
 
 
 @pytest.mark.parametrize("device", ["foo", "meta", "cdua:0"])
@@ -20,6 +20,34 @@ def test_a_device_of_no_known_kind_is_refused(device: str) -> None:
 
 def test_cores_that_others_keep_busy() -> None:
     assert 0 <= machine.busy_cores(0.01) <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(
+    ("threads", "speed", "others", "found"),
+    [
+        (2, 100.0, 7.0, True),
+        (2, 100.0, 0.4, False),  # nobody is there: a longer text, a smaller batch
+        (2, 900.0, 7.0, False),  # somebody is, and it is fast
+        (1, 100.0, 7.0, False),  # one thread waits for none
+    ],
+)
+def test_a_run_that_others_slow_down_says_so_once(
+    threads: int, speed: float, others: float, found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = {"worked": 0.0, "own": 0.0}  # seconds of both cores
+    monkeypatch.setattr(neighbours.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(neighbours, "core_seconds", lambda: (clock["worked"], 0.0))
+    monkeypatch.setattr(neighbours.time, "process_time", lambda: clock["own"])
+    looks = neighbours.Neighbours(threads, "maskwright resume x")
+    said = []
+    for now, taken in [(1000.0, 0.0), (speed, others), (speed, others)]:  # ten seconds each
+        clock["own"] += 20 - taken
+        clock["worked"] += 20
+        said.append(looks.slowed(now))
+    assert [each is not None for each in said] == [False, found, False]
+    if (told := said[1]) is not None:
+        assert "10 times slower: others keep 1 of 2 cores busy" in told.line()
+        assert told.line().endswith("maskwright resume x --set training.threads=1")
 
 
 def test_a_seed_is_that_of_pytorch() -> None:

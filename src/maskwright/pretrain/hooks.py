@@ -6,6 +6,8 @@ import time
 from contextlib import nullcontext
 from typing import Any
 
+import torch
+
 from maskwright.errors import StoppedError
 from maskwright.findings import Finding
 from maskwright.inference import held_out_loss as likelihood
@@ -14,6 +16,8 @@ from maskwright.pretrain.journal import read as read_journal
 from maskwright.pretrain.samples import sample
 from maskwright.pretrain.session import TrainingSession
 from maskwright.report.panel import Panel
+from maskwright.terminal import shell_word
+from maskwright.train.machine.neighbours import Neighbours
 from maskwright.train.machine.process_memory import peak_memory
 from maskwright.train.state import TrainState
 
@@ -30,6 +34,9 @@ class Log:
         self._last = (session.state.seconds, session.state.tokens)
         self._written = time.monotonic()
         self._every = session.recipe.training.log_seconds
+        again = f"maskwright resume {shell_word(session.out)}"
+        alone = session.processes.world == 1 and self.device.type == "cpu"
+        self._neighbours = Neighbours(torch.get_num_threads(), again) if alone else None
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         self.journal.write(record)
@@ -49,6 +56,8 @@ class Log:
             tokens_per_second = (state.tokens - tokens) / (state.seconds - seconds)
             peak = peak_memory(self.device)
             self.journal.time(state.step, state.seconds, tokens_per_second, peak)
+            if self._neighbours and (found := self._neighbours.slowed(tokens_per_second)):
+                self.panel.note(found.line())
         self._last = (state.seconds, state.tokens)
         self._written = time.monotonic()
 

@@ -13,6 +13,7 @@ import torch
 from maskwright.errors import ResourceError
 from maskwright.findings import Finding
 from maskwright.train.machine.choices import Precision, require_device
+from maskwright.train.machine.neighbours import core_seconds
 
 
 @dataclass(frozen=True)
@@ -105,18 +106,13 @@ def busy_cores(seconds: float = 0.1) -> int:
     """The number of cores that other processes keep busy while this one sleeps; 0 if that is
     unknown."""
 
-    def ticks() -> tuple[int, int]:
-        with open("/proc/stat", encoding="ascii") as file:
-            user, nice, system, idle, waiting, *rest = map(int, file.readline().split()[1:9])
-        return user + nice + system + sum(rest), idle + waiting
-
     try:
-        worked, idled = ticks()
+        worked, idled = core_seconds()
         time.sleep(seconds)
-        now_worked, now_idled = ticks()
+        now_worked, now_idled = core_seconds()
     except (OSError, ValueError):
         return 0
-    share = (now_worked - worked) / max(1, now_worked - worked + now_idled - idled)
+    share = (now_worked - worked) / max(1e-9, now_worked - worked + now_idled - idled)
     return round(share * (os.cpu_count() or 1))
 
 
