@@ -30,7 +30,7 @@ from maskwright.report.wording import size
 from maskwright.storage.one_file import write_file
 
 # Weights of all models of a page. A notebook keeps 5.3 bytes of each: a page of 12 million has 65
-# MB and opens in seconds, one of 23 million ends the tab of a browser.
+# MB and stands in JupyterLab after half a minute, one of 23 million ends its tab.
 MOST_WEIGHTS = 12_000_000
 # Of a run more checkpoints than the last are taken while they have no more weights than these.
 FEW_WEIGHTS = 3_000_000
