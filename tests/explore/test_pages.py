@@ -195,6 +195,20 @@ def test_a_page_is_drawn_before_the_weights_are_there(chromium: Any, address: st
         page.wait_for_selector("figure svg")
 
 
+def test_a_model_that_is_refused_says_why(chromium: Any, model: Path, tmp_path: Path) -> None:
+    """The first one is shown, which has no tokenizer; its server is asked once."""
+    folder = shutil.copytree(model / "checkpoints/step-00000002", tmp_path / "mute")
+    (folder / "tokenizer.json").unlink()
+    with serving(Site.of([folder, model], live=True)) as at, Visit(chromium, at) as visit:
+        asked: list[str] = []
+        visit.page.on("request", lambda request: asked.append(request.url))
+        page = visit.open()
+        assert "the model has no tokenizer" in page.locator("p.notice:visible").inner_text()
+        assert sum("data/models/0/" in url for url in asked) == 3
+        page.locator("#models select").select_option("1")
+        page.wait_for_selector(".tokens button")
+
+
 def test_a_slider_goes_through_the_checkpoints(chromium: Any, model: Path, tmp_path: Path) -> None:
     run = shutil.copytree(model, tmp_path / "run")
     shutil.copytree(run / "checkpoints/step-00000002", run / "checkpoints/step-00000010")
@@ -326,7 +340,7 @@ def test_a_page_without_a_server(
 def test_a_page_in_a_notebook(chromium: Any, model: Path, models: dict[str, Path]) -> None:
     """The frame has no link and no origin of its own, and all the same masks are filled."""
     opened = maskwright.load(model)
-    shown = maskwright.show([models["gpt2"], opened], text=f"{TEXT} </script>\"'<b>")
+    shown = maskwright.show([opened, models["gpt2"]], text=f"{TEXT} </script>\"'<b>")
     cell = "<!doctype html><title>a notebook</title>" + shown._repr_html_()
     with Visit(chromium, "about:srcdoc") as visit:
         page = visit.page
@@ -343,7 +357,7 @@ def test_a_page_in_a_notebook(chromium: Any, model: Path, models: dict[str, Path
         assert frame.locator("#page").evaluate("(e) => e === document.activeElement")
         frame.get_by_role("link", name="Generation").click()
         frame.locator("p.notice:visible", has_text="does not write").wait_for()
-        frame.get_by_label("Model").select_option("0")
+        frame.get_by_label("Model").select_option("1")
         frame.locator(".written").wait_for()
         frame.get_by_label("Temperature").fill("0")
         frame.locator("figure svg title", has_text="100 %").first.wait_for(state="attached")

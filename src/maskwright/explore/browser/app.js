@@ -72,7 +72,8 @@ class Shell {
       }
       if (turn !== this.turn) return;
       const can = PAGES.map((page) => page.cannot(model, this.site));
-      const page = this.page ?? FIRST.find((each) => can[PAGES.indexOf(each)] === null) ?? PAGES[0];
+      const shows = (each) => unopened === null && can[PAGES.indexOf(each)] === null;
+      const page = this.page ?? FIRST.find(shows) ?? PAGES[0]; // which says what is wrong
       this.#controls(page, can);
       const refused = can[PAGES.indexOf(page)];
       main.replaceChildren(el("h2", {}, page.title), el("p", { class: "soft" }, page.lead));

@@ -17,8 +17,10 @@ export function state() {
   return Object.fromEntries(new URLSearchParams(location.hash.slice(1) || document.documentElement.dataset.state));
 }
 
-/** The number of the model that a state names; the last one, where it names none. */
+/** The number of the model that a state names; where it names none, the first one, or the last
+ * checkpoint of the first run. */
 export function numberOf(own, models) {
-  const asked = Number(own.model ?? models.length - 1);
-  return models[asked] ? asked : models.length - 1;
+  if (own.model !== undefined && models[Number(own.model)]) return Number(own.model);
+  if (!models.length || models[0].run === null) return 0;
+  return models.findLastIndex(({ run }) => run === models[0].run);
 }

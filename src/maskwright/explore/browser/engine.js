@@ -13,6 +13,8 @@ const OF_MODEL = [
   "answer", "without", "wordVectors", "tableVector", "table", "nearWords", "components",
 ];
 
+const PATIENCE = 3000; // milliseconds for which a refusal stands
+
 export class Engine {
   constructor(source) {
     this.source = source;
@@ -48,9 +50,10 @@ export class Engine {
   /** The model of a number in the site's list. */
   open(number) {
     if (!this.opened.has(number)) {
-      const again = () => { // where it fails, it is asked for anew
-        this.opened.delete(number);
+      // Where it fails, it is asked for anew; not at once, where the server has looked and refused.
+      const again = (error) => {
         this.told(number, 0, 0);
+        setTimeout(() => this.opened.delete(number), error.refused ? PATIENCE : 0);
       };
       this.opened.set(number, this.#opened(number, again));
       this.opened.get(number).catch(again);

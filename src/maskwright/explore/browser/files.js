@@ -2,7 +2,7 @@
 
 async function got(path) {
   const answer = await fetch(path);
-  if (answer.status === 409) throw new Error(await answer.text()); // what is wrong with it
+  if (answer.status === 409) throw Object.assign(new Error(await answer.text()), { refused: true }); // what is wrong with it
   if (!answer.ok) throw new Error(`${path} is not there (${answer.status})`);
   return answer;
 }

@@ -88,6 +88,10 @@ export function beside({ site, model, value, change }) {
   return { element: made.element, refresh, get value() { return made.value; } };
 }
 
+/** What a model without a vocabulary head is told by pages that show tokens it names. */
+export const namesNone = ({ facts }) => facts.config.vocabulary_head === null
+  ? `This model has no head that names tokens: it was trained for something else. See ${facts.task.trained ? "Task" : "Vectors"}.` : null;
+
 /** A box to tick. */
 export function check({ label, value, change }) {
   const box = el("input", { type: "checkbox", change: () => change(box.checked) });

@@ -1,6 +1,6 @@
 // Mask-fill: hide tokens of a text; what the model puts there, beside the truth.
 
-import { bars, beside, el, field, figure, percent, shown, slider, svg, widthOf } from "../ui.js";
+import { bars, beside, el, field, figure, namesNone, percent, shown, slider, svg, widthOf } from "../ui.js";
 
 const TOP = 8;
 const SAMPLE = "The king shall not speak of love and death tonight.";
@@ -13,9 +13,8 @@ export const fill = {
   cannot(model) {
     if (model === null) return "There is no model here.";
     const { config, mask, conventions } = model.facts;
-    if (config.encoder === null || config.vocabulary_head === null) {
-      return "This model fills no masks: it reads to the left only, and writes. See Generation.";
-    }
+    if (config.vocabulary_head === null) return namesNone(model);
+    if (config.encoder === null) return "This model fills no masks: it reads to the left only, and writes. See Generation.";
     if (mask === null) return "The tokenizer of this model has no mask token. See Generation.";
     return conventions.prediction_offset === undefined ? "The model's file is of another release." : null;
   },

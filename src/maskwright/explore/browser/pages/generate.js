@@ -1,7 +1,7 @@
 // Generation, step by step: the distribution of the next token as temperature, top-k and top-p move.
 
 import { distribution } from "../sampling.js";
-import { bars, el, field, figure, percent, pressable, shown, slider, wholeWithin, within } from "../ui.js";
+import { bars, el, field, figure, namesNone, percent, pressable, shown, slider, wholeWithin, within } from "../ui.js";
 
 const TOP = 12;
 
@@ -13,7 +13,8 @@ export const generate = {
   cannot(model) {
     if (model === null) return "There is no model here.";
     const { config, conventions, decoder_start: start } = model.facts;
-    const writes = config.vocabulary_head !== null && (config.decoder !== null || conventions.writes);
+    if (config.vocabulary_head === null) return namesNone(model);
+    const writes = config.decoder !== null || conventions.writes;
     if (!writes) return "This model does not write: it was trained to fill masks. See Fill masks.";
     if (config.encoder !== null && config.decoder !== null && start === null) {
       return "The decoder of this model was never trained to write. See Fill masks.";
