@@ -112,3 +112,16 @@ def test_how_text_files_split_is_chosen_by_their_size(
     ]
     assert "large" in notes[2] and len(notes) == 4
     assert form() == "auto" and len(notes) == 4
+
+
+def test_a_step_that_would_remove_all_ends_a_look_but_no_look_stops_before_the_first(
+    raw: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    removes = ["--set", "gopher-quality.min_doc_words=5000"]
+    asked = ["curate", str(raw), "--steps"]
+    assert main([*asked, "exact-duplicates,gopher-quality,html", *removes, "--look"]) == 0
+    shown = capfd.readouterr()
+    assert "exact-duplicates: 10.0 %" in shown.out and "html:" not in shown.out
+    assert "gopher-quality would remove every document" in shown.err
+    assert main([*asked, "gopher-quality,html", *removes, "--look"]) != 0
+    assert "a step would remove every document" in capfd.readouterr().err

@@ -91,6 +91,7 @@ def curate_command(
                 fixed={text.partition(".")[0] for text in settings},
                 work=None if only else work_folder(out),
                 skip_unreadable=skip_unreadable,
+                tell=only is not None,
             )
             print(harmless_lines("\n".join(look_lines(made))))
             for found in made.findings:

@@ -25,7 +25,7 @@ from maskwright.corpus.read import Reader
 from maskwright.corpus.reading import Reading
 from maskwright.curate.card import card_of, reading_findings
 from maskwright.curate.engine.daft_engine import DaftEngine
-from maskwright.curate.engine.run import ReadFiles, read_files, run
+from maskwright.curate.engine.run import REMOVES_ALL, Pieces, ReadFiles, read_files, run
 from maskwright.curate.engine.segment import utf8_size
 from maskwright.curate.engine.shards import GROWTH, shards_of, write_shards
 from maskwright.curate.engine.tables import read_batches
@@ -116,6 +116,7 @@ def look(
     fixed: Collection[str] = (),
     work: Path | None = None,
     skip_unreadable: bool = False,
+    tell: bool = False,
 ) -> tuple[Look, Recipe]:
     """Look at a sample of the files; what is in it, and `recipe` with what its steps suggest.
 
@@ -124,9 +125,12 @@ def look(
         work: the work folder of the curation that may follow. Of a small corpus, which is looked at
             whole, the pieces lie there and are not made again.
         skip_unreadable: as for `curate`.
+        tell: whether a step that would remove every document is a finding, and the look ends before
+            it, in place of an error.
 
     Raises:
-        DataError: no file can be read.
+        DataError: no file can be read; a step that would remove every document, `tell` or not if it
+            is the first.
         UsageError: a path that cannot be read.
     """
     broken: list[UsageError] | None = [] if skip_unreadable else None
@@ -145,18 +149,18 @@ def look(
             tolerant = replace(reading, on_bad="skip", max_bad_fraction=1.0)
             made.unreadable += [(str(error.where), error.what) for error in broken or ()]
             read = _sample(sources, ignored, tolerant, work, made)
-        if propose:
-            recipe = _propose(read, recipe, fixed, work, engine, made)
         try:
-            pieces = run(read, recipe, work, engine, note=ignore, progress=watch)
+            if propose:
+                recipe = _propose(read, recipe, fixed, work, engine, made)
+            pieces, ran = _run(read, recipe, work, engine, watch, made, tell=tell)
         except DataError as error:
             if not whole:
                 error.advising(f"{error.do}; this is the first look, at a sample")
             raise
-        made.card = card_of(pieces, recipe)
+        made.card = card_of(pieces, ran)
         made.findings += reading_findings(pieces.reading)
         made.languages = made.languages or made.card["left"]["languages"]
-        made.shares = _shares(made, recipe)
+        made.shares = _shares(made, ran)
         megabytes = made.sampled[2] / 1e6
         made.seconds |= {name: s / megabytes for name, s in watch.seconds.items()}
         made.disk = {
@@ -171,6 +175,31 @@ def look(
             remedy = f"look at the examples, loosen it, or leave it out: --without {share.step}"
             made.findings.append(Finding("large-share", what, "", remedy, "warning"))
     return made, recipe
+
+
+def _run(
+    read: ReadFiles,
+    recipe: Recipe,
+    work: Path,
+    engine: DaftEngine,
+    watch: Stopwatch,
+    made: Look,
+    *,
+    tell: bool,
+) -> tuple[Pieces, Recipe]:
+    """The recipe on what was read; with `tell` only the steps before one that removes all."""
+    while True:
+        try:
+            return run(read, recipe, work, engine, note=ignore, progress=watch), recipe
+        except DataError as error:
+            names = list(recipe.steps)
+            if not tell or error.what != REMOVES_ALL or error.where not in names[1:]:
+                raise
+            what = f"{error.where} would remove every document; the look ends before it"
+            found = Finding("removes-all", what, str(error.found), str(error.do), "warning")
+            made.findings.append(found)
+            before = names[: names.index(error.where)]
+            recipe = Recipe({name: recipe.steps[name] for name in before})
 
 
 def _text_bytes(source: Source) -> int:
@@ -279,7 +308,10 @@ def _propose(
         names = list(recipe.steps)[: list(recipe.steps).index(name) + 1]
         local = {n: recipe.steps[n] for n in names if not isinstance(recipe.steps[n], CorpusStep)}
         alone = Recipe(local)
-        pieces = run(read, alone, work, engine, note=ignore, progress=lambda *_: None)
+        try:
+            pieces = run(read, alone, work, engine, note=ignore, progress=lambda *_: None)
+        except DataError:  # nothing is left to suggest from; the whole recipe says why
+            continue
         left = card_of(pieces, alone)["left"]
         made.languages = made.languages or left["languages"]
         counts = {"language": left["languages"], "source": left["sources"]}

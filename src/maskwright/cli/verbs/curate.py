@@ -107,7 +107,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--why",
         default=None,
         metavar="ID",
-        help="what became of this document of the corpus --out: its id, or file:line",
+        help="what became of this document of the corpus --out: its id, file, or file:line",
     )
     parser.add_argument(
         "--why-text",

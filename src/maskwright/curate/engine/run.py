@@ -58,6 +58,7 @@ from maskwright.version import VERSION
 # Names of folders that this module makes; others are somebody's.
 OWN = re.compile(rf"[0-9a-f]{{64}}|{re.escape(TEMPORARY)}.*", re.DOTALL)
 KNOWN = re.compile(r"[0-9a-f]{32}")
+REMOVES_ALL = "a step would remove every document"
 EMPTY = "empty-files"  # a finding of the reader
 
 
@@ -378,7 +379,7 @@ def _removes_all(names: Sequence[str], folders: Sequence[Path]) -> DataError:
     )
     came = sum(f[name]["documents_in"] for f in facts)
     return DataError(
-        "a step would remove every document",
+        REMOVES_ALL,
         where=name,
         found=f"{came:,} documents came, {rules[worst]:,} go by the rule {worst} (first: "
         f"{example['place']}, value {str(example['value'])[:80]})",
