@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 import socket
@@ -47,8 +48,6 @@ TEXT = "the cat sat on the mat"
 @pytest.fixture(scope="module")
 def heads(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two heads on one body, and an adapter on it."""
-    import io
-
     folder = tmp_path_factory.mktemp("heads")
     found = {}
     for name, task, method in (
@@ -1016,6 +1015,23 @@ def test_F117_nothing_leaks_and_the_log_has_no_text(plain: Served) -> None:
     mine = lines()
     assert {each["event"] for each in mine} == {"failure", "request"}
     assert next(each for each in mine if each["event"] == "failure")["error"] == "RuntimeError"
+
+
+def test_a_log_that_cannot_be_written_hurts_no_request(
+    plain: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, or a reader of the lines that has gone: the connection goes on."""
+    log, full = plain.running._server.gate.log, io.StringIO()
+    full.close()
+    monkeypatch.setattr(log, "_stream", full)
+    one = request(plain.address, "/ask/predict", {"inputs": TEXT})
+    with plain.connect() as line:
+        got = answers(line)
+        for _ in range(3):
+            line.sendall(one)
+            assert next(got).status == 200
+    assert until(lambda: log.lost >= 3)
+    assert re.search(r"^mw_lost_log_lines [3-9]", plain.get("/metrics").body.decode(), re.M)
 
 
 RAW = {

@@ -71,6 +71,7 @@ class Gate:
         self.application, self.entrance, self.log = application, entrance, log
         self.host: Host = application.host
         self.open_requests = 0
+        self.host.metrics.gauges["mw_lost_log_lines"] = lambda: log.lost
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -12,10 +12,16 @@ from typing import Any, TextIO
 
 
 class Log:
-    """Lines of JSON on a stream; None: nowhere."""
+    """Lines of JSON on a stream; None: nowhere. A line that cannot be written, to a full disk or a
+    reader that has gone, is lost and counted: requests are answered all the same.
+
+    Attributes:
+        lost: how many lines could not be written.
+    """
 
     def __init__(self, stream: TextIO | None = sys.stderr) -> None:
         self._stream, self._lock = stream, threading.Lock()
+        self.lost = 0
 
     def line(self, event: str, **facts: Any) -> None:
         """One line. Control characters are escaped, as JSON does."""
@@ -23,8 +29,11 @@ class Log:
             return
         made = json.dumps({"time": round(time.time(), 3), "event": event, **facts}, default=str)
         with self._lock:
-            self._stream.write(made + "\n")
-            self._stream.flush()
+            try:
+                self._stream.write(made + "\n")
+                self._stream.flush()
+            except (OSError, ValueError):  # ValueError: the stream is closed
+                self.lost += 1
 
     def failure(self, request: str, error: BaseException) -> None:
         """What failed, and where in the code: without its message, which may quote a text."""
