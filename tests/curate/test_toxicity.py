@@ -99,3 +99,10 @@ def test_bad_settings_and_lists_are_refused(tmp_path: Path) -> None:
         Settings(words=name).open()
     with pytest.raises(UsageError, match="words"):
         Settings(words=(str(tmp_path / "none"),)).open()
+
+
+def test_case_does_not_count_in_turkish(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("İDİOT\n")
+    step = Settings(words=(str(tmp_path / "words.txt"),))
+    batch = batch_of(["bir İdiot", "bir idiot", "bir idot"])
+    assert removed(step, [batch]) == {"d0": "listed_words", "d1": "listed_words"}

@@ -224,10 +224,8 @@ def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
     classes[letters] = LETTER
     classes[major == "M"] = MARK
     lower = [chr(point).lower() for point in letters.tolist()]
-    folded[letters] = [
-        ord(low) + 1 if len(low) == 1 else point + 1
-        for point, low in zip(letters.tolist(), lower, strict=True)
-    ]
+    # The dotted capital I of Turkish alone has two characters there, the first an i.
+    folded[letters] = [ord(low[0]) + 1 for low in lower]
     for point in (0x27, 0x2019):
         classes[point] = APOSTROPHE
         folded[point] = 0x28
