@@ -21,6 +21,7 @@ from maskwright import catalogue
 from maskwright.checkpoint.safe_read import read_json
 from maskwright.checkpoint.sentence_modules import modules_of
 from maskwright.errors import IncompatibleError
+from maskwright.export.parts.asked import predictor_of
 from maskwright.export.parts.target import Report
 from maskwright.families.parts.family import family
 from maskwright.findings import Finding, Note
@@ -97,8 +98,11 @@ def findings(model: Model) -> Iterator[Finding]:
     names = ("model.safetensors", "model.safetensors.index.json", "model.onnx", "onnx/model.onnx")
     if not any((path / name).is_file() for name in names):
         yield _fault("there are no weights", f"one of {', '.join(names)}")
+    answers = predictor_of(model)
     if is_classifier(hf):
         yield from _of_classifier(model, hf)
+    elif answers is not None and answers.task_type.head is not None:
+        yield _other_head(answers.task_type.head)
     else:
         yield from _of_vectors(path)
     yield from _otherwise(path, hf)
@@ -130,10 +134,7 @@ def _of_config(hf: Mapping[str, Any]) -> Iterator[Finding]:
 def _of_classifier(model: Model, hf: Mapping[str, Any]) -> Iterator[Finding]:
     heads = {head.kind for head in model.config.heads}
     if heads != {"sequence"}:
-        yield _fault(
-            f"a {' and '.join(sorted(heads)) or 'missing'} head: it knows classes of whole texts",
-            "serve it with maskwright serve",
-        )
+        yield _other_head(" and ".join(sorted(heads)) or "missing")
     for key in ("id2label", "label2id"):
         if not isinstance(hf.get(key), dict):
             yield _fault(f"config.json: {key} is missing", "export the model anew")
@@ -142,6 +143,11 @@ def _of_classifier(model: Model, hf: Mapping[str, Any]) -> Iterator[Finding]:
         yield _note("tei-softmax", "several labels are scored with a softmax, as if one held")
     elif count == 1:
         yield _note("tei-reranker", "a head with one score is taken for a reranker: /rerank")
+
+
+def _other_head(kind: str) -> Finding:
+    what = f"a {kind} head: it knows classes of whole texts, and vectors"
+    return _fault(what, "serve it with maskwright serve")
 
 
 def _of_vectors(path: Path) -> Iterator[Finding]:
