@@ -257,6 +257,15 @@ def test_openai_streams(tasks_server: TasksServer) -> None:
     assert joined == whole["choices"][0]["text"]
     reasons = [each["choices"][0]["finish_reason"] for each in chunks]
     assert reasons[:-1] == [None] * (len(chunks) - 1) and reasons[-1] in ("length", "stop")
+    for model, prompt in (("writer", ""), ("rewrites", TEXTS[0])):  # special tokens count
+        other = {**body, "model": model, "prompt": prompt, "max_tokens": 2}
+        wanted = tasks_server.post("/v1/completions", other)["usage"]
+        told = events(tasks_server.ask("POST", "/v1/completions", {**other, **options})[2])
+        assert told[-2]["usage"] == wanted and wanted["prompt_tokens"] > 0
+        path = f"/models/{model}/pipeline/text-generation"
+        asked = {"inputs": prompt, "stream": True, "parameters": {"max_new_tokens": 2}}
+        last = events(tasks_server.ask("POST", path, asked)[2])[-1]
+        assert last["details"]["input_length"] == wanted["prompt_tokens"]
     plain = events(tasks_server.ask("POST", "/v1/completions", {**body, "stream": True})[2])
     assert plain[-1] == "[DONE]" and all(each["choices"] for each in plain[:-1])
 

@@ -365,14 +365,16 @@ class Host:
         prompt: str,
         writing: Writing = USUAL_WRITING,
         options: Options = USUAL,
+        counted: Callable[[int], None] = lambda tokens: None,
     ) -> AsyncIterator[Piece]:
         """The same of one prompt, piece by piece. The request is admitted, or refused, before the
-        first piece is waited for."""
+        first piece is waited for; before it comes, `counted` is told the tokens of the prompt."""
         encoding.require_rows([prompt], self.limits, options.field)
         asking = self._asking(name, options)
         begin = time.monotonic()
         until, count = begin + self._deadline(options), 0
         rows = await self._rows(asking, [prompt], writing, options, streams=True)
+        counted(rows[0].prompt_tokens)
         try:
             while (pieces := await rows[0].next(until)) is not None:
                 for piece in pieces:

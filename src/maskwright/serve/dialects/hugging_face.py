@@ -364,11 +364,12 @@ async def _written(model: Chosen, body: Any, parameters: _Generation) -> Respons
     if body.stream:
         if not isinstance(body.inputs, str):
             raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
-        pieces = model.host.stream(model.name, texts[0], writing, options)
+        read: list[int] = []
+        pieces = model.host.stream(model.name, texts[0], writing, options, read.append)
         before = texts[0] if full else ""
 
         def events(found: AsyncIterator[Piece]) -> AsyncIterator[Any]:
-            return _events(model, found, before, texts[0], writing.seed)
+            return _events(model, found, before, read, writing.seed)
 
         return await streaming(pieces, events, failure, {"x-windows": "1"})
     answered = await model.host.generate(model.name, texts, writing, options)
@@ -404,9 +405,10 @@ def _token(model: Chosen, piece: Piece, text: str | None = None) -> dict[str, An
 
 
 async def _events(
-    model: Chosen, pieces: AsyncIterator[Piece], before: str, prompt: str, seed: int
+    model: Chosen, pieces: AsyncIterator[Piece], before: str, read: list[int], seed: int
 ) -> AsyncIterator[Any]:
-    """A token each, with the text that it shows; the last with all of it."""
+    """A token each, with the text that it shows; the last with all of it, and with how many tokens
+    were `read`."""
     text, count, index = before, 0, 0
     async for piece in pieces:
         index += 1
@@ -417,7 +419,7 @@ async def _events(
             details = {
                 "finish_reason": FINISHED[piece.finished],
                 "generated_tokens": count,
-                "input_length": len(model.tokenizer.encode(prompt)),
+                "input_length": sum(read),
                 "seed": seed,
             }
         yield {

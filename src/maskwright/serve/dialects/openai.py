@@ -194,7 +194,9 @@ async def _completions(model: Chosen, body: Completions) -> Response:
     shape = _Shape(model, body, prompts, copies, scored)
     if body.stream:
         pieces = (
-            model.host.stream(model.name, prompts[0], writings[0], options) if tokens else _none()
+            model.host.stream(model.name, prompts[0], writings[0], options, shape.counted)
+            if tokens
+            else _none()
         )
         return await streaming(pieces, shape.events, failure, {"x-windows": "1"})
     written: list[Answered] = []
@@ -233,7 +235,7 @@ class _Shape:
         scored: Answered | None,
     ) -> None:
         self.model, self.body, self.prompts, self.copies = model, body, prompts, copies
-        self.scored = scored
+        self.scored, self.prompt_tokens = scored, 0 if scored is None else sum(scored.tokens)
         self.head = {
             "id": f"cmpl-{secrets.token_hex(12)}",
             "object": "text_completion",
@@ -241,6 +243,10 @@ class _Shape:
             "model": model.called,
             "system_fingerprint": model.fingerprint[:16],
         }
+
+    def counted(self, tokens: int) -> None:
+        """The prompt of a stream has so many tokens."""
+        self.prompt_tokens = tokens
 
     def whole(self, written: list[Answered]) -> dict[str, Any]:
         """All texts at once; of each prompt its copies one after the other. Nothing was written
@@ -285,11 +291,7 @@ class _Shape:
                 offset += len(text)
                 held = []
         if wants_usage:
-            if self.scored is not None:
-                prompt = sum(self.scored.tokens)
-            else:
-                prompt = len(self.model.tokenizer.encode(self.prompts[0]))
-            yield {**self.head, "choices": [], "usage": _usage(prompt, count)}
+            yield {**self.head, "choices": [], "usage": _usage(self.prompt_tokens, count)}
         yield "[DONE]"
 
     def _chunk(self, text: str, logprobs: Any, reason: str | None) -> dict[str, Any]:
