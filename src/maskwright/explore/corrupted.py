@@ -60,6 +60,7 @@ LONGEST = 192  # tokens of a row, if the model reads so many; a longer text has 
 SEEDS, EPOCHS = 10, 6
 TRIED = (40, 24, 24)  # tokens of documents on which options are tried
 SHARE = 0.3  # of an option that is a share and 0 by default, to see what it does
+BLANK = "▁"  # which stands for a blank in a vocabulary of SentencePiece's kind
 SAMPLED = ("pairs", "swapped-pairs")  # rows that are drawn by a seed of their own
 
 
@@ -255,7 +256,9 @@ def _drawn(network: Any, batch: Batch) -> Tensor:
 def _piece(tokenizer: Tokenizer, id: int) -> str:
     if id in tokenizer.special_ids or id >= tokenizer.vocabulary_size:
         return tokenizer.vocabulary[id] if id < tokenizer.vocabulary_size else f"#{id}"
-    return tokenizer.decode([id]) or tokenizer.vocabulary[id]
+    token, text = tokenizer.vocabulary[id], tokenizer.decode([id])
+    # Of a text by itself the blank before it is left out.
+    return f" {text}" if token == f"{BLANK}{text}" else text or token
 
 
 # ------------------------------------------------------------------------------------- options

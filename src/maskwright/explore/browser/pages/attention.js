@@ -247,7 +247,7 @@ export const attention = {
       svg("g", { class: ROLES[name][0] }, levels(rows, columns, (q, k) => weight(now, q, k), left, top, cell, cell)),
       now.queries.map((piece, q) => named(label(piece), { class: "end", x: left - 5, y: top + (q + 0.5) * cell + font * 0.35 }, font)),
       now.keys.map((piece, k) => named(label(piece), { transform: `translate(${left + (k + 0.5) * cell + font * 0.35} ${top - 5}) rotate(-90)` }, font)), cursor);
-      return el("section", {}, figure(picture, "Rows look at columns", "attention-head"), read);
+      return el("section", {}, figure(picture, `Rows look at columns; what is under ${percent(LEVELS[0])} is left blank`, "attention-head"), read);
     }
 
     /** Who looks at whom as lines, of the chosen token or of all. */
