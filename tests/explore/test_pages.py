@@ -223,6 +223,17 @@ def test_a_slider_goes_through_the_checkpoints(chromium: Any, model: Path, tmp_p
 def test_checkpoints_come_and_go(chromium: Any, model: Path, tmp_path: Path) -> None:
     run = shutil.copytree(model, tmp_path / "run")
     first = run / "checkpoints/step-00000002"
+    away = shutil.move(first, tmp_path / "first")
+    with serving(Site.of([run], sample=TEXT, live=True)) as at, Visit(chromium, at) as visit:
+        page = visit.open()
+        assert page.locator("main h2").inner_text() == "Training"
+        shutil.move(away, first)
+        page.evaluate("window.dispatchEvent(new Event('focus'))")
+        page.wait_for_selector("nav a:not(.cannot):has-text('Fill masks')")
+        assert page.locator("main h2").inner_text() == "Training"  # whoever looks at it goes on
+        page.route("**/data/**", lambda route: route.abort())
+        page.get_by_role("link", name="Masks", exact=True).click()
+        page.wait_for_selector("[role=alert]:has-text('is it still running?')")
     with serving(Site.of([run], sample=TEXT, live=True)) as at, Visit(chromium, at) as visit:
         page = visit.open(page="fill", hide="2")
         page.wait_for_selector("figure svg")

@@ -74,6 +74,7 @@ class Shell {
       const can = PAGES.map((page) => page.cannot(model, this.site));
       const shows = (each) => unopened === null && can[PAGES.indexOf(each)] === null;
       const page = this.page ?? FIRST.find(shows) ?? PAGES[0]; // which says what is wrong
+      this.shown = page;
       this.#controls(page, can);
       const refused = can[PAGES.indexOf(page)];
       main.replaceChildren(el("h2", {}, page.title), el("p", { class: "soft" }, page.lead));
@@ -130,7 +131,10 @@ class Shell {
     if (before.length) this.state.model = String(this.number);
     this.site.models = engine.models = models;
     if (before.length) this.drawn?.models?.();
-    else await this.show(); // pages that waited for a model
+    else {
+      this.state.page ??= this.shown?.id; // whoever looks at a page stays there
+      await this.show(); // it may have waited for a model
+    }
     this.#models();
     const added = models.slice(before.length).map((each) => each.name);
     if (added.length) place("status").textContent = `New: ${added.join("; ")}`;

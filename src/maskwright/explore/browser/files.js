@@ -1,7 +1,15 @@
 // Files of a folder or a server, by path from the page.
 
+async function sent(path, how = {}) {
+  try {
+    return await fetch(path, how);
+  } catch {
+    throw new Error("The server of this page does not answer: is it still running?");
+  }
+}
+
 async function got(path) {
-  const answer = await fetch(path);
+  const answer = await sent(path);
   if (answer.status === 409) throw Object.assign(new Error(await answer.text()), { refused: true }); // what is wrong with it
   if (!answer.ok) throw new Error(`${path} is not there (${answer.status})`);
   return answer;
@@ -36,7 +44,7 @@ export class Files {
 
   /** At most `most` bytes of a file after its first `from`: of one that grows, only what is new. */
   async after(path, from, most) {
-    const answer = await fetch(path, { headers: { Range: `bytes=${from}-${from + most - 1}` } });
+    const answer = await sent(path, { headers: { Range: `bytes=${from}-${from + most - 1}` } });
     if (answer.status === 416) return new ArrayBuffer(0);
     if (!answer.ok) throw new Error(`${path} is not there (${answer.status})`);
     const bytes = await answer.arrayBuffer();
@@ -45,7 +53,7 @@ export class Files {
 
   /** What Python says to a question; only where the page is served. */
   async ask(name, given) {
-    const answer = await fetch(`ask/${name}`, {
+    const answer = await sent(`ask/${name}`, {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(given) });
     if (!answer.ok) throw new Error(answer.status === 413 ? "The text is too long to ask about." : `Python does not answer (${answer.status}).`);
     return answer.json();
