@@ -18,7 +18,9 @@ def test_a_sentence_has_what_was_found_first_then_what_shows_it_and_what_to_do()
 
 def test_a_line_begins_with_how_serious_it_is() -> None:
     assert WHOLE.line() == f"note: {WHOLE}"
-    assert Finding("lost", "lost", severity="warning").line() == "warning: lost"
+    lost = Finding("lost", "lost", severity="warning")
+    assert lost.line() == "warning: lost" and Finding.of_line("lost", lost.line()) == lost
+    assert Finding.of_line("rows", "using: a").line() == "note: using: a"
 
 
 def test_what_it_is_about_stands_first() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 Severity = Literal["note", "warning"]
 Note = Callable[["Finding"], None]
@@ -45,6 +45,14 @@ class Finding:
     def line(self) -> str:
         """The line of a terminal: `note: …` or `warning: …`."""
         return f"{self.severity}: {self}"
+
+    @classmethod
+    def of_line(cls, name: str, line: str) -> Finding:
+        """The inverse of `line`, by its name; of a line of another kind a note."""
+        for severity in get_args(Severity):
+            if line.startswith(f"{severity}: "):
+                return cls(name, line.partition(": ")[2], severity=severity)
+        return cls(name, line)
 
     def of(self, subject: str) -> Self:
         """The same, with what it is about named first: `train: …`."""

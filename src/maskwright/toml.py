@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import tomllib
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from maskwright.config import from_plain, to_plain
 from maskwright.errors import ConfigError, UsageError, near
+from maskwright.terminal import shell_word
 
 T = TypeVar("T")
+# What a file is that has this table or value, and the command that takes it.
+KINDS = {
+    "steps": ("a recipe of curation", "maskwright curate TEXT --out DIR --recipe {}"),
+    "training": ("a recipe of pretraining", "maskwright pretrain {}"),
+    "data": ("a recipe of fine-tuning", "maskwright finetune {} --out DIR"),
+}
 
 
 def to_toml(config: Any) -> str:
@@ -43,10 +52,27 @@ def read_toml(kind: type[T], path: Path) -> T:
         plain = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError("not a TOML file", where=path, found=error) from error
+    refuse_other_kind(plain, {field.name for field in dataclasses.fields(kind)}, path)  # type: ignore[arg-type]
     try:
         return from_plain(kind, plain)
     except ConfigError as error:
         raise error.under(f"{path}, ") from None
+
+
+def refuse_other_kind(plain: Mapping[str, Any], fields: Collection[str], path: Path) -> None:
+    """Refuse a recipe for another command than the one that takes these `fields`.
+
+    Raises:
+        ConfigError: with that command.
+    """
+    for name, (what, command) in KINDS.items():
+        if name in plain and name not in fields:
+            raise ConfigError(
+                f"this is {what}",
+                where=f"{path}, {name}",
+                wanted=f"one with {', '.join(sorted(KINDS.keys() & {*fields}))}",
+                do=command.format(shell_word(path)),
+            )
 
 
 def _write_table(table: dict[str, Any], path: str, lines: list[str]) -> None:

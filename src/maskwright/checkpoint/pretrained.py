@@ -24,6 +24,7 @@ from maskwright.checkpoint import files, layout, matching, shapes
 from maskwright.checkpoint.fine_tuned import require_finished
 from maskwright.checkpoint.layout import About, Layout
 from maskwright.checkpoint.safe_read import model_folder, read_json, regular_file
+from maskwright.corpus.curated import is_curated
 from maskwright.errors import (
     CheckpointError,
     IncompatibleError,
@@ -37,6 +38,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.storage import commit
 from maskwright.storage.files import listed
 from maskwright.storage.manifest import require_as_saved
+from maskwright.terminal import shell_word
 from maskwright.tokenizer.folder import NAMES, tokenizer_files
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -178,6 +180,14 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
                 found=listed(within),
                 wanted="the folder of one model",
                 do=f"name {folder / within[0]}" + (", or another" if len(within) > 1 else ""),
+            )
+        if is_curated(folder):
+            raise CheckpointError(
+                "the folder holds a corpus, not a model",
+                where=folder,
+                wanted=f"{CONFIG} next to the weights",
+                do="pretrain a model on it: maskwright pretrain bert-mini --text "
+                f"{shell_word(folder)}",
             )
         present = sorted(path.name for path in folder.iterdir())
         raise CheckpointError(

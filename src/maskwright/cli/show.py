@@ -10,11 +10,13 @@ from maskwright.checkpoint import layout
 from maskwright.checkpoint.fine_tuned import TASK, require_finished
 from maskwright.checkpoint.safe_read import read_json
 from maskwright.checkpoint.shapes import num_parameters
+from maskwright.corpus.curated import is_curated
 from maskwright.errors import UsageError
 from maskwright.families.parts.family import Family, family
 from maskwright.models import folders
+from maskwright.models.run_folder import is_run
 from maskwright.nn.config import TransformerConfig
-from maskwright.pretrain import journal, run
+from maskwright.pretrain import journal
 from maskwright.pretrain.session import RUN
 from maskwright.recipes.parts.check import require_settings
 from maskwright.recipes.parts.find import find
@@ -34,31 +36,34 @@ def show(thing: str, settings: list[str]) -> str:
     """
     path = Path(thing)
     require_finished(path)
-    if (path / run.RECIPE).is_file() and not settings:
+    if is_run(path) and not settings:
         return _show_run(path)
     if (path / "config.json").is_file():
         return _show_model(path)
     if (path / TASK).is_file() and not settings:
         return _show_model(folders.model_folder(path))
-    if (
-        thing in catalogue.names("recipes")
-        or path.suffix == ".toml"
-        or (path / run.RECIPE).exists()
-    ):
+    if thing in catalogue.names("recipes") or path.suffix == ".toml" or is_run(path):
         recipe = override(find(thing), settings)
         if settings:  # else a recipe is shown as it is, also one that waits for a setting
             require_settings(recipe)
         return to_toml(recipe).rstrip()
-    is_tokenizer = (path / "tokenizer.json").is_file()
+    kind, what = _other(path)
     raise UsageError(
         "neither a recipe nor a run nor a model",
         where=path,
-        found="a tokenizer" if is_tokenizer else "a folder" if path.is_dir() else "a file",
+        found=kind,
         wanted="a built-in recipe, a .toml file, or the folder of a run or a model",
-        do=f'see how it reads a text: maskwright tokens {shell_word(path)} "TEXT"'
-        if is_tokenizer
-        else "maskwright list recipes",
+        do=what,
     )
+
+
+def _other(path: Path) -> tuple[str, str]:
+    """What lies there, and what can be done with it."""
+    if (path / "tokenizer.json").is_file():
+        return "a tokenizer", f'see a text as it does: maskwright tokens {shell_word(path)} "TEXT"'
+    if is_curated(path):
+        return "a curated corpus", f"its card is {path / 'card.md'}, its page {path / 'page.html'}"
+    return ("a folder" if path.is_dir() else "a file"), "maskwright list recipes"
 
 
 def _show_run(path: Path) -> str:

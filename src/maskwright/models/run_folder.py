@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from maskwright.corpus.curated import is_curated
+
 RECIPE = "recipe.toml"
 
 
 def is_run(folder: Path) -> bool:
-    """Whether `folder` is that of a run: it holds the recipe of one."""
-    return (folder / RECIPE).is_file()
+    """Whether `folder` is that of a run: it holds the recipe of one, and not that of a curation."""
+    return (folder / RECIPE).is_file() and not is_curated(folder)

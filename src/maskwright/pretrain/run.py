@@ -35,6 +35,7 @@ from maskwright.errors import (
 )
 from maskwright.findings import Finding
 from maskwright.models.folders import has_checkpoint
+from maskwright.models.run_folder import is_run
 from maskwright.pretrain import build, by_value, crash, journal, refused, repeat
 from maskwright.pretrain.flops import with_counted_budget
 from maskwright.pretrain.hooks import Evaluate, Log, Save
@@ -116,12 +117,13 @@ def resume(
         CheckpointError: there are checkpoints, and none is valid.
     """
     out = Path(out)
-    if not (out / RECIPE).is_file():
+    if not is_run(out):
         raise UsageError(
             "not the folder of a run",
             where=out,
             wanted=f"a folder with {RECIPE}",
-            do="start one with: maskwright pretrain RECIPE --out FOLDER",
+            do="start one with: maskwright pretrain RECIPE --out FOLDER; what finetune, compare or "
+            "curate began goes on by the same command",
         )
     recipe = read(out / RECIPE)
     if settings is not None:

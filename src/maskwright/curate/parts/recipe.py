@@ -21,7 +21,7 @@ from maskwright import catalogue, config, dotted
 from maskwright.curate.parts.step import Step
 from maskwright.errors import ConfigError, UsageError, near
 from maskwright.findings import Finding
-from maskwright.toml import to_toml
+from maskwright.toml import refuse_other_kind, to_toml
 
 ROOM = "curate.steps"
 
@@ -165,6 +165,8 @@ def read_plain(path: Path) -> tuple[list[str], dict[str, Any]]:
         raise ConfigError("the recipe cannot be read", where=path, found=error) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError("not a TOML file", where=path, found=error) from error
+    if "steps" not in plain:
+        refuse_other_kind(plain, {"steps"}, path)
     steps = plain.pop("steps", None)
     if not isinstance(steps, list) or not steps:
         raise ConfigError(

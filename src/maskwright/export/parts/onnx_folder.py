@@ -149,7 +149,7 @@ def _rows(model: Model, answers: Predictor | None, choices: OnnxChoices, note: N
         answers,
         choices.data,
         parts=(VALIDATION, TEST),
-        say=lambda text: note(_as_finding(text)) if text.strip() else None,
+        say=lambda text: note(Finding.of_line("rows", text)) if text.strip() else None,
     )
     if len(rows) > MOST_ROWS:
         rows = [rows[place] for place in np.linspace(0, len(rows) - 1, MOST_ROWS).astype(int)]
@@ -157,13 +157,6 @@ def _rows(model: Model, answers: Predictor | None, choices: OnnxChoices, note: N
     for found in encoded.findings:
         note(found)
     return Rows(task_type, encoded, answers.collation, part)
-
-
-def _as_finding(line: str) -> Finding:
-    """A line of the terminal, which may be the line of a finding already."""
-    if line.startswith("warning: "):
-        return Finding("rows", line.removeprefix("warning: "), severity="warning")
-    return Finding("rows", line.removeprefix("note: "))
 
 
 def _pieces(long: str) -> Finding:
