@@ -57,6 +57,7 @@ def found_of(text: str) -> Finding:
 
 
 def of_run(folder: Path, text: str) -> str:
+    text = text.encode("utf-8", "replace").decode()  # JSON of files has no half of a character
     run = RUN | {"recipe": text, "note": text, "objective": text, "machine": text}
     run |= {"corpus": {text: [text, {text: text}]}, "steps": 99}
     run["references"] = {**RUN["references"], f"{text}_loss": 5.0}
@@ -64,9 +65,9 @@ def of_run(folder: Path, text: str) -> str:
     for record in metrics:
         if record["kind"] == "evaluation":
             record |= {"told_apart": 0.7, "decides": text}
-    plain = text.encode("utf-8", "replace").decode()
-    path = write_run(folder / "run", run=run, metrics=metrics, recipe=plain)
-    (path / "results.json").write_text(json.dumps({"tables": [TABLE]}))
+    path = write_run(folder / "run", run=run, metrics=metrics, recipe=text)
+    tables = json.dumps({"tables": [TABLE]}).replace("\\ud800", "?")
+    (path / "results.json").write_text(tables)
     saved = {"model_type": text, "architectures": [text]}
     (path / "checkpoints" / "step-00000040" / "config.json").write_text(json.dumps(saved))
     return page.render(run_folder.read(path))
