@@ -321,3 +321,15 @@ def test_links_and_pipes_in_a_folder_are_left_out_only_where_that_is_asked_for(
     assert len(rows_of(tmp_path / "clean", "text")) == 12
     with pytest.raises(UsageError, match="could not be read"):
         why(tmp_path / "clean", f"{text}/gone.txt")
+
+
+def test_a_file_that_changes_behind_its_size_and_time_is_read_again(tmp_path: Path) -> None:
+    text = write_texts(tmp_path / "text")
+    curate(text, tmp_path / "clean", recipe(), OPTIONS)
+    file = text / "a.jsonl"
+    before = file.stat()
+    file.write_text(file.read_text().replace("This", "That"))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert file.stat().st_mtime_ns == before.st_mtime_ns and file.stat().st_size == before.st_size
+    curate(text, tmp_path / "clean", recipe(), UPDATE)
+    assert all(row["text"].startswith("That") for row in rows_of(tmp_path / "clean", "text"))

@@ -48,7 +48,7 @@ class Settings(OrderedStep):
     CHANGES_TEXT = True
 
     length: int = 50
-    """Words in a row that no two places may have in common."""
+    """Words in a row that no two places may have in common; in scripts without spaces, letters."""
 
     def check(self) -> None:
         super().check()
