@@ -6,11 +6,13 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from finetune.test_command import table
 from maskwright import catalogue
@@ -48,6 +50,18 @@ def test_what_is_measured_follows_from_the_model(
         assert max(lengths) <= work.longest and len(set(lengths)) > 1
         work.write(tmp_path, items)
         assert Work.read(tmp_path) == (work, items)
+
+
+@pytest.mark.parametrize("task", ["classification", "multi-label"])
+def test_our_side_gives_the_likeliest_label(task: str, small_task: Callable[..., Path]) -> None:
+    """Of several labels, too, of which none may hold."""
+    folder, text = small_task(task), "the cat sat"
+    opened = load(folder)
+    work = work_of(opened, folder)
+    ask = catalogue.load(sides.ROOM, sides.OURS).open(work, torch.get_num_threads()).ask
+    (best,) = opened.predict([text], top=1)[0]
+    assert work.multi is (task == "multi-label")
+    assert ask([text]) == [(best["label"], best["score"])]
 
 
 def test_rows_of_a_file_are_asked(classifier: Path, tmp_path: Path) -> None:
@@ -158,6 +172,8 @@ def test_mistakes_are_answered_before_anything_is_measured(
     }.items():
         assert cli.main(line.split()) == 64
         assert says in capsys.readouterr().err, line
+    assert cli.main(f"bench {model} --out {model}/none/times.json".split()) == 73
+    assert "no such folder" in capsys.readouterr().err
 
 
 def test_every_side_keeps_the_contract() -> None:

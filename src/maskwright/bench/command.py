@@ -25,7 +25,7 @@ from maskwright.bench.sides.parts.side import OURS, ROOM, absence, missing, peer
 from maskwright.bench.turns import PAUSE, Process
 from maskwright.bench.work import Work, items_of, work_of
 from maskwright.config import require
-from maskwright.errors import MaskwrightError, ResourceError
+from maskwright.errors import MaskwrightError, OutputError, ResourceError
 from maskwright.report import document, tables
 from maskwright.report.say import Say, quiet
 from maskwright.report.tables import Table
@@ -112,6 +112,8 @@ def bench(
     require("--seconds", seconds, 0.1, 3600.0)
     if out is not None:
         document.require_new(Path(out))
+        if not (parent := Path(out).absolute().parent).is_dir():
+            raise OutputError("there is no such folder", where=parent, do="make it first")
     threads = threads or torch.get_num_threads()
     model = load(folder, base=base)
     work = work_of(model, Path(folder), None if base is None else Path(base))

@@ -36,6 +36,8 @@ def open(work: Work, threads: int) -> Side:
         if work.kind == "text":
             found = model.generate(items, tokens=work.tokens, temperature=0.0)
             return [found] if isinstance(found, str) else found
+        if work.kind == "label" and work.multi:  # none of the labels may hold
+            return [first_label(best) for (best,) in model.predict(items, top=1)]
         answers = model.predict(items)
         return [first_label(each) for each in answers] if work.kind == "label" else answers
 
