@@ -253,9 +253,13 @@ def test_settings_out_of_range_are_refused(field: str, value: float) -> None:
         dataclasses.replace(Settings(), **{field: value}).check()
 
 
-def test_a_quality_that_is_no_number_is_refused() -> None:
-    with pytest.raises(DataError, match="quality = 'high'"):
-        run(Settings(), [batch_of(["some text of words"], quality=["high"])])
+def test_a_named_quality_that_is_no_number_is_refused() -> None:
+    with pytest.raises(DataError, match="score = 'high'"):
+        run(Settings(quality="score"), [batch_of(["some text of words"], score=["high"])])
+    # A column that only happens to have the name of ours is none.
+    texts = ["the same words once more"] * 3
+    batch = batch_of(texts, quality=["high", "0.1", "nan"])
+    assert survivors(Settings(), [batch]) == ["d1"]
 
 
 @pytest.mark.parametrize("limit", [60, 200, 10**6])

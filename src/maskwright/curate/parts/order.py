@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ORDER = ("priority", "quality", "length", "content_1", "content_2", "notes", "name")
 # Whether a higher value comes first.
 FALLING = ("quality", "length")
+QUALITY = "quality"  # the note that the step `classifier` writes
 BLANKS, WIDE_BLANKS = b" \n\t\r", "\u00a0\u3000"
 
 
@@ -38,8 +39,9 @@ class OrderedStep(CorpusStep):
 
     priority: tuple[str, ...] = ()
     """Sources (values of the note `source`), the one to keep first; others come after them."""
-    quality: str = "quality"
-    """The note whose number says how good a document is: the higher is kept; "" for none."""
+    quality: str = QUALITY
+    """The note whose number says how good a document is: the higher is kept; "" for none. What is
+    no number is an error in a note that you name, and nothing in `quality` itself."""
 
     def check(self) -> None:
         if len(set(self.priority)) < len(self.priority):
@@ -55,7 +57,7 @@ class OrderedStep(CorpusStep):
         """The columns `ORDER` of the documents of a batch: int32, float64, int64 and four uint64.
 
         Raises:
-            DataError: the note of quality is no number.
+            DataError: a value of the note of quality that was named is no number.
         """
         import pyarrow as pa
 
@@ -90,6 +92,8 @@ class OrderedStep(CorpusStep):
                 value = -math.inf if text is None or not text.strip() else float(text)
             except ValueError:
                 value = math.nan
+            if math.isnan(value) and self.quality == QUALITY:
+                value = -math.inf
             if math.isnan(value):
                 raise DataError(
                     "the quality of a document is no number",
