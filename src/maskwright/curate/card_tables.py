@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maskwright.counted import counted
+from maskwright.curate.engine.shards import UNREAD
 from maskwright.findings import Finding
 from maskwright.report.tables import Table
 from maskwright.report.wording import percent, size
@@ -56,9 +57,10 @@ def reading(card: Card) -> list[str]:
     bad = f"rows that could not be read, left out: {read['rejected']:,}"
     lines.append(bad + (" (listed in unreadable.jsonl.gz)" if read["rejected"] else ""))
     for file in read["unreadable"]:
+        end = "" if file["extent"] == UNREAD else f" to its end, {file['extent']}"
         lines.append(
-            f"{file['file']} could not be read to its end, {file['extent']}: {file['reason']}, "
-            f"{file['found']}"
+            f"{file['file']} could not be read{end}: "
+            + ", ".join(filter(None, (file["reason"], file["found"])))
         )
     lines += [f"read with {setting(n, v)}" for n, v in read["reading"].items()]
     lines += [str(Finding.from_json(found)) for found in read["findings"]]

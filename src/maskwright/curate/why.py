@@ -26,6 +26,7 @@ from maskwright.curate.card import read_card
 from maskwright.curate.card_tables import value
 from maskwright.curate.curation import UNREADABLE, is_curated
 from maskwright.curate.engine.pack import READ_AT
+from maskwright.curate.engine.shards import UNREAD
 from maskwright.errors import DataError, UsageError, near, shorten
 from maskwright.storage.strict_json import parse_object
 
@@ -284,7 +285,8 @@ def _not_there(lookup: _Lookup, document: str, text: str) -> UsageError:
             return UsageError(
                 "the row could not be read, so it never was a document"
                 if row
-                else f"the file could not be read to its end: {entry['extent']}",
+                else "the file could not be read"
+                + ("" if entry["extent"] == UNREAD else f" to its end: {entry['extent']}"),
                 where=f"{entry['file']}:{entry['line']}" if row else entry["where"],
                 found=f"{entry['reason']}: {entry['found']}",
                 wanted=entry.get("wanted"),

@@ -34,6 +34,7 @@ GROUP_BYTES = 32 << 20  # of files that are read by one task
 GROWTH = 4  # of a compressed file, for the size of its text
 SHARDS = "shards.json"
 REJECTED = "rejected.jsonl"  # the rows that could not be read
+UNREAD = "not read"  # how far a file was read
 COUNTED = ("rows", "blank", "rejected")
 LARGEST_FACTS = 1 << 30
 
@@ -164,7 +165,7 @@ def read_facts(path: Path) -> dict[str, Any]:
     return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_FACTS)
 
 
-def unreadable(error: MaskwrightError, file: object, extent: str = "not read") -> dict[str, str]:
+def unreadable(error: MaskwrightError, file: object, extent: str = UNREAD) -> dict[str, str]:
     """The record of a file that could not be read, or not to its end."""
     found, where = str(error.found or ""), str(error.where or "")
     what = {"file": str(file), "reason": error.what, "found": found, "where": where}
@@ -209,7 +210,7 @@ class _Files:
                     "files from there on, and lists them"
                 )
             raise error
-        last = f"read up to document {counts.documents:,}" if counts.documents else "not read"
+        last = f"read up to document {counts.documents:,}" if counts.documents else UNREAD
         fact = unreadable(error, source.shown, last)
         self.facts["unreadable"].append(fact)
         self.rejected.append((json.dumps(fact) + "\n").encode())
