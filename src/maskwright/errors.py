@@ -20,10 +20,15 @@ which control characters of names and values are escapes.
 from __future__ import annotations
 
 import difflib
+import itertools
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Self
 
 from maskwright.terminal import harmless
+
+MOST_NAMES = 5000  # of a folder, that are looked at
 
 
 class MaskwrightError(Exception):
@@ -168,3 +173,14 @@ def near(name: str, known: Iterable[str], limit: int = 3) -> str:
         return "there are none to choose from"
     listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     return f"choose one of: {listed}"
+
+
+def near_path(path: Path) -> str | None:
+    """`near` for the name of a path, of what lies beside it; None where nothing does."""
+    try:
+        with os.scandir(path.parent) as entries:
+            names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]
+    except (OSError, ValueError):
+        return None
+    shown = [n for n in names if not n.startswith(".") or path.name.startswith(".")]
+    return near(path.name, shown) if shown else None

@@ -45,6 +45,8 @@ def test_fine_tuning_takes_all_that_a_recipe_says(tmp_path: Path) -> None:
     assert "examples per step" in (api.finetune_file.__doc__ or "")
     with pytest.raises(MaskwrightError, match="did you mean 'lora'"):
         maskwright.finetune(tmp_path, tmp_path, tmp_path / "out", method="lorra")
+    with pytest.raises(MaskwrightError, match="read from a file"):
+        maskwright.finetune(tmp_path, [{"text": "a", "label": "b"}], tmp_path / "out")
     with pytest.raises(TypeError, match="bacth"):
         maskwright.finetune(tmp_path, tmp_path, tmp_path / "out", bacth=3)
 

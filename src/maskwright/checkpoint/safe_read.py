@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from maskwright.errors import CheckpointError, StorageError, UsageError
+from maskwright.errors import CheckpointError, StorageError, UsageError, near_path
 from maskwright.storage.manifest import require_as_saved
 from maskwright.storage.strict_json import parse_object
 
@@ -32,7 +32,10 @@ def model_folder(folder: Path | str) -> Path:
     path = Path(folder)
     if "\0" in str(path) or not path.is_dir():
         raise UsageError(
-            "there is no such model folder", where=path, do="name a folder with a config.json"
+            "there is no such model folder",
+            where=path,
+            wanted=near_path(path),
+            do="name a folder with a config.json",
         )
     return path
 

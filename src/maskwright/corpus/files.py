@@ -398,7 +398,8 @@ def _missing(path: Path) -> UsageError:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                names.append(shown(entry.name))
+                if not entry.name.startswith(".") or path.name.startswith("."):
+                    names.append(shown(entry.name))
                 if len(names) == NEAR_LIMIT:
                     break
     except OSError:

@@ -66,6 +66,15 @@ def finetune_file(
         DataError: rows that no task can be learned from.
         OutputError: `out` holds something else.
     """
+    if not isinstance(data, str | os.PathLike):
+        raise UsageError(
+            "labelled rows are read from a file",
+            where="data",
+            found=type(data).__name__,
+            wanted="the path of a file or a folder",
+            do="write them first: a table of pandas by to_csv(PATH, index=False), a list as a "
+            "line of JSON for each row",
+        )
     recipe = Recipe(model=os.fspath(model), data=os.fspath(data), **settings)
     return finetune_recipe(recipe, out, stream=stream)
 

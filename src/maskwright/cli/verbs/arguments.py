@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskwright.errors import UsageError, near
+from maskwright.errors import UsageError, near_path
 from maskwright.findings import Finding
 from maskwright.terminal import harmless_lines
 
@@ -210,7 +210,4 @@ def existing(path: Path, what: str) -> Path:
     """
     if path.exists():
         return path
-    neighbours = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-    raise UsageError(
-        f"no such {what}", where=path, wanted=near(path.name, neighbours) if neighbours else None
-    )
+    raise UsageError(f"no such {what}", where=path, wanted=near_path(path))
