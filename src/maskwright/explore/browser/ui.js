@@ -149,8 +149,8 @@ export function shown(token) {
  * an outline. The names have the room that the longest of them needs, or as much as there is. */
 export function bars(items, { label, most = 1, show = percent }) {
   const names = items.map((item) => cutTo(shown(item.name), 40)), values = items.map((item) => show(item.value));
-  const height = 24, width = 460, right = Math.max(62, ...values.map((text) => widthOf(text) + 10));
-  const left = Math.ceil(Math.min(LONGEST_NAME, Math.max(SHORTEST_NAME, ...names.map((name) => widthOf(name) + 10))));
+  const height = 24, width = widthOfPictures(), right = Math.max(62, ...values.map((text) => widthOf(text) + 10));
+  const left = Math.ceil(Math.min(0.45 * width, Math.max(SHORTEST_NAME, ...names.map((name) => widthOf(name) + 10))));
   const long = width - left - right;
   const picture = svg("svg", {
     viewBox: `0 0 ${width} ${items.length * height}`, width, role: items.some((i) => i.press) ? "group" : "img",
@@ -170,7 +170,11 @@ export function bars(items, { label, most = 1, show = percent }) {
   return picture;
 }
 
-const SHORTEST_NAME = 70, LONGEST_NAME = 210;
+const SHORTEST_NAME = 70;
+
+/** How wide a picture is: on a telephone a wider one would be made small, and its words with it. */
+export const widthOfPictures = () => (window.innerWidth < 560 ? 360 : 460);
+
 const pen = globalThis.document?.createElement("canvas").getContext("2d");
 
 /** How many pixels a text of a picture takes. */

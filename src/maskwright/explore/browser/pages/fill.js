@@ -1,6 +1,6 @@
 // Mask-fill: hide tokens of a text; what the model puts there, beside the truth.
 
-import { bars, beside, el, field, figure, namesNone, percent, shown, slider, svg, widthOf } from "../ui.js";
+import { bars, beside, el, field, figure, namesNone, percent, shown, slider, svg, widthOf, widthOfPictures } from "../ui.js";
 
 const TOP = 8;
 const SAMPLE = "The king shall not speak of love and death tonight.";
@@ -142,7 +142,7 @@ export const fill = {
         chances.push(places.map((place, k) => all[k].find((one) => one.id === ids[place]).probability));
       }
       if (steps.length < 2) return null;
-      const width = 460, height = 150, left = 54, bottom = 22, right = 24;
+      const width = widthOfPictures(), height = 150, left = 54, bottom = 22, right = 24;
       const first = steps[0].step, last = steps[steps.length - 1].step;
       const from = first < last / 2 ? 0 : first; // a line from 0 where that leaves room for the steps
       const x = (step) => left + ((step - from) / (last - from)) * (width - left - right);

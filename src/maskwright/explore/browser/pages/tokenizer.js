@@ -1,7 +1,7 @@
 // The tokenizer: a text of one's own as pieces, two tokenizers side by side, and what each did.
 
 import { hex } from "../pieces.js";
-import { beside, check, choice, el, field, figure, figures, percent, pressable, shown, slider, svg, wholeWithin } from "../ui.js";
+import { beside, check, choice, el, field, figure, figures, percent, pressable, shown, slider, svg, wholeWithin, widthOfPictures } from "../ui.js";
 
 const SAMPLE = "The unforgettable king shall not speak of love and death tonight; naïvely, 1,234 daggers wait.";
 const MOST = 4000; // pieces that are drawn
@@ -117,7 +117,7 @@ export const tokenizer = {
       };
       const counts = states.map((state) => state.flat().length);
       const falling = (n) => {
-        const width = 460, height = 150, left = 44, bottom = 34;
+        const width = widthOfPictures(), height = 150, left = 44, bottom = 34;
         const x = (learned) => left + Math.log2(1 + learned) / Math.log2(1 + merges) * (width - left - 12);
         const y = (count) => 8 + (1 - count / counts[0]) * (height - bottom - 8);
         const learned = (k) => (k ? changes[k - 1].learned : 0);

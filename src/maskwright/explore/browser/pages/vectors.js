@@ -90,7 +90,8 @@ function scatter(items, points, { label, caption, name, press = null, chosen = -
     const mark = item.square ? svg("rect", { class: "dot", x: cx - 6, y: cy - 6, width: 12, height: 12 })
       : svg("circle", { class: "dot", cx, cy, r: n === chosen ? 7 : 4.5 });
     return svg("g", { class: item.tone ?? null, opacity: far ? 0.45 : 1,
-      ...(press ? { ...pressable(item.name, () => press(n)), tabindex: stops ? 0 : -1 } : {}) }, mark, svg("title", {}, shown(item.name)));
+      ...(press ? { ...pressable(item.name, () => press(n)), tabindex: stops ? 0 : -1 } : {}) },
+      press && stops ? svg("circle", { class: "touch", cx, cy, r: 12 }) : null, mark, svg("title", {}, shown(item.name)));
   }), ...labels);
   return figure(picture, caption, name);
 }
