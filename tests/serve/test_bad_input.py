@@ -133,6 +133,12 @@ def test_what_is_wrong_is_said(tasks_server: TasksServer, path: str) -> None:
         (PIPELINE.format("classes", "tagging"), {"inputs": "a"}, 404, "no such task"),
         (PIPELINE.format("masks", "fill-mask"), {"inputs": "a"}, 422, "inputs[0]"),
         (
+            PIPELINE.format("answers", "question-answering"),
+            {"inputs": {"question": "a", "context": "b", "colour": 1}},
+            422,
+            "inputs.colour",
+        ),
+        (
             PIPELINE.format("classes", "zero-shot-classification"),
             {"inputs": "a", "parameters": {"candidate_labels": ["b"]}},
             424,

@@ -329,6 +329,13 @@ def test_pipelines(tasks_server: TasksServer) -> None:
     assert list(made[0]) == ["generated_text", "details"]
     wanted_text = opened("writer").generate(TEXTS[0], tokens=4, temperature=0)
     assert TEXTS[0] + made[0]["generated_text"] == wanted_text
+    drawn = {"max_new_tokens": 4, "do_sample": True, "details": True}
+    seeds = [
+        ask("writer", "text-generation", TEXTS[0], **drawn)[0]["details"]["seed"] for _ in range(2)
+    ]
+    assert seeds[0] != seeds[1], "no seed is another each time"
+    again = [ask("writer", "text-generation", TEXTS[0], **drawn, seed=seeds[0]) for _ in range(2)]
+    assert again[0] == again[1] and again[0][0]["details"]["seed"] == seeds[0]
     full = ask("writer", "text-generation", TEXTS[0], max_new_tokens=4, return_full_text=True)
     assert full[0]["generated_text"] == wanted_text
 

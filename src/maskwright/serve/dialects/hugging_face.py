@@ -9,6 +9,7 @@ answer to a list of inputs is a list of answers. Parameters that are not done ar
 from __future__ import annotations
 
 import base64
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Annotated, Any, Literal
 
@@ -29,7 +30,9 @@ from maskwright.serve.host import Answered, Host, Piece, Writing, Written
 ENTAILMENT, CONTRADICTION = "entail", "contradict"
 TEMPLATE = "This example is {}."
 FINISHED = {"end": "eos_token", "stop": "stop_sequence", "length": "length"}
-SEED, TOKENS = 0, 100
+TOKENS = 100
+# Seeds that are drawn where none is given, as many as other servers have.
+SEEDS = 2**31
 WITHIN = "parameters."
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Answer = tuple[Any, list[Answered]]
@@ -183,7 +186,9 @@ def _checked(kind: type[Body], body: dict[str, Any]) -> Body:
         return kind.model_validate(body)
     except ValidationError as error:
         faults = error.errors()
-        where = ".".join(str(part) for part in faults[0]["loc"])
+        # Of a field that is one of several shapes their names stand among the parts of its place.
+        parts = [str(part) for part in faults[0]["loc"]]
+        where = ".".join(part for part in parts if not part.startswith("_") and "[" not in part)
         raise Refusal("validation", faults[0]["msg"], field=where or "body") from None
 
 
@@ -354,7 +359,7 @@ async def _written(model: Chosen, body: Any, parameters: _Generation) -> Respons
         temperature=(parameters.temperature or 1.0) if draws else 0.0,
         top_k=parameters.top_k or 0,
         top_p=parameters.top_p or 1.0,
-        seed=parameters.seed or SEED,
+        seed=_seed(parameters, draws),
         stop=tuple(parameters.stop or ()),
         logprobs=0 if parameters.details or body.stream else None,
     )
@@ -380,6 +385,13 @@ async def _written(model: Chosen, body: Any, parameters: _Generation) -> Respons
             value["details"] = _details(model, found, writing.seed)
         values.append(value)
     return JSONResponse(values, headers=headers_of(model, [answered]))
+
+
+def _seed(parameters: _Generation, draws: bool) -> int:
+    """The seed; where one is needed and none is given another each time, which `details` tell."""
+    if parameters.seed is not None:
+        return parameters.seed
+    return secrets.randbelow(SEEDS) if draws else 0
 
 
 def _details(model: Chosen, found: Written, seed: int) -> dict[str, Any]:
