@@ -533,12 +533,18 @@ def test_labels_that_are_not_known_say_nothing_of_the_task() -> None:
     assert made.unlabelled == 25 and len(made.parts["all"]) == 175
 
 
-def test_a_rare_separator_is_one_where_the_task_is_said() -> None:
-    cells = ["a, b" if n % 40 == 0 else "ab"[n % 2] for n in range(200)]
-    table = table_of(*({"text": sentence(n), "label": each} for n, each in enumerate(cells)))
-    task = infer(table, None, "multi-label")
-    made = build(table, task)
-    assert made.labels is not None and made.labels.names == ("a", "b")
+@pytest.mark.parametrize(
+    ("cell", "names"),
+    [
+        (lambda n: "a, b" if n % 40 == 0 else "ab"[n % 2], ("a", "b")),
+        (lambda n: ("a;b", "b;c")[n % 2], ("a", "b", "c")),  # fewer cells than names
+        (lambda n: ("Sports, Games", "Business")[n % 2], ("Business", "Sports, Games")),
+    ],
+)
+def test_a_rare_separator_is_one_where_the_task_is_said(cell: Any, names: tuple[str, ...]) -> None:
+    table = table_of(*({"text": sentence(n), "label": cell(n)} for n in range(200)))
+    made = build(table, infer(table, None, "multi-label"))
+    assert made.labels is not None and made.labels.names == names
 
 
 @pytest.mark.parametrize("kind", ["regression", "classification"])

@@ -241,7 +241,7 @@ def _span(values: set[int | None]) -> int:
 
 def _separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> str | None:
     """What stands between several names in a cell, if the pieces come back in other cells and at
-    least such a share of the cells has it."""
+    least such a share of the cells has it; 0 where the user says that there are several."""
     cells = [v for row in rows if type(v := value_of(row, name)) is str and not is_empty(v)]
     for separator in SEPARATORS:
         split = [[p.strip() for p in cell.split(separator)] for cell in cells]
@@ -250,7 +250,8 @@ def _separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> 
             p for distinct in {tuple(pieces) for pieces in split} for p in distinct if p
         )
         # 'Business, Finance' and 'Sports, Games' are two names: no piece of them comes back.
-        recurring = len(often) <= len(set(cells)) and max(often.values(), default=0) > 1
+        recurring = max(often.values(), default=0) > 1
+        recurring &= least == 0 or len(often) <= len(set(cells))
         if separated and separated >= least * len(cells) and recurring:
             return separator
     return None
