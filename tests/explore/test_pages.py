@@ -340,6 +340,14 @@ def test_a_page_without_a_server(
     page_file = tmp_path / "one <page>.html"
     site = Site.of([model, models["gpt2"]], sample=TEXT)
     page_file.write_bytes(single_file(site))
+    # A folder that was opened from the disk, of which a browser runs nothing, says what to do.
+    for name in ("index.html", "style.css", "begin.js"):
+        (tmp_path / name).write_bytes(assets()[name])
+    with Visit(chromium, (tmp_path / "index.html").as_uri()) as visit:
+        visit.page.goto(visit.at)
+        said = visit.page.locator("main .later")
+        assert "python -m http.server" in said.text_content()
+        assert said.evaluate("(e) => getComputedStyle(e).animationName") == "later"
     with Visit(chromium, page_file.as_uri()) as visit:
         page = visit.open(page="fill", model=0, hide="2")
         page.wait_for_selector("figure svg")

@@ -210,11 +210,7 @@ async function start() {
     await shell.show();
     shell.follow();
   } catch (error) {
-    const opened = location.protocol === "file:"
-      ? " A browser does not read files beside a page that was opened from the disk: run " +
-        "`python -m http.server` in this folder and open http://localhost:8000."
-      : "";
-    place("page").replaceChildren(el("p", { class: "notice", role: "alert" }, error.message + opened));
+    place("page").replaceChildren(el("p", { class: "notice", role: "alert" }, error.message));
   }
 }
 
