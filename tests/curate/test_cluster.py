@@ -1,6 +1,6 @@
 """A Ray cluster of two nodes on this machine: the bytes of one machine, also when a node dies.
 
-pip install 'maskwright[cluster]'
+pip install 'maskwright[cluster]' psutil
 python -m pytest -m proof tests/curate/test_cluster.py      # about four minutes
 """
 
@@ -16,9 +16,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
+psutil = pytest.importorskip("psutil")
 pytest.importorskip("ray", reason="the extra cluster is not installed")
 pytestmark = [pytest.mark.proof, pytest.mark.loopback, pytest.mark.timeout(900)]
 
