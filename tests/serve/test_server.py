@@ -555,6 +555,8 @@ def test_F105_a_client_that_leaves_is_not_computed_for(plain: Served, slow: Slow
         assert first.result().status == 200
     assert until(lambda: plain.running._server.gate.open_requests == 0)
     assert sum(slow.batches) == 1, "nothing was computed for them"
+    metrics = plain.get("/metrics").body.decode()
+    assert re.search(r"^mw_disconnects_total [1-9]", metrics, re.M) and 'status="0"' not in metrics
 
 
 def test_F105_a_reader_who_leaves_ends_what_is_written(

@@ -94,11 +94,12 @@ class Metrics:
             self.failures += 1
 
     def finished(self, status: int, asks: bool) -> None:
-        """A request is over; whether it asked a model something."""
+        """A request is over, 0 without an answer; whether it asked a model something."""
         with self._lock:
             self.requests += 1
             self.questions += asks
-            self.statuses[status] += 1
+            if status:
+                self.statuses[status] += 1
 
     def refused(self, kind: str) -> None:
         with self._lock:
