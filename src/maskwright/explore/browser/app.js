@@ -72,6 +72,11 @@ class Shell {
       }
       if (turn !== this.turn) return;
       const can = PAGES.map((page) => page.cannot(model, this.site));
+      if (this.site.live && !this.page && !this.site.models.length && !this.site.runs.length) {
+        this.#controls(null, can);
+        main.replaceChildren(el("h2", {}, "No model yet"), el("p", { class: "notice" }, "The server opens its models. They are shown as soon as they are there."));
+        return;
+      }
       const shows = (each) => unopened === null && can[PAGES.indexOf(each)] === null;
       const page = this.page ?? FIRST.find(shows) ?? PAGES[0]; // which says what is wrong
       this.shown = page;
@@ -107,7 +112,8 @@ class Shell {
 
   /** Look for checkpoints that a run has come to since, from time to time and whenever the page is looked at. */
   follow() {
-    if (!this.site.live || !this.site.runs.some((run) => run.pretraining)) return;
+    const grows = this.site.runs.some((run) => run.pretraining);
+    if (!this.site.live || !(grows || !this.site.models.length)) return; // a server may still open its models
     let quiet = 0, timer = 0;
     const look = async () => {
       clearTimeout(timer);
@@ -132,7 +138,7 @@ class Shell {
     this.site.models = engine.models = models;
     if (before.length) this.drawn?.models?.();
     else {
-      this.state.page ??= this.shown?.id; // whoever looks at a page stays there
+      if (this.shown) this.state.page ??= this.shown.id; // whoever looks at a page stays there
       await this.show(); // it may have waited for a model
     }
     this.#models();
