@@ -553,6 +553,28 @@ def test_a_signal_is_said_in_a_line(
     assert capsys.readouterr().err == "interrupted\n"
 
 
+@pytest.mark.parametrize(
+    ("number", "says"), [(signal.SIGTERM, "stopped by SIGTERM"), (signal.SIGINT, "interrupted")]
+)
+def test_a_signal_of_which_a_library_makes_its_own_error(
+    number: signal.Signals,
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def made(room: str) -> list[str]:
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+        except BaseException as error:
+            raise RuntimeError("it cannot be exported") from error
+        raise AssertionError("the signal did not stop it")
+
+    monkeypatch.setattr("maskwright.catalogue.names", made)
+    assert cli.main(["list", "recipes"]) == 128 + number
+    assert capsys.readouterr().err == says + "\n"
+
+
 def test_a_signal_that_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     monkeypatch.setattr(

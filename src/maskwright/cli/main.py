@@ -127,21 +127,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
+    came: list[int] = []
     try:
-        with _signals_are_errors():
+        with _signals_are_errors(came):
             _run(given)
             sys.stdout.flush()
-    except Terminated as stop:
-        print(f"stopped by {stop}", file=sys.stderr)
-        return _interrupted(128 + stop.number, arguments is None)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return _interrupted(130, arguments is None)
+    except KeyboardInterrupt as stop:
+        number = stop.number if isinstance(stop, Terminated) else signal.SIGINT
+        return _stopped(number, arguments is None)
     except BrokenPipeError:
         # The reader went away; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as of a program that SIGPIPE ends
     except Exception as error:
+        if came:  # torch makes errors of its own of what stops it
+            return _stopped(came[0], arguments is None)
         known = error if isinstance(error, MaskwrightError) else _no_fault_of_ours(error, given)
         if debug or known is None:
             print(harmless_lines(traceback.format_exc()), end="", file=sys.stderr)
@@ -153,9 +153,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _interrupted(code: int, ends: bool) -> int:
-    """The exit code. Daft, interrupted, aborts the process when the interpreter is taken down, so
-    where it was loaded the process `ends` here."""
+def _stopped(number: int, ends: bool) -> int:
+    """Say that a signal came; the exit code. Daft, interrupted, aborts the process when the
+    interpreter is taken down, so where it was loaded the process `ends` here."""
+    name, code = signal.Signals(number).name, 128 + number
+    print("interrupted" if number == signal.SIGINT else f"stopped by {name}", file=sys.stderr)
     if ends and "daft" in sys.modules:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -212,23 +214,26 @@ def _use_threads(verb: str, chosen: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _signals_are_errors() -> Iterator[None]:
+def _signals_are_errors(came: list[int]) -> Iterator[None]:
     """A block in which SIGTERM and SIGHUP end the command as Ctrl-C does, so that it leaves nothing
     half written; a second signal ends it at once. An ignored signal, as under nohup, stays ignored.
+
+    Args:
+        came: gets the numbers of the signals that came, Ctrl-C's too.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    stopping = False
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal stopping
-        if stopping:
+        if came and number != signal.SIGINT:
             os._exit(128 + number)
-        stopping = True
-        raise Terminated(number)
+        came.append(number)
+        raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
 
     signals = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signals.append(signal.SIGINT)
     before = {s: signal.signal(s, handle) for s in signals}
     try:
         yield
