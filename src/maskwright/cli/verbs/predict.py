@@ -105,10 +105,11 @@ def do(a: argparse.Namespace) -> None:
         a.file = a.also.pop()  # a model is a folder
     if a.server is None:
         if a.model is None:
+            taken = "no argument besides the options, which take all that follows them"
             raise UsageError(
                 "no model to predict with",
-                found="no argument besides the options, which take all that follows them",
-                wanted="MODEL FILE before the options, or after --",
+                found=taken if a.also else None,
+                wanted="MODEL FILE" + (" before the options, or after --" if a.also else ""),
                 do="name a folder, or a running server with --server",
             )
         for model in (a.model, *a.also):
