@@ -366,6 +366,9 @@ def test_the_package_itself_is_the_command() -> None:
         (["list", "--threads", "5000"], 64, "1 to"),
         (["list", "-x"], 64, "no such option"),
         (["show", "tiny", "--set", "training.batch=4", "--set", "training.batch=8"], 64, "twice"),
+        (["show", "tiny", "--set", "training.batch=0"], 64, "training.batch\n(.|\n)*1 or more"),
+        (["predict", "m", "f", "--long", "window"], 64, "--long\n(.|\n)*mean 'windows'"),
+        (["predict", "m", "f", "--long", "as-trained"], 64, "no such model"),  # as as_trained
         (["show", "tiny", "--set", "evaluation.rows=0"], 64, "evaluation.rows"),
         (["show", "tiny", "--set", "evaluation.batch=-3"], 64, "evaluation.batch"),
         (["show", "tiny", "--set", "evaluation.every=-5"], 64, "evaluation.every"),

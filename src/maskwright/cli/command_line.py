@@ -68,6 +68,9 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: it says none.
         """
+        for choice in action.choices or ():  # of words, `-` and `_` between their parts are one
+            if type(choice) is str and choice.replace("_", "-") == text.replace("_", "-"):
+                return choice
         try:
             return super()._get_value(action, text)
         except argparse.ArgumentError:
@@ -79,6 +82,20 @@ class Parser(argparse.ArgumentParser):
                 found=repr(shorten(text)),
                 wanted=WANTED[action.type],
             ) from None
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is none of the choices.
+
+        Raises:
+            UsageError: with the near ones.
+        """
+        if action.choices is not None and value not in action.choices:
+            raise UsageError(
+                "not one of the choices",
+                where=own_name(action),
+                found=repr(shorten(str(value))),
+                wanted=near(str(value), map(str, action.choices)),
+            )
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(harmless(message), do=f"{self.prog} --help")

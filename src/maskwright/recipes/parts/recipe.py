@@ -181,7 +181,14 @@ class Training:
 
     def __post_init__(self) -> None:
         batches = [phase.batch for phase in self.phases] + [self.batch]
-        if min(*batches, self.microbatches) < 1 or math.gcd(*batches) % self.microbatches:
+        if min(batches) < 1:
+            raise ConfigError(
+                "a step needs rows",
+                where="training.batch",
+                found=min(batches),
+                wanted="1 or more",
+            )
+        if self.microbatches < 1 or math.gcd(*batches) % self.microbatches:
             raise ConfigError(
                 "the batch does not split into equal microbatches",
                 where="training.microbatches",
