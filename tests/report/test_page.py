@@ -114,17 +114,17 @@ def test_the_page_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
 
 
 def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
+    recipe = HOSTILE.replace("\ud800", "")  # JSON of files has no half of a character
     run: dict[str, Any] = RUN | {
-        "recipe": HOSTILE,
-        "note": HOSTILE,
-        "objective": HOSTILE,
-        "corpus": {HOSTILE: [HOSTILE, {HOSTILE: HOSTILE}]},
-        "machine": HOSTILE,
-        "references": RUN["references"] | {f"{HOSTILE}_loss": 5.0},
+        "recipe": recipe,
+        "note": recipe,
+        "objective": recipe,
+        "corpus": {recipe: [recipe, {recipe: recipe}]},
+        "machine": recipe,
+        "references": RUN["references"] | {f"{recipe}_loss": 5.0},
     }
     metrics = [*whole_run(), sample(40, HOSTILE, HOSTILE + " and on")]
     metrics.append(train(41, 3.0, parts={HOSTILE: 3.0}))
-    recipe = HOSTILE.replace("\ud800", "")
     page = written(write_run(tmp_path / "run", run=run, metrics=metrics, recipe=recipe))
     clean = Outline(written(write_run(tmp_path / "clean")))
     assert {t for t, _ in Outline(page).tags} <= {t for t, _ in clean.tags} | {"ul", "li"}
