@@ -176,7 +176,7 @@ def near(name: str, known: Iterable[str], limit: int = 3) -> str:
 
 
 def near_path(path: Path) -> str | None:
-    """`near` for the name of a path, of what lies beside it; None where nothing does."""
+    """`near` for the name of a path, among the names in its folder; None where there are none."""
     try:
         with os.scandir(path.parent) as entries:
             names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]

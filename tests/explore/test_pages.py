@@ -116,10 +116,23 @@ class Visit:
 
 # A link that nothing of a page has written.
 ODD = {
-    "hide": "-1,abc,9999", "beside": "__proto__", "layer": "0.5", "head": "-1", "token": "1e9",
-    "stack": "x", "position": "abc", "seed": "NaN", "temperature": "x", "k": "-3", "p": "9",
-    "merge": "-1", "chosen": "99", "count": "x", "kind": "9", "objective": "__proto__",
-}  # fmt: skip
+    "hide": "-1,abc,9999",
+    "beside": "__proto__",
+    "layer": "0.5",
+    "head": "-1",
+    "token": "1e9",
+    "stack": "x",
+    "position": "abc",
+    "seed": "NaN",
+    "temperature": "x",
+    "k": "-3",
+    "p": "9",
+    "merge": "-1",
+    "chosen": "99",
+    "count": "x",
+    "kind": "9",
+    "objective": "__proto__",
+}
 PAGES = ("fill", "generate", "tokenizer", "attention", "task", "vectors")
 
 
