@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import pytest
 
@@ -297,6 +298,10 @@ def test_a_row_that_the_server_refuses_is_named_as_here(
         assert "32 tokens" in str(caught.value)
     with pytest.raises(DataError, match=r"where: +example 1\n(.|\n)*at most 200000"):
         there.predict("x" * 300_000)
+    odd = remote._RowError(99, "no such row", "there", "status 422", None)
+    monkeypatch.setattr(Server, "ask", Mock(side_effect=odd))
+    with pytest.raises(DataError, match="no such row"):  # of a server that counts otherwise
+        there.predict("a")
 
 
 @pytest.mark.parametrize(

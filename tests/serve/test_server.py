@@ -804,6 +804,17 @@ def test_F117_a_page_is_not_told_where_a_model_lies(
     told = (409, "text/plain", f"no such folder\n  where: {folder}/config.json".encode())
     monkeypatch.setattr(explorer, "answer", lambda site, path: told)
     assert plain.get("/explore/index.html").body == b"no such folder\n  where: base/config.json"
+    # A folder may be called as any word of an answer: only what is refused, and whole paths.
+    places = property(lambda served: Path("e" if served.name == "base" else "f"))
+    monkeypatch.setattr(type(plain.host.model("base")), "folder", places)
+    refused = {"what": "no e", "where": f"{Path('e').absolute()}/config.json", "found": None}
+    for made, wanted in (
+        ({"tokens": ["e"], "case": str(Path("e").absolute())}, None),
+        ({"refused": refused}, {"refused": {**refused, "where": "base/config.json"}}),
+    ):
+        found = (200, "application/json", json.dumps(made).encode())
+        monkeypatch.setattr(explorer, "reply", lambda *_, found=found: found)
+        assert plain.post("/explore/ask/corruption", {}).json == (wanted or made)
 
 
 def test_a_page_asks_about_a_text_of_ones_own(

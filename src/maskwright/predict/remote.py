@@ -282,6 +282,8 @@ class RemotePredictor(Answering):
             )
             return made
         except _RowError as error:
+            if error.row >= len(rows):  # no server of ours
+                raise
             raise _at(rows[error.row], error) from error
         except _TooMuchError as error:
             if len(values) == 1:

@@ -11,6 +11,7 @@ ask is the gate's to say, as of every POST.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -57,7 +58,7 @@ def routes(host: Host) -> APIRouter:
     def page(path: str) -> Response:
         status, kind, body = answer(site(), path)
         if status != HTTPStatus.OK:
-            body = _without_places(body, host)
+            body = _without_places(body.decode(), host).encode()
         return Response(body, status, headers=HEADERS, media_type=kind)
 
     @router.post(f"{PLACE}/ask/{{name}}", include_in_schema=False)
@@ -70,7 +71,7 @@ def routes(host: Host) -> APIRouter:
             return reply(site(), f"ask/{name}", given)
 
         status, kind, body = await asyncio.get_running_loop().run_in_executor(thread, found)
-        body = _without_places(body, host)
+        body = _of_refusal(status, body, host)
         return Response(body, status, headers=HEADERS, media_type=kind)
 
     return router
@@ -97,14 +98,24 @@ def _ready(host: Host, name: str) -> Ready:
     return Ready(opened.model, ask)
 
 
-def _without_places(body: bytes, host: Host) -> bytes:
-    """The same with the names of the models in place of where they lie on this machine."""
-    text = body.decode()
+def _of_refusal(status: int, body: bytes, host: Host) -> bytes:
+    """An answer to a question; what it says where it refuses is without places."""
+    if status != HTTPStatus.OK:
+        return _without_places(body.decode(), host).encode()
+    if b'"refused"' not in body or not (refused := json.loads(body).get("refused")):
+        return body
+    parts = {n: _without_places(v, host) if isinstance(v, str) else v for n, v in refused.items()}
+    return json.dumps({**json.loads(body), "refused": parts}, ensure_ascii=False).encode()
+
+
+def _without_places(text: str, host: Host) -> str:
+    """The same with the names of the models in place of where they lie on this machine. Whole paths
+    alone: the name of a folder may be any word."""
     for name in host.names:
         folder = host.model(name).folder
-        for place in sorted({str(folder), str(folder.resolve())}, key=len, reverse=True):
+        for place in sorted({str(folder.absolute()), str(folder.resolve())}, key=len, reverse=True):
             text = text.replace(place, name)
-    return text.encode()
+    return text
 
 
 def _sites(host: Host) -> Callable[[], Site]:
@@ -117,7 +128,7 @@ def _sites(host: Host) -> Callable[[], Site]:
         if key not in made:
             made.clear()
             models = [
-                Shown(name, each.folder, ready=partial(_ready, host, name))
+                Shown(name, each.folder.absolute(), ready=partial(_ready, host, name))
                 for name, each in served
                 if each.opened.num_parameters <= MOST_WEIGHTS
             ]
