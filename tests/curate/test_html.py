@@ -21,6 +21,12 @@ PLAIN = [
     "<",
     "A text with one <b> in it",
     "Give <file-name> and </file-name>, <x-y>one</x-y>.",
+    "To make a word bold write <b>word</b>; a list begins with <ul>, a line ends with <br>.",
+    "The <i> and </i> tags set words in italics.",
+    "<h2> begins a heading and <hr> draws a rule.",
+    "<em>: stress\n<p>: paragraph\n<ol>: list",
+    "Wrap it in <div> ... </div>, as in <div>text</div>.",
+    "if (i<b && c>d) x = a<i and j>k; s<p or q>r; m<a, b>c",
 ]
 MARKUP = [
     ("<p>One.</p><p>Two.</p>", "One.\nTwo."),
@@ -43,6 +49,14 @@ MARKUP = [
     ("<p>kept <!-- without an end <br> here", "kept\nwithout an end\nhere"),
     ("<p>x <![CDATA[a <b> c]]> y</p>", "x a <b> c y"),
     ("<p>see `<b>` there</p>", "see `<b>` there"),
+    (
+        "<p>If a<b holds, c>d</p><p>fails for vector<i> v</p>",
+        "If a<b holds, c>d\nfails for vector<i> v",
+    ),
+    ("<p>We use <ul> for lists</p><p><b>so</b></p>", "We use <ul> for lists\nso"),
+    ("<nav><a href='/'>Home</a><a href='/a'>About</a></nav>", "Home About"),
+    ("<input disabled><option selected>one</option>", "one"),
+    ("About tags.\n<div class=x>one <b>two</b></div>", "About tags.\none two"),
     ("<p>A <x-mark class='y'>b</x-mark> in <file-name></p>", "A b in <file-name>"),
 ]
 

@@ -10,6 +10,8 @@ import pytest
 from tests.curate.in_process import batch_of, run
 
 from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.characters import characters_of
+from maskwright.curate.steps import normalise
 from maskwright.curate.steps.normalise import Settings
 from maskwright.errors import ConfigError
 
@@ -25,6 +27,17 @@ CORRECT = [
     "Strč prst skrz krk. Größe, ÄÖÜ, ß“, Ĳssel, łódź, Ångström",
     "if (a && b) { s = \"&amp;\"; t = 'x'; }\n\treturn a << 2;\n\n    # end",
     "Tiếng Việt có dấu. ÂM NHẠC, Â và Ã.",
+    "Let Â be the operator and Ã its dual; Â Ã = I, Â² = Â†.",
+    "A letra Ã existe em português, e a letra Â também.",
+    *("A IRMÃ… SAIU", "IRMÃ–FILHA", "a letra Ã” e", "Ã — Ã", "IRMÃ™", "KOM PÅ… NU", "MARCHÉ… ICI"),
+    "Der Grüße wegen: Ä° ist ein Zeichen.",
+]
+# Of the same letters, where they are none: beside others, or as part of a word.
+MIXED = [
+    ("VoilÃ  du cafÃ©", "Voilà du café"),
+    ("Ã…lesund, Ã“scar, aquÃ\u00ad", "Ålesund, Óscar, aquí"),
+    ("20 Â°C, Â© 2020", "20 °C, © 2020"),
+    ("he “said” itâ€™s", "he “said” it’s"),
 ]
 MOJIBAKE = [
     ("cp1252", "“It’s naïve…” — he said"),
@@ -59,6 +72,18 @@ def test_a_line_of_a_wrong_encoding_is_repaired_and_others_are_not(
     assert found == f"{good}\n{text}" and changes["mojibake"] == 1
     # The control: without the repair it stays wrong.
     assert text not in normal(f"{good}\n{wrong}", mojibake=False, controls=False)[0]
+
+
+@pytest.mark.parametrize(("wrong", "right"), MIXED)
+def test_a_wrong_encoding_shows_in_more_than_a_capital_before_a_sign(
+    wrong: str, right: str
+) -> None:
+    assert normal(wrong) == (right, {"mojibake": 1})
+
+
+def test_characters_beyond_the_first_plane_are_none_that_are_replaced() -> None:
+    steps = normalise.RULES["controls"].keys()
+    assert [*normalise._present(characters_of(["a😀", "b\uffff\n"]), {*steps})] == [(1, {"\uffff"})]
 
 
 def test_a_quotation_mark_whose_byte_was_lost() -> None:

@@ -1,14 +1,18 @@
 """Lines that were decoded with the wrong encoding, found fast and repaired by ftfy.
 
 UTF-8 that was read as one of the encodings of a byte for each character has a trace: a character of
-a leading byte and those of its following bytes behind it. Only lines with this trace, or with C1
-control characters, are shown to ftfy's judgement of what is mojibake, which is slow, and only those
-that it finds bad are changed.
+a leading byte and those of its following bytes behind it. Only texts with this trace, or with C1
+control characters, are shown to ftfy's judgement of what is mojibake, which is slow.
+
+A line that ftfy finds bad is repaired only if the whole line can be decoded again, since a wrong
+encoding spoils every letter of a line, and only if it has a trace that is not also right text:
+`Ã…` begins `Ã…lesund`, and ends `IRMÃ…`. Other lines stay as they are.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,6 +32,16 @@ C1 = 16
 LOST = "\ufffd"
 # A quotation mark whose last byte, undefined in Windows-1252, was lost.
 CLOSING = ("â€" + LOST, "”")
+# A capital letter before a space or a sign, which right text has at the end of a word in capitals
+# and where the letter itself is meant: not behind a small letter or a digit, and before a sign not
+# as the beginning of a word. (`Â©` and `Â°` are no right text.)
+SIGNS = "\u00ad…‘’‚“”„–—™®©°«»´·¨¿¡²³¹±†‡"
+AMBIGUOUS = re.compile(
+    rf"(?!Â[®©°])(?:(?<![a-zß-öø-ÿ0-9.,;:!?)])[À-ÖØ-Þ](?:[ \u00a0]|[{SIGNS}](?![a-zß-öø-ÿ]))|"
+    rf"(?<=[A-ZÀ-ÖØ-Þ])[À-ÖØ-Þ][{SIGNS}])"
+)
+# Quotation marks and dashes; no right text has them so, whatever else the line has.
+PUNCTUATION = re.compile("â€.")
 
 
 def require() -> None:
@@ -52,32 +66,33 @@ def suspicious(characters: Characters) -> NDArray[np.bool_]:
     found = np.zeros(len(characters.offsets) - 1, np.bool_)
     if not places.size:
         return found
-    points = characters.points
-    bits = _bits()[np.minimum(points[places], 0xFFFF)]
-    hits = places[_traces(points, places, bits)]
+    bits = _bits()[np.minimum(characters.points[places], 0xFFFF)]
+    hits = places[_traces(places, bits)]
     found[characters.text_of(hits)] = True
     return found
 
 
 def repaired(text: str) -> tuple[str, Sequence[int]]:
     """The text with its bad lines repaired, and the numbers of these lines, from 1."""
-    import ftfy
+    from ftfy import TextFixerConfig, fix_encoding
     from ftfy.badness import is_bad
 
+    whole = TextFixerConfig(decode_inconsistent_utf8=False)
     rows, numbers = text.split("\n"), []
     for number, row in enumerate(rows):
-        if row.isascii() or not is_bad(row):
+        if row.isascii() or not is_bad(row) or AMBIGUOUS.sub("", row).isascii():
             continue
-        better = ftfy.fix_encoding(row.replace(*CLOSING))
+        closed = row.replace(*CLOSING)
+        better = fix_encoding(closed, whole)
+        if better == closed:
+            better = PUNCTUATION.sub(lambda match: fix_encoding(match[0]), closed)
         if better != row:
             rows[number] = better
             numbers.append(number + 1)
     return "\n".join(rows), numbers
 
 
-def _traces(
-    points: NDArray[np.uint32], places: NDArray[np.int64], bits: NDArray[np.uint8]
-) -> NDArray[np.bool_]:
+def _traces(places: NDArray[np.int64], bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Whether at each place a C1 character stands, or a leading byte and all that follow it."""
     found = (bits & C1) != 0
     follows = (bits & FOLLOWS) != 0
@@ -88,9 +103,7 @@ def _traces(
         shifted[:-more] = follows[more:] & (places[more:] - places[:-more] == more)
         row &= shifted
         found |= ((bits & bit) != 0) & row
-    # `à` as UTF-8 ends in a no-break space, which many make a plain one.
-    behind = points[np.minimum(places + 1, len(points) - 1)]
-    return found | ((points[places] == 0xC3) & (behind == 0x20))
+    return found
 
 
 @functools.cache

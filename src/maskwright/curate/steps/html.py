@@ -3,9 +3,15 @@
 Tags of blocks end a line, tags inside a line vanish, scripts, styles and comments vanish with what
 they hold, character references become their characters. A text counts as HTML by its tags: pairs of
 an opening and a closing one, void ones as `<br>`, or blocks that begin a line. Tags are only those
-that HTML has, so `a < b`, `<unk>`, `List<String>` and `<name@example.org>` are text; so is what
-stands in backquotes. Other texts are unchanged, but for character references that no one writes by
-intent (`&nbsp;`, `&#39;`): there `&lt;`, `&gt;` and `&amp;` stay, since they may be the subject.
+that HTML has, with attributes as HTML writes them, so `a < b`, `a<b and c>d`, `<unk>`,
+`List<String>` and `<name@example.org>` are text; so are what stands in backquotes and `<i>` without
+an end tag.
+
+A text that mentions tags (`begins with <ul> and`, or the word "tag") is about HTML, and counts as
+HTML only if tags also give it its structure: blocks that begin and end lines, attributes, comments.
+
+Other texts are unchanged, but for character references that no one writes by intent (`&nbsp;`,
+`&#39;`): there `&lt;`, `&gt;` and `&amp;` stay, since they may be the subject.
 
 Each pattern stops at the next `<` or `&`, so that the time is proportional to the text.
 """
@@ -15,7 +21,8 @@ from __future__ import annotations
 import html
 import itertools
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -56,12 +63,24 @@ AMBIGUOUS = frozenset(("s", "data", "input", "output", "source", "link", "base",
 NAMES = "|".join(sorted(BLOCKS | INLINE | set(DROPPED), key=len, reverse=True))
 # Names with a hyphen are elements of a page's own, which have an end tag.
 OWN = r"[a-z][a-z0-9_.]*-[a-z0-9_.-]*"
+# Attributes begin with one that has a value, or are words that HTML has as attributes; all of
+# `<b and c>` is text. Where quotation marks have no pair, the tag ends at the next bracket.
+BARE = (
+    r"allowfullscreen|async|autofocus|autoplay|checked|controls|default|defer|disabled|hidden|"
+    r"ismap|loop|multiple|muted|nofollow|noshade|novalidate|nowrap|open|playsinline|readonly|"
+    r"required|reversed|selected|[a-z]+-[\w-]+"
+)
 TAG = re.compile(
     rf"""<(?P<close>/?)(?P<name>{NAMES}|{OWN})(?=[\s/>])
-    (?:(?:[^<>"']|"[^"<]*"|'[^'<]*')*+>|[^<>]*>)""",
+    (?:\s*/?>|(?P<attributes>(?:\s+(?:{BARE})(?=[\s/>]))*+(?:\s*/?>|[\s/]+[\w:@.*-]+\s*=
+    (?:(?:[^<>"']|"[^"<]*"|'[^'<]*')*+>|[^<>]*>))))""",
     re.IGNORECASE | re.VERBOSE,
 )
-END_OF_OWN = re.compile(rf"</({OWN})(?=[\s>])", re.IGNORECASE)
+# What stands around a tag that is mentioned. Inside of HTML, words follow a tag at once.
+BEFORE = " \t\n\"'“‘(["
+BEHIND = re.compile(r"[ \t]+[a-z.…]|\s*\Z|[.,;:!?)\]=\"'”’—–-]")
+PUNCTUATION = tuple(".,;:!?)]")
+SUBJECT = re.compile(r"\b(?:tags?|elements?|html\d?|markup)\b", re.IGNORECASE)
 OPENING = re.compile(
     r"<!--|<!\[CDATA\[|<!doctype\b[^<>]*>|<\?xml\b[^<>]*>|" + TAG.pattern, TAG.flags
 )
@@ -70,6 +89,7 @@ REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-
 # What texts about HTML write on purpose.
 SUBJECTS = frozenset(("&lt;", "&gt;", "&amp;", "&#60;", "&#62;", "&#38;"))
 LINE_BEGIN = "\n>"
+LINE_BEHIND = re.compile(r"[ \t]*(?:[\r\n<]|\Z)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,29 +119,45 @@ class Settings(Step):
         return Outcome(texts=texts if changes else None, changes=changes)
 
     def _is_markup(self, text: str) -> bool:
-        found = 0
-        waiting: dict[str, int] = {}
+        tags, structure = 0, 0
+        about = SUBJECT.search(TAG.sub("", text)) is not None
+        open_tags: Counter[str] = Counter()
         for match in _outside_code(OPENING, text):
-            name = (match["name"] or "").lower()
+            name, begin = (match["name"] or "").lower(), match.start()
             if "-" in name:
                 continue
-            if not name:
-                # A comment, a declaration.
-                found += 1
+            clear = name not in AMBIGUOUS
+            block = clear and name in BLOCKS - VOID
+            if not name:  # a comment or a declaration
+                tags, structure = tags + 1, structure + 2
             elif match["close"]:
-                if waiting.get(name, 0):
-                    waiting[name] -= 1
-                    found += 0 if name in AMBIGUOUS else 2
-            elif name in VOID:
-                found += name not in AMBIGUOUS
+                paired = open_tags[name] > 0
+                open_tags[name] -= paired
+                tags += 2 * (paired and clear)
+                about |= block and text.startswith(PUNCTUATION, match.end())
+                structure += 2 * (name in DROPPED) or (block and _line_behind(text, match.end()))
             else:
-                waiting[name] = waiting.get(name, 0) + 1
-                begin = match.start()
-                at_line = begin == 0 or text[begin - 1] in LINE_BEGIN
-                found += name in BLOCKS and name not in AMBIGUOUS and at_line
-            if found >= self.min_tags:
+                open_tags[name] += name not in VOID
+                at_line = block and _line_before(text, begin)
+                tags += clear and (name in VOID or at_line)
+                mentioned = _is_mentioned(text, match)
+                about |= mentioned
+                structure += 2 * (clear and bool(match["attributes"])) or (
+                    at_line and not mentioned
+                )
+            if tags >= self.min_tags and structure >= 2:
                 return True
+        return tags >= self.min_tags and not about
+
+
+def _is_mentioned(text: str, match: re.Match[str]) -> bool:
+    """Whether an opening tag stands as a word of a sentence."""
+    begin, end = match.span()
+    if match["attributes"] or (begin and text[begin - 1] not in BEFORE):
         return False
+    if match["name"].lower() in VOID:  # ` <br> ` is used so
+        return text.startswith(PUNCTUATION, end)
+    return BEHIND.match(text, end) is not None
 
 
 def _outside_code(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
@@ -143,12 +179,13 @@ def _plain(text: str, counts: dict[str, int]) -> str:
     place = 0
     lower = ""
     unclosed: set[str] = set()
-    closed = {name.lower() for name in END_OF_OWN.findall(text)}
-    for match in _outside_code(OPENING, text):
+    matches = list(_outside_code(OPENING, text))
+    kept = _without_end(text, matches)
+    for match in matches:
         begin, end = match.span()
         name = (match["name"] or "").lower()
-        if begin < place or ("-" in name and name not in closed):
-            continue  # inside an element that vanished, or `<file-name>`
+        if begin < place or begin in kept:
+            continue  # inside an element that vanished, or text
         pieces.append(text[place:begin])
         opening = match[0].lower()
         ending = {"<!--": "-->", "<![cdata[": "]]>"}.get(opening, "")
@@ -179,9 +216,40 @@ def _plain(text: str, counts: dict[str, int]) -> str:
             pieces.append("\t")
         elif (name in BLOCKS and name not in CELLS) or not name:
             pieces.append(mark)
+        elif (
+            name == "a"
+            and begin == place
+            and not match["close"]
+            and text.endswith("</a>", 0, begin)
+        ):
+            pieces.append(" ")  # links of a menu, which are parted by their looks
         place = end
     pieces.append(text[place:])
     return _joined("".join(pieces).split(mark))
+
+
+def _without_end(text: str, matches: Sequence[re.Match[str]]) -> set[int]:
+    """Where tags begin that are text for want of an end tag: `<file-name>`, `vector<i>`, and others
+    if they are mentioned in a sentence."""
+    found: set[int] = set()
+    ends: Counter[str] = Counter()
+    for match in reversed(matches):
+        name = (match["name"] or "").lower()
+        if match["close"]:
+            ends[name] += 1
+        elif ends[name]:
+            ends[name] -= 1
+        elif (
+            "-" in name
+            or (name in INLINE - VOID and not match["attributes"])
+            or (
+                name in BLOCKS
+                and not _line_before(text, match.start())
+                and _is_mentioned(text, match)
+            )
+        ):
+            found.add(match.start())
+    return found
 
 
 def _lowered(text: str) -> str:
@@ -197,7 +265,7 @@ def _line_before(text: str, begin: int) -> bool:
 
 
 def _line_behind(text: str, end: int) -> bool:
-    return end == len(text) or text[end] in "\n\r<"
+    return LINE_BEHIND.match(text, end) is not None
 
 
 def _joined(parts: list[str]) -> str:
