@@ -38,9 +38,15 @@ DETAILS = [
     ("card", "4111 1111 1111 1111"),
     ("card", "378282246310005"),
     ("card", "5555-5555-5555-4444"),
-    ("ip", "192.0.2.86"),
-    ("ip", "10.0.0.135"),
-    ("ip", "2001:db8::8a2e:370:7334"),
+    ("email", "sam [at] guide.example"),
+    ("email", "sam.jones(at)guide(dot)co(dot)uk"),
+    ("email", "sam AT guide DOT org"),
+    ("phone", "+1-415-555-2671x99"),
+    ("phone", "(415) 555-2671 ext. 12"),
+    ("ip", "8.8.8.8"),
+    ("ip", "9.81.7.2"),
+    ("ip", "145.12.86.207"),
+    ("ip", "2a00:1450:4001:81b::200e"),
     ("ssn", "219-09-9999"),
     *(("id", n) for n in ("111.444.777-35", "12.345.678-5", "11010519491231002X", "131052-308T")),
     *(("id", n) for n in ("255081416802538", "2 55 08 14 168 025 38", "RSSMRA85T10A562S")),
@@ -67,6 +73,17 @@ NUMBERS = [
     *("111.444.777-36", "12345678A", "12.345.678-9", "811228-9875", "ABCDEF12G34H567I"),
     *("part no. 0412-345-678", "04 05 06 07 08", "0123456789", "GB 12 34 56 A", "zip 02139-4307"),
     *("passport in 2014", "passport 2014-05-06", "the sin 30000 did", "nie 100000 Menschen"),
+    *("10.0.0.135", "at 192.168.7.31", "127.0.0.1", "172.20.1.9", "169.254.3.4", "198.51.100.7"),
+    *("ip 203.0.113.9", "address 192.0.2.86", "host 100.64.0.1", "224.0.0.251", "255.255.255.0"),
+    *(
+        "2001:db8::8a2e:370:7334",
+        "fe80::1:2:3",
+        "fd12:3456:789a::1",
+        "Upgrade from 5.2.3.4 to 5.2.4.1",
+    ),
+    *("tool==5.2.3.4", "tool-5.2.3.4.zip", "(>= 5.2.3.4)", "5.2.3.4-beta", "firmware 89.12.10.11"),
+    *("4.2.1.3 The Title", "we run Acme Tool 4.2.1.3", "look [at] this. Then", "serial 123456789"),
+    *("they met at the dot of noon",),
     *("order 202-555-0143", "1,000,000,000", "call 911", "00:1a:2b:3c:4d:5e", "2^31 = 2147483648"),
 ]
 
@@ -91,8 +108,9 @@ CUES = {
     "phone": (
         *("Tel. |2180 8188", "phone: |555-0143", "call me on |1171 2345678", "Тел.: |123-45-67"),
         *("电话：|13800138000", "請打電話號碼 |2345 6789", "tlf. |12 34 56 78", "โทร. |๒๓๔ ๕๖๗๘"),
-        "هاتف: |١٢٣٤٥٦٧٨",
+        *("هاتف: |١٢٣٤٥٦٧٨", "phone: |5551234x99"),
     ),
+    "ssn": ("SSN |219099999", "Social Security number: |219 09 9999"),
     "id": (
         *("Passport No: |X1234567", "PESEL |44051401458", "паспорт |4510 123456"),
         *("NHS no. |143 476 5919", "(Steuer-ID: |86 095 742 719)"),
@@ -142,9 +160,9 @@ def test_records_and_examples_do_not_show_details(action: str) -> None:
 
 
 def test_a_detector_that_is_off_finds_nothing() -> None:
-    text = "sam@guide.example, 192.0.2.86, https://web.example/users/sam_jones"
+    text = "sam@guide.example, 145.12.86.20, https://web.example/users/sam_jones"
     (outcome,) = run(Settings(detect=("ip",)), [batch_of([text])])
-    assert outcome.texts == [text.replace("192.0.2.86", "<IP>")]
+    assert outcome.texts == [text.replace("145.12.86.20", "<IP>")]
     (outcome,) = run(Settings(detect=("profile",), placeholder="[{type}]"), [batch_of([text])])
     assert outcome.texts == [text.replace("sam_jones", "[PROFILE]")]
 
@@ -166,7 +184,7 @@ def test_allowed_values_are_left(tmp_path: Path) -> None:
 def test_cuts_and_order_do_not_matter() -> None:
     texts = [f"{around} {value}." for _, value in DETAILS for around in ("a", "5 +")]
     whole = run(Settings(), [batch_of(texts)])[0].texts
-    parts = [run(Settings(), [batch_of(texts[n : n + 3])])[0].texts for n in range(0, 99, 3)]
+    parts = [run(Settings(), [batch_of(texts[n : n + 3])])[0].texts for n in range(0, len(texts), 3)]
     assert [text for part in parts for text in part or ()] == whole
     assert run(Settings(), [batch_of(texts[::-1])])[0].texts == list(whole or ())[::-1]
     assert whole != texts
@@ -218,6 +236,7 @@ def test_planted_details_of_a_crawl_are_found(real_data: Path) -> None:
         (n, *detail)
         for n, row in enumerate(documents)
         for detail in truth[row["id"]].get("pii", ())
+        if not detail[1].startswith("192.0.2.")  # addresses of documentation, which stay
     }
     got = {
         (d.text, d.type, texts[d.text][d.begin : d.end], d.begin) for d in details_of(texts, TYPES)
@@ -226,4 +245,4 @@ def test_planted_details_of_a_crawl_are_found(real_data: Path) -> None:
     assert hits / len(wanted) >= 0.98 and hits / len(got) >= 0.98
     shifted = {(n, name, value, begin + 1) for n, name, value, begin in wanted}
     assert not shifted & got  # the control
-    assert len(np.unique([n for n, *_ in got])) >= 40
+    assert len(np.unique([n for n, *_ in got])) >= 30

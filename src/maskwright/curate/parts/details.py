@@ -3,13 +3,15 @@
 Digits and `@` are few in prose, so arrays find their places first, and the patterns look only
 there. Every pattern is bounded and a place is looked at once, so the time is linear.
 
-    email    a name, `@` and a domain with a top level of letters
+    email    a name, `@` and a domain with a top level of letters, also `name [at] domain [dot] org`
     phone    international (+ and 8 to 15 digits, E.164), North American (3-3-4), national with a
              leading 0, of some further countries, or any number behind a word for telephone
     iban     the length of its country and the check digits (ISO 13616, ISO 7064 mod 97-10)
     card     the prefix and length of an issuer and the check digit of Luhn (ISO/IEC 7812)
-    ip       version 4, by a rule that passes version numbers over, and version 6
-    ssn      of the United States: no area 000, 666 or 9xx, no group 00, no serial 0000
+    ip       version 4 and 6, of the public Internet: private addresses, those of this machine and of
+             documentation stay, and so do numbers of versions and sections
+    ssn      of the United States: no area 000, 666 or 9xx, no group 00, no serial 0000; without
+             hyphens behind a word for it
     id       identity numbers of other countries, by their check digits or a word for them
     profile  the user's name in a web address (/user/NAME, /~NAME, /@NAME)
 """
@@ -65,6 +67,7 @@ def details_of(
         ),
         ":": _clusters(np.flatnonzero(points == ord(":")), len(joined), least=2),
         "://": [(m.start(), m.end()) for m in re.finditer("://", joined)],
+        "at": list(_spelled_ats(joined)),
     }
     found: list[tuple[int, int, int]] = []
     for rank, name in enumerate(TYPES):
@@ -136,6 +139,16 @@ def _apart(
 # ------------------------------------------------------------------------------ e-mail, profile
 _LOCAL = re.compile(r"[\w.%+'&/=-]{1,64}\Z")
 _DOMAIN = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}(?![\w@])")
+# `name [at] domain.org`, `name(at)domain(dot)org`, `name AT domain DOT org`
+_AT = re.compile(r"[\[({<] ?(?:at|AT|At|@) ?[\])}>] ?")
+_DOT_OF_AT = re.compile(r" (?:dot|DOT) ")
+_DOT = r"(?:\.| ?[\[({<] ?(?:dot|\.) ?[\])}>] ?| dot )"
+_SPELLED = re.compile(
+    rf"(?:[^\W_](?:[\w-]{{0,61}}[^\W_])?{_DOT}){{1,8}}(?:(?<! )[^\W\d_]{{2,24}}|"
+    r"com|org|net|edu|gov|info|io|dev|ai|app|co|uk|eu|de|fr|es|it|nl|pl|ch|at|br|in|jp|cn|ru|ca|au)"
+    r"(?![\w@])",
+    re.IGNORECASE,
+)
 _PROFILE = re.compile(
     r"://[\w.:-]{1,253}/(?:[\w.-]{1,64}/){0,3}?(?:~|@|(?:users?|profiles?|members?|in|u)/)"
     r"([\w.-]{2,64})",
@@ -143,9 +156,19 @@ _PROFILE = re.compile(
 )
 
 
+def _spelled_ats(text: str) -> Iterator[tuple[int, int]]:
+    for match in _AT.finditer(text):
+        space = text[match.start() - 1 : match.start()] == " "
+        yield match.start() - space, match.end()
+    for match in _DOT_OF_AT.finditer(text):
+        for word in (" at ", " AT "):
+            if (place := text.rfind(word, max(0, match.start() - 64), match.start())) >= 0:
+                yield place, place + len(word)
+
+
 def _emails(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
     local = _LOCAL.search(text, max(0, begin - 64), begin)
-    domain = _DOMAIN.match(text, end, end + 260)
+    domain = (_DOMAIN if text[begin:end] == "@" else _SPELLED).match(text, end, end + 260)
     if local and domain:
         name = local.group().rpartition("=")[2].rpartition("/")[2].lstrip(".'&%+-")
         if name and name[-1] not in ".'&":
@@ -182,7 +205,7 @@ _LENGTHS = {
 _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d\d(?:[ -]?[A-Z0-9]){11,29}", re.ASCII)
 _CARD = re.compile(r"(?<![\d.,-])[2-6]\d{3}(?:[ -]?\d){9,15}(?![\d-]|[.,]\d)", re.ASCII)
 _SSN = re.compile(
-    r"(?<![\w-])(?!000|666|9)\d{3}([- ])(?!00)\d\d\1(?!0000)\d{4}(?![\w-]|[.,]\d)", re.ASCII
+    r"(?<![\w-])(?!000|666|9)\d{3}([- ]?)(?!00)\d\d\1(?!0000)\d{4}(?![\w-]|[.,]\d)", re.ASCII
 )
 _SSN_CUE = re.compile(r"(?:\bssn\b|social security|soc\. sec\.)[^\d\x00]{0,24}\Z", re.IGNORECASE)
 
@@ -235,26 +258,42 @@ def _ssns(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 # ------------------------------------------------------------------------------ addresses
-_IP4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)", re.ASCII)
+_IP4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d|-(?:alpha|beta|dev|rc))", re.ASCII)
 _IP6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:]|\.\w)", re.ASCII)
+# Words before a number of a version or section, in the same sentence, and what joins it to a name.
 _VERSION = re.compile(
-    r"(?:\b(?:v|vers?|versions?|releases?|builds?|firmware|rev|revisions?|sections?|chapters?|"
-    r"paragraphs?|clauses?|articles?|figures?|tables?)\.?|§|\w/)[\s:#=]{0,2}\Z",
+    r"(?:\b(?:v|ver|versions?|releases?|released|builds?|firmware|rev|revisions?|sections?|sec|"
+    r"chapters?|paragraphs?|clauses?|articles?|figures?|fig|tables?|appendix|see|upgrad\w+|"
+    r"updat\w+|downgrad\w+|patch\w*|drivers?|bios|kernel|sdk|api|requires?|since|supports?)\b|§|"
+    r"[\w.][/-]|[=~<>]=|\^|~)[^.!?\n\x00\d]{0,12}(?:[\d.]{5,15}[^.!?\n\x00\d]{1,6}){0,2}\Z",
     re.IGNORECASE,
 )
-_HOST = re.compile(r"(?:\bip\b|\baddress\b|\bhosts?\b|\bserver\b|//|@)\W{0,3}\w{0,2}\W?\Z", re.I)
+# A heading's number, and a product's version: `Acme Tool 4.2.1.3`.
+_HEADING = re.compile(r"(?:\A|[\n\x00])[ #*>]*\Z")
+_PRODUCT = re.compile(
+    r"(?:\A|[\n\x00(]|[a-z,.!?] )(?!(?:A|An|And|As|At|But|By|For|From|He|If|In|It|My|No|Of|On|Or|Our|"
+    r"She|So|The|Then|They|To|Use|We|When|Which|With|Your|Add|Allow|Block|Ban|Set|Try|Visit)\b)"
+    r"(?:[A-Z][\w+-]* )+\Z"
+)
+_TITLE = re.compile(r"\.?[ \t]+[^\W\d_a-z]")
+_HOST = re.compile(
+    r"(?:\b(?:ips?|ipv4|address(?:es)?|hosts?|dns|\w*server|resolver|gateway|router|proxy|ping|"
+    r"traceroute|ssh|telnet|curl|client|node|peer)\b|//|@)\W{0,3}\w{0,4}\W?\Z",
+    re.I,
+)
 
 
 def _ips(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
     for match in _IP4.finditer(text, begin, end):
-        parts = match.group().split(".")
-        if any(int(p) > 255 or (len(p) > 1 and p[0] == "0") for p in parts) or parts[0] == "0":
+        if not _is_public(match.group()):
             continue
-        before = max(0, match.start() - 24)
-        # Numbers of versions and sections have small parts, those of hosts hardly ever.
-        if _HOST.search(text, before, match.start()) or (
-            len(match.group()) >= 9 and not _VERSION.search(text, before, match.start())
-        ):
+        around = (text, max(0, match.start() - 40), match.start())
+        # Numbers of versions and sections have small parts.
+        small = len(match.group()) < 9 and (
+            (_HEADING.search(*around) and _TITLE.match(text, match.end()))
+            or _PRODUCT.search(*around)
+        )
+        if _HOST.search(*around) or not (small or _VERSION.search(*around)):
             yield match.span()
 
 
@@ -262,19 +301,24 @@ def _ip6s(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
     for match in _IP6.finditer(text, begin, end):
         value = match.group()
         groups = [group for group in value.split(":") if group]
-        # Words and years with colons (std::move, 1959::) are none; ::1 is every machine's own.
-        if len(groups) >= 3 and any(c.isdigit() for c in value):
-            try:
-                ipaddress.IPv6Address(value)
-            except ValueError:
-                continue
+        # Words and years with colons (std::move, 1959::) are none.
+        if len(groups) >= 3 and any(c.isdigit() for c in value) and _is_public(value):
             yield match.span()
+
+
+def _is_public(value: str) -> bool:
+    """Whether it is an address, and one that belongs to somebody."""
+    try:
+        address = ipaddress.ip_address(value)
+    except ValueError:
+        return False
+    return address.is_global and not address.is_multicast
 
 
 # ------------------------------------------------------------------------------ tables
 Finder = Callable[[str, int, int], Iterator[tuple[int, int]]]
 FINDERS: dict[str, tuple[tuple[str, Finder], ...]] = {
-    "email": (("@", _emails),),
+    "email": (("@", _emails), ("at", _emails)),
     "iban": (("digits", _ibans),),
     "card": (("digits", _cards),),
     "ssn": (("digits", _ssns),),

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 
 from maskwright.curate.parts.cues import Cues
 
-_TAIL = r"(?![\w-]|[.,/:]\d| ?[%€$£])"
+# An extension is a part of the number, but none of its digits count.
+_EXTENSION = r"(?:,? ?(?:x|ext\.?|extension|#) ?\d{1,6})?"
+_TAIL = _EXTENSION + r"(?![\w-]|[.,/:]\d| ?[%€$£])"
 _PHONES = (
     # +44 20 7946 0018, +1 (212) 555-0123, 0049 30 123456
     re.compile(
@@ -47,7 +49,8 @@ UNGROUPED = 3  # the place of the pattern without groups
 COUNTING = ("0123456789", "01234567890")
 _BYTE = re.compile(r"(?<!\w)[0-9a-fA-F]{2}\s\Z")
 _ANY = re.compile(
-    r"(?<![\w.,/+-])\(?\d(?:[ ./-]?[ ./()-]?\d){5,14}(?!\w|[.,]\d)(?! ?[%€$£])", re.ASCII
+    r"(?<![\w.,/+-])\(?\d(?:[ ./-]?[ ./()-]?\d){5,14}" + _EXTENSION + r"(?!\w|[.,]\d)(?! ?[%€$£])",
+    re.ASCII,
 )
 _CUES = Cues(
     (
@@ -91,9 +94,9 @@ def phones(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
     """Where telephone numbers stand that begin in `begin:end`."""
     for number, pattern in enumerate(_PHONES):
         for match in pattern.finditer(text, begin, end):
-            digits = sum(c.isdigit() for c in match.group())
-            least, most = ((8, 15), (10, 11), (9, 12), (10, 11), (10, 11))[number]
             value = match.group()
+            digits = sum(c.isdigit() for c in re.split("[xe#]", value)[0])
+            least, most = ((8, 15), (10, 11), (9, 12), (10, 11), (10, 11))[number]
             if _PAIRS.fullmatch(value) and (
                 digits != 10
                 or _counting(value)
