@@ -213,6 +213,29 @@ def test_a_changed_step_runs_again_and_the_steps_before_it_do_not(tmp_path: Path
     assert len(rows_of(tmp_path / "clean", "text")) < 75
 
 
+def test_columns_keep_their_types(tmp_path: Path) -> None:
+    meta = {"a": [1, 2.0, None, "x\\y"], "b": {"c": False}}
+    columns = {"score": 0.5, "count": 3, "ok": True, "meta": meta, "word": "0.5", "tags": []}
+    rows = [
+        {"id": 7, "text": sentence(1) + " There is more.", **columns, "language": ["en"]},
+        {"id": "b", "text": sentence(2) + " There is more.", "score": "0.5", "language": "en"},
+    ]
+    raw = tmp_path / "raw.jsonl"
+    raw.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    steps = {"language": {"keep": []}}
+    curate(raw, tmp_path / "clean", make(["normalise", "language"], steps))
+    curate(tmp_path / "clean", tmp_path / "again", make(["exact-duplicates"]))
+    for folder in ("clean", "again"):
+        first, second = rows_of(tmp_path / folder, "text")
+        kept = {name: first[name] for name in columns}
+        assert kept == columns and [type(v) for v in kept.values()] == [
+            type(v) for v in columns.values()
+        ]
+        assert first["id"] == 7 and second["score"] == "0.5", "a text stays one"
+        # The control: what a step writes takes the place of a value.
+        assert isinstance(first["language"], str)
+
+
 def test_nothing_of_older_settings_is_left_in_the_work_folder(tmp_path: Path) -> None:
     def pieces(name: str) -> set[str]:
         work = work_folder(tmp_path / name)

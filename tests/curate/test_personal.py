@@ -184,7 +184,9 @@ def test_allowed_values_are_left(tmp_path: Path) -> None:
 def test_cuts_and_order_do_not_matter() -> None:
     texts = [f"{around} {value}." for _, value in DETAILS for around in ("a", "5 +")]
     whole = run(Settings(), [batch_of(texts)])[0].texts
-    parts = [run(Settings(), [batch_of(texts[n : n + 3])])[0].texts for n in range(0, len(texts), 3)]
+    parts = [
+        run(Settings(), [batch_of(texts[n : n + 3])])[0].texts for n in range(0, len(texts), 3)
+    ]
     assert [text for part in parts for text in part or ()] == whole
     assert run(Settings(), [batch_of(texts[::-1])])[0].texts == list(whole or ())[::-1]
     assert whole != texts

@@ -107,6 +107,29 @@ def test_a_document_by_its_text(clean: Path) -> None:
         why(clean, text="nobody wrote this")
 
 
+def test_a_text_is_on_record_whole_and_as_it_was(tmp_path: Path) -> None:
+    wrong = "Die StraÃŸe fÃ¼hrt hin.\nAlles andere ist gut.\nAn ann@mail.example, KÃ¶ln."
+    spaces, copy = "Only\u00a0spaces here.", f"{LONG * 6} Write to eve@mail.example; the end."
+    texts = {"wrong": wrong, "spaces": spaces, "one": copy, "two": copy}
+    write_rows(tmp_path / "raw.jsonl", [{"id": n, "text": text} for n, text in texts.items()])
+
+    def curated(name: str, steps: list[str]) -> Path:
+        curate(tmp_path / "raw.jsonl", tmp_path / name, recipes.make(steps))
+        return tmp_path / name
+
+    clean = curated("clean", ["normalise", "exact-duplicates", "personal"])
+    (fate,) = why(clean, "wrong").fates
+    assert fate.changes[0]["before"] == wrong.replace("ann@mail.example", "<EMAIL>")
+    assert why(clean, text="StraÃŸe fÃ¼hrt").fates[0].kept, "found by its text before"
+    assert "before" not in why(clean, "spaces").fates[0].changes[0]
+    removed = [fate.text for fate in why(clean, text="the end.").fates if fate.removed]
+    assert len(copy) > 300 and removed == [copy.replace("eve@mail.example", "<EMAIL>")]
+    # The control: without the private step nothing hides what it would have masked.
+    plain = curated("plain", ["normalise", "exact-duplicates"])
+    assert why(plain, "wrong").fates[0].changes[0]["before"] == wrong
+    assert copy in [fate.text for fate in why(plain, text="the end.").fates if fate.removed]
+
+
 def test_rows_that_never_were_documents(clean: Path) -> None:
     with pytest.raises(UsageError, match="the row could not be read") as told_of:
         why(clean, f"raw.jsonl:{len(DOCUMENTS) + len(WORDS) + 1}")

@@ -109,7 +109,8 @@ def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
         if value is not None:
             if "\\" in line:
                 try:
-                    name, value = _without_traps(name, ledger), _without_traps(value, ledger)
+                    name = _without_traps(name, ledger)
+                    value = type(value)(_without_traps(value, ledger))
                 except DataError as error:
                     raise completed(error, f"field {name!r}") from None
             found[name] = value

@@ -1,8 +1,9 @@
 """Notes: the values of further columns that stay with a text, as texts.
 
-A text is kept as it is; numbers and booleans as JSON writes them; lists and objects as compact
-JSON. Null is no note, nor is an empty field of CSV, which has no other way to write that there is
-no value. Plain text has no columns, so its documents have no notes.
+A text is kept as it is; numbers, booleans, lists and objects as compact JSON, in a text that knows
+that it is JSON (`JsonText`), so that `curate` writes the value again and not its text. Null is no
+note, nor is an empty field of CSV, which has no other way to write that there is no value. Plain
+text has no columns, so its documents have no notes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from maskwright.errors import DataError, near
 
 EVERY = "*"
 LISTED = 20
+ENCODER, STRICT = (
+    json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=allow)
+    for allow in (True, False)
+)
 MOST_COLUMNS = 1000  # names that are remembered for a message
+
+
+class JsonText(str):
+    """The text of a value that was no text."""
 
 
 def as_text(value: Any) -> str | None:
@@ -26,7 +35,10 @@ def as_text(value: Any) -> str | None:
     if value is None or (type(value) is float and math.isnan(value)):
         return None
     if type(value) in (bool, int, float, list, dict):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+        try:
+            return JsonText(STRICT.encode(value))
+        except ValueError:  # NaN or infinities
+            return ENCODER.encode(value)
     return str(value)  # dates and times as ISO 8601, decimals in digits
 
 

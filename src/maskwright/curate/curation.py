@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from maskwright.corpus.curated import MADE, WORK
 from maskwright.corpus.files import Paths, listed
@@ -19,15 +18,16 @@ from maskwright.curate.card import card_of, reading_findings
 from maskwright.curate.data_card import data_card
 from maskwright.curate.engine.corpus import Progress
 from maskwright.curate.engine.daft_engine import DaftEngine
-from maskwright.curate.engine.pack import PACKED, compressed
+from maskwright.curate.engine.pack import PACKED
 from maskwright.curate.engine.run import Pieces, prune, read_files, require_files, run
-from maskwright.curate.engine.segment import CHANGED_FILE, REMOVED_FILE
+from maskwright.curate.engine.segment import CHANGED, REMOVED, records
 from maskwright.curate.engine.shards import REJECTED
+from maskwright.curate.engine.tables import compressed
 from maskwright.curate.page import page
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.errors import OutputError
 from maskwright.findings import Note, ignore
-from maskwright.storage.commit import StagedFile, Staging, commit, writing
+from maskwright.storage.commit import Staging, commit, writing
 from maskwright.storage.manifest import MANIFEST, read_manifest
 
 UNREADABLE = "unreadable.jsonl.gz"
@@ -185,8 +185,12 @@ def is_curated(folder: Path) -> bool:
 def _write(stage: Staging, pieces: Pieces, recipe: Recipe, card: Mapping[str, Any]) -> None:
     for number, folder in enumerate(pieces.packed):
         stage.write_bytes(f"text/{number:05}.jsonl.gz", _pieces_of(folder / PACKED))
-    for room, name in (("removed", REMOVED_FILE), ("changed", CHANGED_FILE)):
-        _write_records(stage, pieces, room, name)
+    for names, folders in pieces.segments:
+        for room, step in itertools.product((REMOVED, CHANGED), names):
+            files = [path for folder in folders if (path := records(folder, room, step)).is_file()]
+            if files:  # members of gzip behind each other are one file
+                whole = itertools.chain.from_iterable(map(_pieces_of, files))
+                stage.write_bytes(f"{room}/{step}.jsonl.gz", whole)
     _write_unreadable(stage, pieces)
     stage.write_bytes("recipe.toml", recipe.to_toml().encode())
     stage.write_json("card.json", card)
@@ -200,20 +204,6 @@ def _pieces_of(path: Path) -> Iterator[bytes]:
             yield data
 
 
-class _Sink:
-    """A staged file as gzip writes to it."""
-
-    def __init__(self, file: StagedFile) -> None:
-        self.file = file
-
-    def write(self, data: bytes) -> int:
-        self.file.write(data)
-        return len(data)
-
-    def flush(self) -> None:
-        return None
-
-
 def _write_unreadable(stage: Staging, pieces: Pieces) -> None:
     """`unreadable.jsonl.gz`: the rows that could not be read, if there are any."""
     files = [path for folder in pieces.read if (path := folder / REJECTED).is_file()]
@@ -222,21 +212,3 @@ def _write_unreadable(stage: Staging, pieces: Pieces) -> None:
         rows = (piece for path in files for piece in _pieces_of(path))
         lines = (f"{json.dumps(entry)}\n".encode() for entry in broken)
         stage.write_bytes(UNREADABLE, compressed(itertools.chain(rows, lines)))
-
-
-def _write_records(stage: Staging, pieces: Pieces, room: str, name: str) -> None:
-    """`removed/STEP.jsonl.gz` or `changed/STEP.jsonl.gz` for every step that has any."""
-    for names, folders in pieces.segments:
-        with contextlib.ExitStack() as stack:
-            open_files: dict[str, gzip.GzipFile] = {}
-            for folder in folders:
-                for line in (folder / name).read_bytes().splitlines(keepends=True):
-                    step = json.loads(line)["step"]
-                    if step not in open_files:
-                        staged = stack.enter_context(stage.create(f"{room}/{step}.jsonl.gz"))
-                        sink = cast(Any, _Sink(staged))
-                        open_files[step] = stack.enter_context(
-                            gzip.GzipFile("", "wb", 6, sink, mtime=0)
-                        )
-                    open_files[step].write(line)
-        assert set(open_files) <= set(names)

@@ -66,6 +66,8 @@ class Fate:
             where = f", {change['where']}" if "where" in change else ""
             found = shorten(value(change["value"]), EXCERPT)
             yield f"  changed by {change['step']}, rule {change['rule']}: {found}{where}"
+            if "before" in change:
+                yield f"    it was: {shorten(change['before'], EXCERPT)}"
         if self.removed is not None:
             yield from self._removed(self.removed)
         elif self.kept is not None:
@@ -105,8 +107,8 @@ def why(folder: Path | str, document: str = "", text: str = "") -> Answer:
 
     Args:
         document: its id, or its place, `file:line` or `file#row`; or a file, for all of it.
-        text: or a piece of its text, without regard to case and white space. Of documents that
-            were removed only the beginning is on record.
+        text: or a piece of its text, without regard to case and white space, as it is now, as it
+            was when it was removed, or as it was before a change of its words.
 
     Raises:
         UsageError: no curated corpus; no such document, with the names that are near.
@@ -124,6 +126,11 @@ def why(folder: Path | str, document: str = "", text: str = "") -> Answer:
     lookup = _Lookup(folder, steps)
     chosen = _of_text(text) if text else _of_name(document)
     fates = lookup.find(chosen)
+    if text:  # a document that is found by its text before a change is elsewhere, too
+        fates = [
+            fate if fate.removed or fate.kept else lookup.find(_of_name(fate.place, exact=True))[0]
+            for fate in fates
+        ]
     if not fates:
         raise _not_there(lookup, document, text)
     for fate in fates[:FOUND]:
@@ -156,14 +163,18 @@ def _of_name(name: str, *, exact: bool = False) -> _Name:
 
     def fits(record: dict[str, Any], place: str) -> bool:
         match = None if exact else _PLACE.fullmatch(place)
-        return not names.isdisjoint((record["id"], place, match[1] if match else place))
+        return not names.isdisjoint((str(record["id"]), place, match[1] if match else place))
 
     return _Name(tuple(pieces), fits)
 
 
 def _of_text(text: str) -> _Name:
     wanted = _folded(text)
-    return _Name(((),), lambda record, place: wanted in _folded(record.get("text", "")))
+
+    def fits(record: dict[str, Any], place: str) -> bool:
+        return any(wanted in _folded(str(record.get(name, ""))) for name in ("text", "before"))
+
+    return _Name(((),), fits)
 
 
 def _written(text: str) -> bytes:
@@ -274,8 +285,7 @@ def _not_there(lookup: _Lookup, document: str, text: str) -> UsageError:
             "no document on record has this text",
             where=lookup.folder,
             found=repr(shorten(text, EXCERPT)),
-            wanted="a piece of a text that is kept, or of the first 300 characters of one that "
-            "was removed",
+            wanted="a piece of a text that is kept or was removed, or as it was before a change",
             do="give a shorter piece, or the document's file and line with --why",
         )
     match = _PLACE.fullmatch(document)

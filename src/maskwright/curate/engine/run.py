@@ -295,8 +295,10 @@ def _tasks(
     work: Path,
 ) -> list[dict[str, Any]]:
     """The tasks of a walk, one for each shard."""
-    plain = [[name, to_plain(recipe.steps[name])] for name in names]
-    keys = [_step_key(name, recipe.steps[name]) for name in names]
+    plain = {name: to_plain(step) for name, step in recipe.steps.items()}
+    later = list(plain)[list(plain).index(names[0]) :]
+    private = [[name, plain[name]] for name in later if recipe.steps[name].PRIVATE]
+    keys = [[_step_key(name, recipe.steps[name]) for name in names], private]
     tasks: list[dict[str, Any]] = []
     (work / "segments").mkdir(parents=True, exist_ok=True)
     keep = Keeper(work)
@@ -306,8 +308,9 @@ def _tasks(
         known_key = Path(path).name
         key = fingerprint(["segment", 1, _code("engine.segment"), keys, shard.key, known_key])
         out = work / "segments" / key
-        task = {"shard": str(shard.path), "steps": plain, "known": path, "out": str(out)}
-        tasks.append({**task, "ahead": ahead(key)})
+        task = {"shard": str(shard.path), "known": path, "out": str(out), "private": private}
+        steps = [[name, plain[name]] for name in names]
+        tasks.append({**task, "steps": steps, "ahead": ahead(key)})
     return tasks
 
 

@@ -1,10 +1,12 @@
 """One walk over a shard: steps that follow each other, and a record of all they did.
 
-    segments/KEY/   text.parquet     the documents that are left, as they are now; of steps that
-                                     change no text, their row numbers and the notes that are new
-                    removed.jsonl    each removed document: where, by which rule, for which value
-                    changed.jsonl    each change of a text
-                    facts.json       counts, and examples of every rule
+    segments/KEY/
+        text.parquet            the documents that are left, as they are now; of steps that change
+                                no text, their row numbers and the notes that are new
+        removed/STEP.jsonl.gz   each removed document: where, by which rule, for which value,
+                                and its text
+        changed/STEP.jsonl.gz   each change of a text; of words, also the lines as they were
+        facts.json              counts, and examples of every rule
 
 Nothing in it depends on time or place, so that the same shard gives the same bytes everywhere.
 """
@@ -29,6 +31,7 @@ from numpy.typing import NDArray
 from maskwright.curate.engine.opened import opened
 from maskwright.curate.engine.tables import (
     Left,
+    compressed,
     read_batches,
     read_columns,
     write_left,
@@ -43,16 +46,12 @@ from maskwright.storage.commit import Staging, commit_once
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TEXT_FILE, REMOVED_FILE, CHANGED_FILE, FACTS_FILE = (
-    "text.parquet",
-    "removed.jsonl",
-    "changed.jsonl",
-    "facts.json",
-)
+TEXT_FILE, FACTS_FILE = "text.parquet", "facts.json"
+REMOVED, CHANGED = "removed", "changed"  # folders with a file for each step that has records
 PASS_FILE = "table.parquet"  # of the folder of a pass
 NOTHING_LEFT = "nothing-left"
 NOT_SHOWN = "(not shown)"  # a text in the records of a step about private things
-EXCERPT = 300  # characters of a text that a record shows
+EXCERPT = 300  # characters of a text that an example shows
 AROUND = 60  # characters before a change that an example of it shows
 EXAMPLES = 3  # of each rule and shard
 BORDER = 4  # of each limit and side of it
@@ -64,8 +63,9 @@ def run_segment(task: dict[str, Any]) -> dict[str, Any]:
     """Run steps over a shard; found again if it is there.
 
     Args:
-        task: `shard` (a path), `steps` (names with their settings, in order), `known` (a path to
-            what is known for the first step, or ""), `out`, the folder to make, and `ahead`: None,
+        task: `shard` (a path), `steps` (names with their settings, in order), `private` (those of
+            them and of later ones that are), `known` (a path to what is known for the first step,
+            or ""), `out`, the folder to make, and `ahead`: None,
             or a step with its settings whose first pass is sent over the documents that are left,
             and the folder that it makes.
     """
@@ -75,7 +75,8 @@ def run_segment(task: dict[str, Any]) -> dict[str, Any]:
         known = read_known(task["known"])
         ahead = _Ahead.of(task["ahead"])
         shard = Path(task["shard"])
-        commit_once(out, lambda stage: _write(stage, out, shard, steps, known, ahead))
+        private = _steps(task["private"])
+        commit_once(out, lambda stage: _write(stage, out, shard, steps, private, known, ahead))
         ahead.finish()
     return {}
 
@@ -123,6 +124,7 @@ def _write(
     folder: Path,
     shard: Path,
     steps: Mapping[str, Step],
+    private: Mapping[str, Step],
     known: pa.Table | None,
     ahead: _Ahead,
 ) -> None:
@@ -130,7 +132,11 @@ def _write(
     same = not any(step.CHANGES_TEXT for step in steps.values())
     left: list[Left] = []
     notes: set[str] = set()
-    record = Record(list(steps), private={name for name, step in steps.items() if step.PRIVATE})
+    record = Record(
+        list(steps),
+        private={name for name, step in steps.items() if step.PRIVATE},
+        wordless={name: step.wordless() for name, step in steps.items()},
+    )
     tables = []
     for batch in read_batches(shard):
         flow = Flow.of(batch)
@@ -152,10 +158,36 @@ def _write(
         write_left(stage, TEXT_FILE, folder, shard, left, notes)
     else:
         write_tables(stage, TEXT_FILE, tables)
-    stage.write_bytes(REMOVED_FILE, _lines(record.removed))
-    stage.write_bytes(CHANGED_FILE, _lines(record.changed))
+    for room, entries in ((REMOVED, record.removed), (CHANGED, record.changed)):
+        _hide(entries, private)
+        for name in steps:
+            if own := [entry for entry in entries if entry["step"] == name]:
+                stage.write_bytes(str(records(Path(), room, name)), compressed(_lines(own)))
     # On one line: indented JSON takes ten times as long.
     stage.write_bytes(FACTS_FILE, _lines([record.facts()]))
+
+
+def records(folder: Path, room: str, step: str) -> Path:
+    """The file of the records of a step, which is there if it has any."""
+    return folder / room / f"{step}.jsonl.gz"
+
+
+def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> None:
+    """Let texts in records pass the private steps, also those that follow: what is masked in the
+    corpus is not to be read beside it."""
+    for name, step in private.items():
+        for field_name in ("text", "before"):
+            own = [entry for entry in entries if field_name in entry]
+            texts = [entry[field_name] for entry in own]
+            if not texts:
+                continue
+            batch = Batch(np.arange(len(texts)), [str(entry["id"]) for entry in own], texts)
+            outcome = step.apply(batch, opened(name, step))
+            hidden = np.zeros(len(texts), np.bool_)
+            for measure in outcome.measures:
+                hidden |= measure.outside
+            for entry, text, hide in zip(own, outcome.texts or texts, hidden, strict=True):
+                entry[field_name] = NOT_SHOWN if hide else text
 
 
 def rows_of(known: pa.Table | None) -> NDArray[np.int64] | None:
@@ -242,6 +274,7 @@ class Record:
 
     names: list[str]
     private: Collection[str] = ()
+    wordless: Mapping[str, Collection[str]] = field(default_factory=dict)
     removed: list[dict[str, Any]] = field(default_factory=list)
     changed: list[dict[str, Any]] = field(default_factory=list)
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -289,19 +322,24 @@ class Record:
                 if not outcome.texts[place] or outcome.texts[place].isspace():
                     blank = Removal(place, NOTHING_LEFT, "", None, "text that is not blank")
                     reasons.setdefault(place, blank)
+        recorded: set[int] = set()
+        wordless = self.wordless.get(name, ())
         for change in outcome.changes:
             facts["changes"][change.rule] = facts["changes"].get(change.rule, 0) + 1
             entry = {**place_of(batch, change.place), "step": name, "rule": change.rule}
-            self.changed.append(
-                _present({**entry, "value": _plain(change.value), "where": change.where})
-            )
+            entry |= {"value": _plain(change.value), "where": change.where}
+            place, words = change.place, change.rule not in wordless
+            if words and outcome.texts is not None and shown is flow and place not in recorded:
+                recorded.add(place)
+                entry["before"] = lines_before(batch.texts[place], outcome.texts[place])
+            self.changed.append(_present(entry))
         self._change_examples(facts["change_examples"], flow, shown, outcome)
         for place, reason in sorted(reasons.items()):
             entry = {**place_of(batch, place), "step": name, "rule": reason.rule}
             entry |= {"value": _plain(reason.value), "wanted": reason.wanted, "where": reason.where}
             entry |= {"survivor": reason.survivor}
             entry |= {"bytes": int(flow.sizes[place]), "source": batch.note("source")[place]}
-            self.removed.append(_present({**entry, "text": excerpt(shown.batch.texts[place])}))
+            self.removed.append(_present({**entry, "text": shown.batch.texts[place]}))
             self._count(facts["rules"], shown, reason)
         self._measure(facts["measures"], shown, outcome.measures)
         stays = np.ones(len(batch), np.bool_)
@@ -431,16 +469,29 @@ def nearest_examples(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def around(before: str, after: str) -> tuple[str, str]:
     """Of a text as it was and as it is, what stands where they first differ."""
-    same, end = 0, min(len(before), len(after))
+    begin = max(0, _common(before, after) - AROUND)
+    mark = "…" if begin else ""
+    return mark + excerpt(before[begin:]), mark + excerpt(after[begin:])
+
+
+def lines_before(before: str, after: str) -> str:
+    """The lines of a text from its first to its last change, as they were."""
+    begin = before.rfind("\n", 0, _common(before, after)) + 1
+    behind = _common(before[: begin - 1 : -1] if begin else before[::-1], after[::-1])
+    end = before.find("\n", len(before) - behind)
+    return before[begin:] if end < 0 else before[begin:end]
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    same, end = 0, min(len(one), len(other))
     while same < end:  # bisected, since texts are long
         middle = (same + end + 1) // 2
-        if before[same:middle] == after[same:middle]:
+        if one[same:middle] == other[same:middle]:
             same = middle
         else:
             end = middle - 1
-    begin = max(0, same - AROUND)
-    mark = "…" if begin else ""
-    return mark + excerpt(before[begin:]), mark + excerpt(after[begin:])
+    return same
 
 
 def least_examples(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

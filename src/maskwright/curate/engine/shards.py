@@ -19,6 +19,7 @@ import numpy as np
 from maskwright.config import fingerprint, from_plain, to_plain
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import Source
+from maskwright.corpus.notes import JsonText
 from maskwright.corpus.read import Reader
 from maskwright.corpus.reading import Reading
 from maskwright.curate.engine.tables import write_parts
@@ -251,7 +252,7 @@ def write_shards(
         for texts in (batch.ids, batch.texts):
             for text in texts:
                 digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
-        digest.update(json.dumps(batch.notes, sort_keys=True).encode())
+        digest.update(json.dumps([batch.notes, batch.values], sort_keys=True).encode())
         size = sum(len(text.encode()) for text in batch.texts)
         write_parts(stage, name, batch)
         shards.append(
@@ -292,4 +293,12 @@ def _batch(documents: Sequence[Document]) -> Batch:
         [document.id for document in documents],
         [document.text for document in documents],
         notes,
+        [_values(document) for document in documents],
     )
+
+
+def _values(document: Document) -> str | None:
+    """The notes of a document that were no texts, as a JSON object."""
+    pairs = document.notes.items()
+    values = [f"{json.dumps(name)}:{text}" for name, text in pairs if isinstance(text, JsonText)]
+    return f"{{{','.join(values)}}}" if values else None

@@ -9,7 +9,8 @@ from __future__ import annotations
 import io
 import itertools
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,17 @@ if TYPE_CHECKING:
 
 BATCH_CHARACTERS = 1 << 20
 BATCH_DOCUMENTS = 2048
+LEVEL = 2  # of gzip: four times the speed of 6, 12 % larger
+GZIP = 31  # zlib: a window of 32 KiB, with the header of gzip
 BASE = b"base"  # of the schema: the file with the texts, from the folder of the file itself
+
+
+def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """gzip without name and time, so that equal lines give equal bytes."""
+    packer = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)
+    for piece in pieces:
+        yield packer.compress(piece)
+    yield packer.flush()
 
 
 def parts_of(batch: Batch) -> Iterator[Batch]:

@@ -1,7 +1,8 @@
 """A batch: the documents that a step sees at once, with views of their words that are made once.
 
 On disk and between processes a batch is an Arrow table with the columns `row`, `id`, `text` and a
-column `note.NAME` for each note (`source`, `url`, `language`, ...), all strings but the first.
+column `note.NAME` for each note (`source`, `url`, `language`, ...), all strings but the first, and
+`values`, a JSON object of the notes that were no strings where they were read.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from maskwright.curate.parts.words import Words, words_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROW, ID, TEXT, NOTE = "row", "id", "text", "note."
+ROW, ID, TEXT, NOTE, VALUES = "row", "id", "text", "note.", "values"
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,14 @@ class Batch:
         ids: where each stands: `path:line`.
         texts: never blank, and always text that UTF-8 can write.
         notes: further columns by name, each of B strings or None.
+        values: B JSON objects of those notes that were no strings, or None; empty: there are none.
     """
 
     rows: NDArray[np.int64]
     ids: Sequence[str]
     texts: Sequence[str]
     notes: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    values: Sequence[str | None] = ()
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -97,6 +100,7 @@ class Batch:
             ids=[self.ids[i] for i in places],
             texts=[self.texts[i] for i in places],
             notes={name: [column[i] for i in places] for name, column in self.notes.items()},
+            values=[self.values[i] for i in places] if self.values else (),
         )
         if "words" in self.__dict__:
             taken.__dict__["words"] = self.words.of(chosen)
@@ -110,6 +114,7 @@ class Batch:
                 ROW: pa.array(self.rows, pa.int64()),
                 ID: pa.array(self.ids, pa.large_string()),
                 TEXT: pa.array(self.texts, pa.large_string()),
+                VALUES: pa.array(self.values or [None] * len(self), pa.large_string()),
                 **{
                     NOTE + name: pa.array(column, pa.large_string())
                     for name, column in sorted(self.notes.items())
@@ -122,5 +127,6 @@ class Batch:
         columns = {name: table.column(name) for name in table.schema.names}
         rows = columns.pop(ROW).to_numpy()
         ids, texts = columns.pop(ID).to_pylist(), columns.pop(TEXT).to_pylist()
+        values = columns.pop(VALUES).to_pylist()
         notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns.items()}
-        return cls(rows, ids, texts, notes)
+        return cls(rows, ids, texts, notes, values)

@@ -8,8 +8,8 @@ there. Every pattern is bounded and a place is looked at once, so the time is li
              leading 0, of some further countries, or any number behind a word for telephone
     iban     the length of its country and the check digits (ISO 13616, ISO 7064 mod 97-10)
     card     the prefix and length of an issuer and the check digit of Luhn (ISO/IEC 7812)
-    ip       version 4 and 6, of the public Internet: private addresses, those of this machine and of
-             documentation stay, and so do numbers of versions and sections
+    ip       version 4 and 6, of the public Internet: private addresses, those of this machine and
+             of documentation stay, and so do numbers of versions and sections
     ssn      of the United States: no area 000, 666 or 9xx, no group 00, no serial 0000; without
              hyphens behind a word for it
     id       identity numbers of other countries, by their check digits or a word for them
@@ -271,8 +271,8 @@ _VERSION = re.compile(
 # A heading's number, and a product's version: `Acme Tool 4.2.1.3`.
 _HEADING = re.compile(r"(?:\A|[\n\x00])[ #*>]*\Z")
 _PRODUCT = re.compile(
-    r"(?:\A|[\n\x00(]|[a-z,.!?] )(?!(?:A|An|And|As|At|But|By|For|From|He|If|In|It|My|No|Of|On|Or|Our|"
-    r"She|So|The|Then|They|To|Use|We|When|Which|With|Your|Add|Allow|Block|Ban|Set|Try|Visit)\b)"
+    r"(?:\A|[\n\x00(]|[a-z,.!?] )(?!(?:A|An|And|As|At|But|By|For|From|He|If|In|It|My|No|Of|On|Or|"
+    r"Our|She|So|The|Then|They|To|Use|We|When|Which|With|Your|Add|Allow|Block|Ban|Set|Try|Visit)\b)"
     r"(?:[A-Z][\w+-]* )+\Z"
 )
 _TITLE = re.compile(r"\.?[ \t]+[^\W\d_a-z]")

@@ -15,7 +15,7 @@ order of the documents: survivors are chosen by `curate/parts/order.py`, never b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
@@ -72,6 +72,11 @@ class Step(ABC):
             counts: documents for each value of the first of `NOTES`.
         """
         return self, None
+
+    def wordless(self) -> Collection[str]:
+        """The rules of its changes that leave all words as they are; of other changes the record
+        has the text as it was."""
+        return ()
 
     def files(self) -> Sequence[Path]:
         """The files that the step reads besides the corpus; their content is part of the result."""

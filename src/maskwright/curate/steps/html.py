@@ -178,6 +178,7 @@ def _plain(text: str, counts: dict[str, int]) -> str:
     pieces: list[str] = []
     place = 0
     lower = ""
+    link_end = -1
     unclosed: set[str] = set()
     matches = list(_outside_code(OPENING, text))
     kept = _without_end(text, matches)
@@ -216,13 +217,9 @@ def _plain(text: str, counts: dict[str, int]) -> str:
             pieces.append("\t")
         elif (name in BLOCKS and name not in CELLS) or not name:
             pieces.append(mark)
-        elif (
-            name == "a"
-            and begin == place
-            and not match["close"]
-            and text.endswith("</a>", 0, begin)
-        ):
+        elif name == "a" and begin == link_end and not match["close"]:
             pieces.append(" ")  # links of a menu, which are parted by their looks
+        link_end = end if name == "a" else -1
         place = end
     pieces.append(text[place:])
     return _joined("".join(pieces).split(mark))

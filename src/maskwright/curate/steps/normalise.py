@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -86,6 +86,9 @@ class Settings(Step):
             check_counts(self, "blank_lines")
         if self.mojibake or self.quotes or self.references:
             mojibake.require()
+
+    def wordless(self) -> Collection[str]:
+        return {*RULES, "blank-lines", *(("form",) if self.form == "NFC" else ())}
 
     def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
         texts, changes = list(batch.texts), []
