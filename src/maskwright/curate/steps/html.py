@@ -120,7 +120,7 @@ class Settings(Step):
 
     def _is_markup(self, text: str) -> bool:
         tags, structure = 0, 0
-        about = SUBJECT.search(TAG.sub("", text)) is not None
+        about = False
         open_tags: Counter[str] = Counter()
         for match in _outside_code(OPENING, text):
             name, begin = (match["name"] or "").lower(), match.start()
@@ -147,6 +147,7 @@ class Settings(Step):
                 )
             if tags >= self.min_tags and structure >= 2:
                 return True
+        about = about or SUBJECT.search(TAG.sub("", text)) is not None
         return tags >= self.min_tags and not about
 
 
