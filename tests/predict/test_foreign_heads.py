@@ -60,6 +60,87 @@ def test_one_score_without_a_word_about_it_is_a_logit(model: Path, tmp_path: Pat
     assert said["score"] == pytest.approx(theirs(folder, "the cat").item(), abs=1e-5)
 
 
+IDENTITY, SIGMOID = "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Sigmoid"
+OLD = "sbert_ce_default_activation_function"
+NEW = "sentence_transformers"
+
+
+@pytest.mark.parametrize(
+    ("keys", "about", "activation"),
+    [
+        ({}, None, "Sigmoid"),
+        ({OLD: IDENTITY}, None, "Identity"),
+        ({OLD: SIGMOID}, None, "Sigmoid"),
+        ({NEW: {"activation_fn": IDENTITY, "version": "5.1.2"}}, None, "Identity"),
+        ({NEW: {"activation_fn": "torch.nn.Identity"}, OLD: SIGMOID}, None, "Identity"),
+        ({NEW: {"version": "5.1.2"}}, None, "Sigmoid"),
+        ({}, {"model_type": "CrossEncoder", "activation_fn": IDENTITY}, "Identity"),
+        ({NEW: {"activation_fn": SIGMOID}}, {"activation_fn": IDENTITY}, "Identity"),
+        ({}, {"model_type": "CrossEncoder"}, "Sigmoid"),
+    ],
+)
+def test_the_score_of_a_cross_encoder_is_that_of_its_folder(
+    keys: dict[str, Any], about: dict[str, Any] | None, activation: str, model: Path, tmp_path: Path
+) -> None:
+    folder = foreign(model, tmp_path / "m", num_labels=1, **keys)
+    if about is not None:
+        (folder / "config_sentence_transformers.json").write_text(json.dumps(about))
+    predictor = load(folder)
+    (said,) = predictor.predict([("the cat", "a dog")])
+    logit = theirs(folder, "the cat", "a dog")
+    wanted = {"Identity": logit, "Sigmoid": logit.sigmoid()}
+    assert said["score"] == pytest.approx(wanted[activation].item(), abs=1e-5)
+    assert wanted["Identity"].item() != pytest.approx(wanted["Sigmoid"].item(), abs=1e-2)
+    assert predictor.findings == []
+
+
+def test_the_length_of_a_cross_encoder_is_that_of_its_folder(model: Path, tmp_path: Path) -> None:
+    about = json.dumps({"model_type": "CrossEncoder", "activation_fn": SIGMOID})
+    frames = []
+    for length in (None, 8):
+        folder = foreign(model, tmp_path / str(length), num_labels=1)
+        (folder / "config_sentence_transformers.json").write_text(about)
+        (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": length}))
+        frames.append(load(folder).frame.length)
+    assert frames == [SIZES["max_position_embeddings"], 8]
+
+
+@pytest.mark.parametrize(
+    ("keys", "files"),
+    [
+        ({NEW: {"activation_fn": "torch.nn.modules.activation.Tanh"}}, {}),
+        ({NEW: {"activation_fn": "mine.Sigmoid"}}, {}),
+        ({OLD: ["Sigmoid"]}, {}),
+        (
+            {},
+            {
+                "config_sentence_transformers": {
+                    "prompts": {"q": "find: "},
+                    "default_prompt_name": "q",
+                }
+            },
+        ),
+        ({OLD: SIGMOID}, {"sentence_bert_config": {"do_lower_case": True}}),
+    ],
+)
+def test_what_is_not_done_with_scores_is_refused(
+    keys: dict[str, Any], files: dict[str, Any], model: Path, tmp_path: Path
+) -> None:
+    folder = foreign(model, tmp_path / "m", num_labels=1, **keys)
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    with pytest.raises(IncompatibleError, match="not applied here"):
+        load(folder)
+
+
+def test_scores_of_several_classes_are_told_apart_from_those_of_other_libraries(
+    model: Path, tmp_path: Path
+) -> None:
+    named = foreign(model, tmp_path / "named", num_labels=3, **{OLD: IDENTITY})
+    assert [finding.name for finding in load(named).findings] == ["scores-as-shares"]
+    assert load(foreign(model, tmp_path / "plain", num_labels=3)).findings == []
+
+
 def test_several_numbers_are_refused(model: Path, tmp_path: Path) -> None:
     names = {0: "valence", 1: "arousal", 2: "dominance"}
     folder = foreign(model, tmp_path / "m", problem_type="regression", id2label=names)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
+from maskwright.findings import ignore
 from maskwright.finetune.command import finetune_file
 from maskwright.predict.file import predict_file
 from maskwright.predict.predictor import load
+from maskwright.serve.dialects.parts.vectors import alike
 from maskwright.tasks.parts import sentence_folder
 
 LENGTH = 9
@@ -221,9 +225,33 @@ def test_two_texts_are_compared_as_the_folder_says(
 ) -> None:
     about = {"similarity_fn_name": similarity}
     folder = written(bare, tmp_path / "m", about=about, after=())
-    (answer,) = load(folder).predict([tuple(TEXTS)])
+    model = load(folder)
+    (answer,) = model.predict([tuple(TEXTS)])
     first, second = (states(bare, text).mean(0) for text in TEXTS)
-    assert answer["score"] == pytest.approx(float(of(first, second)), abs=1e-5)
+    wanted = pytest.approx(float(of(first, second)), abs=1e-5)
+    assert answer["score"] == wanted
+    # What is measured is what is answered.
+    rows = [model.task_type.of_value(tuple(TEXTS), "here")]
+    assert model.task_type.answers(*model._outputs(rows, ignore)) == [wanted]
+
+    # A server compares so, too, and by cosines where the folder says nothing.
+    async def embed(*_: Any) -> SimpleNamespace:
+        return SimpleNamespace(values=[first.numpy(), second.numpy()])
+
+    chosen = SimpleNamespace(
+        makes_vectors=True,
+        task_type=model.task_type,
+        name="m",
+        options=lambda *_, **__: None,
+        host=SimpleNamespace(embed=embed),
+    )
+    compared = alike(chosen, *TEXTS[:1], TEXTS[1:], field="inputs", truncate=False)  # type: ignore[arg-type]
+    assert asyncio.run(compared)[0] == [wanted]
+    chosen.task_type = None
+    compared = alike(chosen, *TEXTS[:1], TEXTS[1:], field="inputs", truncate=False)  # type: ignore[arg-type]
+    cosine = float(unit(first) @ unit(second))
+    assert asyncio.run(compared)[0] == [pytest.approx(cosine, abs=1e-5)]
+    assert similarity == "cosine" or cosine != wanted, "the control"
 
 
 ODD: dict[str, tuple[dict[str, Any], str]] = {

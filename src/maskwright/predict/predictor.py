@@ -403,7 +403,12 @@ def predictor(loaded: Model) -> Predictor:
                 do="fine-tune it for one of them, or use the library that made it",
             )
         # Without a word about it, one score is how likely something is, as `pipeline` has it.
-        options = {UNTOLD: True, LOGIT: alone and loaded.about.problem_type is None}
+        logit = alone and loaded.about.problem_type is None
+        if heads[0].kind == "sequence" and (said := sentence_folder.read_head(path, loaded.extra)):
+            task["length"] = said.length or task["length"]
+            also += said.findings(heads[0].labels)
+            logit = said.activation == "Sigmoid" if said.activation else logit
+        options = {UNTOLD: True, LOGIT: alone and logit}
         task_type = task_for_head(heads[0].kind, labels, problem, options)
         if task_type.head == "span":  # which reads longer texts in windows
             task["length"] = min(task["length"], task_type.longest)

@@ -1,6 +1,6 @@
 """Texts as vectors: how alike two are (`embedding`), or which of all belongs to one (`matching`).
 
-    {"score": 0.83}            the cosine of the two vectors
+    {"score": 0.83}            how alike the two vectors are, by their cosine
     {"vector": [0.12, …]}      of a text by itself, of length 1
 
 The folder is one that `sentence-transformers` loads, in the layout that its old and new releases
@@ -11,6 +11,7 @@ on into the next one:
     prompts, default_prompt    what may be put before a text, by name; the name of the one that is
     prompt_tokens              how many tokens of it are not pooled
     lowercase                  whether texts are put in lower case
+    similarity                 how two vectors are compared, where that is not by their cosine
 """
 
 from __future__ import annotations
@@ -34,7 +35,15 @@ from maskwright.labelled.layouts.pair import PAIR
 from maskwright.labelled.shapes import Shape
 from maskwright.metrics import baseline, metrics
 from maskwright.metrics.intervals import Estimate, estimate, estimates_of_means
-from maskwright.tasks.parts.choices import LOWER, NAME, PROMPTS, SKIPPED, VECTOR_POOLINGS, Long
+from maskwright.tasks.parts.choices import (
+    COMPARED,
+    LOWER,
+    NAME,
+    PROMPTS,
+    SKIPPED,
+    VECTOR_POOLINGS,
+    Long,
+)
 from maskwright.tasks.parts.encode import encode, examples_of, in_windows
 from maskwright.tasks.parts.reading import Frame
 from maskwright.tasks.parts.task_type import (
@@ -117,8 +126,13 @@ class Embeddings(TaskType):
             "lowercase": bool(self.options.get(LOWER)),
             "skipped": int(self.options.get(SKIPPED, 0)),
             "unit": True,
-            "similarity": "cosine",
+            "similarity": str(self.options.get(COMPARED, "cosine")),
         }
+
+    def compared(self, first: Scores, second: Scores) -> NDArray[np.float64]:
+        """(N,) how alike the vectors (N, D) or (1, D) of texts are; the larger, the more alike."""
+        compare = SIMILARITIES[str(self.options.get(COMPARED, "cosine"))]
+        return compare(first.astype(np.float64), second.astype(np.float64))
 
     @property
     def prompt(self) -> str:
@@ -217,15 +231,17 @@ class Embeddings(TaskType):
     # ------------------------------------------------------------------------ the way back
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
         """(R, choices D): of a text in windows the mean of their vectors, weighted by how many
-        tokens each has, at length 1; the vector of a text in one window is as it is."""
+        tokens each has, at length 1 where all are; of a text in one window it is as it is."""
         if encoded.way_back is None:
             return outputs
         owners, weights, choices = encoded.way_back
         counts = np.bincount(owners)
         found = np.zeros((len(counts), outputs.shape[1]), np.float64)
         np.add.at(found, owners, outputs * weights[:, None])
-        norms = np.linalg.norm(found, axis=1, keepdims=True)
-        found /= np.where(norms > 0, norms, 1.0)
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        if not self.decoding["unit"]:
+            lengths = np.bincount(owners, weights)[:, None]
+        found /= np.where(lengths > 0, lengths, 1.0)
         alone = counts[owners] == 1
         found[owners[alone]] = outputs[alone]
         return found.astype(np.float32).reshape(-1, choices * outputs.shape[1])
@@ -238,7 +254,7 @@ class Embeddings(TaskType):
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
         first, *others = self.parted(encoded, outputs)
         if self.task == EMBEDDING:
-            return np.asarray((first * others[0]).sum(1))
+            return self.compared(first, others[0])
         candidates = np.concatenate(others).T
         return _ranks(lambda some: first[some] @ candidates, encoded.rows)
 
@@ -273,7 +289,7 @@ class Embeddings(TaskType):
         if not others:
             yield from ({"vector": each} for each in first.astype(float).round(DIGITS).tolist())
             return
-        yield from ({"score": round(float(v), DIGITS)} for v in (first * others[0]).sum(1))
+        yield from ({"score": round(v, DIGITS)} for v in self.compared(first, others[0]).tolist())
 
     def files(self, frame: Frame, width: int) -> dict[str, str]:
         modes: dict[str, Any] = {mode: pooling in self.poolings for pooling, mode in MODES.items()}
@@ -304,6 +320,20 @@ class Embeddings(TaskType):
             },
         }
         return {name: json.dumps(value, indent=2) + "\n" for name, value in found.items()}
+
+
+def _cosines(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return np.asarray(np.clip((a * b).sum(1) / np.maximum(lengths, 1e-12), -1.0, 1.0))
+
+
+# As sentence-transformers has them.
+SIMILARITIES: dict[str, Callable[..., NDArray[np.float64]]] = {
+    "cosine": _cosines,
+    "dot": lambda a, b: (a * b).sum(1),
+    "euclidean": lambda a, b: -np.linalg.norm(a - b, axis=1),
+    "manhattan": lambda a, b: -np.abs(a - b).sum(1),
+}
 
 
 def lowered(text: str) -> str:

@@ -23,7 +23,7 @@ from maskwright.serve.dialects.parts.chosen import Chosen, choose
 from maskwright.serve.dialects.parts.classes import applied, classes, rounded, scored
 from maskwright.serve.dialects.parts.headers import headers_of
 from maskwright.serve.dialects.parts.streams import streaming
-from maskwright.serve.dialects.parts.vectors import cosine, vectors
+from maskwright.serve.dialects.parts.vectors import alike, vectors
 from maskwright.serve.errors import Refusal
 from maskwright.serve.host import Answered, Host, Piece, Writing, Written
 
@@ -238,13 +238,10 @@ async def _features(model: Chosen, body: _Vectors, parameters: Any) -> Answer:
 
 
 async def _alike(model: Chosen, body: Any, parameters: _Any) -> Answer:
-    (first, *others), answered = await vectors(
-        model,
-        [body.inputs.source_sentence, *body.inputs.sentences],
-        field="inputs",
-        truncate=bool(parameters.truncate),
-    )
-    return [cosine(first, each) for each in others], [answered]
+    source, texts = body.inputs.source_sentence, body.inputs.sentences
+    truncate = bool(parameters.truncate)
+    found, answered = await alike(model, source, texts, field="inputs", truncate=truncate)
+    return found, [answered]
 
 
 # ---------------------------------------------------------------------------- tasks with a head

@@ -31,7 +31,7 @@ from maskwright.serve.dialects.parts.bodies import (
 from maskwright.serve.dialects.parts.chosen import Chosen, choose
 from maskwright.serve.dialects.parts.classes import classes, rounded, scored
 from maskwright.serve.dialects.parts.headers import headers_of
-from maskwright.serve.dialects.parts.vectors import cosine, prompted, vectors
+from maskwright.serve.dialects.parts.vectors import alike, prompted, vectors
 from maskwright.serve.encoding import require_rows
 from maskwright.serve.errors import Kind, Refusal
 from maskwright.serve.host import Answered, Host
@@ -317,14 +317,15 @@ async def _rerank(model: Chosen, body: Rerank) -> Found:
 async def _similarity(model: Chosen, body: Similarity) -> Found:
     _require_some(body.inputs.sentences, "inputs.sentences")
     parameters = body.parameters or _SimilarityParameters()
-    (first, *others), answered = await vectors(
+    found, answered = await alike(
         model,
-        [body.inputs.source_sentence, *body.inputs.sentences],
+        body.inputs.source_sentence,
+        body.inputs.sentences,
         field="inputs",
         truncate=parameters.cuts,
         prompt=parameters.prompt_name,
     )
-    return [cosine(first, each) for each in others], model, [answered]
+    return found, model, [answered]
 
 
 def _tokenize(model: Chosen, body: Tokenize) -> list[list[dict[str, Any]]]:

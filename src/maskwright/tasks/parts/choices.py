@@ -35,8 +35,10 @@ POOLINGS: dict[str, TextPooling] = {"cls": "place", "mean": "mean", "max": "max"
 # Those of sentence-transformers, in the order in which it puts them side by side.
 VECTOR_POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 # Further options of vectors: what may be put before a text, by name; the name of the one that
-# is; how many tokens of it are not pooled; whether texts are put in lower case.
+# is; how many tokens of it are not pooled; whether texts are put in lower case; how two vectors are
+# compared.
 PROMPTS, NAME, SKIPPED, LOWER = "prompts", "default_prompt", "prompt_tokens", "lowercase"
+COMPARED = "similarity"
 
 
 def require_long(long: str) -> None:

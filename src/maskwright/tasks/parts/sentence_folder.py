@@ -7,18 +7,22 @@
     sentence_bert_config.json           max_seq_length, do_lower_case
     config_sentence_transformers.json   prompts, default_prompt_name, similarity_fn_name
 
+and what it says of how the scores of a head are given (`read_head`), for a cross-encoder:
+
+    config_sentence_transformers.json   activation_fn; else config.json: sentence_transformers
+                                        .activation_fn, or sbert_ce_default_activation_function
+
 All of it is applied as that library (6.2) applies it, or refused by its name. Where its releases
 differ, so that one folder means two things, it is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -30,9 +34,8 @@ from maskwright.findings import Finding
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.contrastive import Contrast, Unit
 from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.tasks.embeddings import DIGITS, MODES, Embeddings, lowered
-from maskwright.tasks.parts.choices import LOWER, NAME, PROMPTS, SKIPPED, VECTOR_POOLINGS
-from maskwright.tasks.parts.task_type import Encoded, Scores
+from maskwright.tasks.embeddings import MODES, SIMILARITIES, Embeddings, lowered
+from maskwright.tasks.parts.choices import COMPARED, LOWER, NAME, PROMPTS, SKIPPED, VECTOR_POOLINGS
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 ABOUT = "config_sentence_transformers.json"
@@ -66,8 +69,14 @@ TEXT_ALONE: dict[str, Any] = {
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
     "module_output_name": "token_embeddings",
 }
+HEAD_READING: dict[str, Any] = {
+    "transformer_task": "sequence-classification",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
+    "module_output_name": "scores",
+}
+HEAD_ACTIVATIONS = ("Identity", "Sigmoid")
 LIBRARY = "sentence_transformers."  # other modules come with code of their own
-OTHER_LIBRARY = "make the vectors with sentence-transformers"
+OTHER_LIBRARY = "ask it with sentence-transformers"
 
 
 @dataclass(frozen=True)
@@ -235,7 +244,7 @@ def read(path: Path) -> SentenceFolder | None:
         poolings,
         include_prompt=include_prompt,
         after=modules[2:],
-        **_reading(folder / modules[0].path, path),
+        **_reading(folder / modules[0].path, path, TEXT_ALONE),
         **_about(folder),
     )
     if described.prompt and not include_prompt and "cls" in poolings:
@@ -248,6 +257,62 @@ def read(path: Path) -> SentenceFolder | None:
             "another pooling, or include_prompt true",
         )
     return described
+
+
+@dataclass(frozen=True)
+class HeadFolder:
+    """How sentence-transformers gives the scores of a head.
+
+    Attributes:
+        activation: the name of the function that scores go through; None: not said.
+        length: the most tokens of a text, or of two; None: not said.
+    """
+
+    activation: str | None
+    length: int | None
+
+    def findings(self, outputs: int) -> list[Finding]:
+        """That several scores are given as `pipeline` of transformers gives them."""
+        if outputs == 1 or self.activation is None:
+            return []
+        what = f"sentence-transformers gives the scores of this folder through {self.activation}"
+        return [Finding("scores-as-shares", what, "here they are shares of 1, as of transformers")]
+
+
+def read_head(path: Path, config: Mapping[str, Any]) -> HeadFolder | None:
+    """What the folder `path` says of a cross-encoder; None where it says nothing.
+
+    Args:
+        config: keys of its config.json.
+
+    Raises:
+        CheckpointError: a file says what cannot be.
+        IncompatibleError: a function or a prompt that is not applied here.
+    """
+    about = safe_read.read_json(path, ABOUT) if (path / ABOUT).is_file() else {}
+    if about.get("model_type", "CrossEncoder") != "CrossEncoder":
+        return None
+    inner = config.get("sentence_transformers")
+    inner = inner if isinstance(inner, Mapping) else {}
+    old = {"activation_fn": config.get("sbert_ce_default_activation_function")}
+    named = (table.get("activation_fn") for table in (about, inner, old))
+    said = next((name for name in named if name is not None), None)
+    if said is None and not about:
+        return None
+    prefix, _, name = str(said or "").rpartition(".")
+    if said is not None and (not prefix.startswith("torch.nn") or name not in HEAD_ACTIVATIONS):
+        raise _not_applied(
+            "a function of scores that is not applied here",
+            f"{path}: activation_fn",
+            repr(said)[:80],
+            " or ".join(HEAD_ACTIVATIONS),
+        )
+    reading = _reading(path, path, HEAD_READING)
+    prompt = (about.get("prompts") or {}).get(about.get("default_prompt_name"))
+    if reading["lower"] or prompt:
+        found = f"the prompt {prompt!r}" if prompt else "do_lower_case"
+        raise _not_applied("what is done with each text is not applied here", path, found, "none")
+    return HeadFolder(name or None, reading["length"])
 
 
 def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
@@ -281,25 +346,15 @@ def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
     return tuple(modes), include
 
 
-def _reading(folder: Path, path: Path) -> dict[str, Any]:
+def _reading(folder: Path, path: Path, usual_settings: Mapping[str, Any]) -> dict[str, Any]:
     """`lower` and `length`."""
-    name = next((each for each in READING if (folder / each).is_file()), None)
-    config = {} if name is None else safe_read.read_json(folder, name)
-    for key, usual in TEXT_ALONE.items():
-        if config.get(key) not in (None, usual):
+    name = next((each for each in READING if (folder / each).is_file()), READING[0])
+    config = safe_read.read_json(folder, name) if (folder / name).is_file() else {}
+    for key, usual in {**usual_settings, "processing_kwargs": None}.items():
+        if config.get(key) not in (None, usual, {}):
             raise _not_applied(
-                "a setting that is not applied here",
-                f"{folder / str(name)}: {key}",
-                config[key],
-                usual,
+                "a setting that is not applied here", f"{folder / name}: {key}", config[key], usual
             )
-    if config.get("processing_kwargs"):
-        raise _not_applied(
-            "a setting that is not applied here",
-            f"{folder / str(name)}: processing_kwargs",
-            config["processing_kwargs"],
-            "none",
-        )
     length = config.get("max_seq_length")
     if length is None and (path / "tokenizer_config.json").is_file():
         # Where it is not said, the tokenizer's own bound holds; a huge one means none.
@@ -308,7 +363,7 @@ def _reading(folder: Path, path: Path) -> dict[str, Any]:
     if length is not None and (type(length) is not int or length < 3):
         raise CheckpointError(
             "not a number of tokens",
-            where=f"{folder / str(name)}: max_seq_length",
+            where=f"{folder / name}: max_seq_length",
             found=repr(length),
             wanted="3 or more",
         )
@@ -473,24 +528,11 @@ _BUILT = {"Dense": _dense, "LayerNorm": _layer_norm, "Dropout": _dropout, "Norma
 
 
 # ------------------------------------------------------------------------------- its answers
-def _unit(vectors: Scores) -> Scores:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-
-SIMILARITIES = {
-    "cosine": lambda a, b: (_unit(a) * _unit(b)).sum(1),
-    "dot": lambda a, b: (a * b).sum(1),
-    "euclidean": lambda a, b: -np.linalg.norm(a - b, axis=1),
-    "manhattan": lambda a, b: -np.abs(a - b).sum(1),
-}
-
-
 @dataclass(frozen=True)
 class AsMade(Embeddings):
     """Vectors as the folder makes them: with its own modules behind the pooling, of whatever
-    length, and two compared as it says."""
+    length."""
 
-    similarity: str = "cosine"
     top: nn.Module = field(default_factory=Unit)
 
     @property
@@ -499,20 +541,12 @@ class AsMade(Embeddings):
         behind = [each for each in self.top.modules() if not isinstance(each, nn.Sequential)]
         plain = all(isinstance(each, Unit | nn.Identity) for each in behind)
         unit = any(isinstance(each, Unit) for each in behind) if plain else None
-        return {**super().decoding, "unit": unit, "similarity": self.similarity}
+        return {**super().decoding, "unit": unit}
 
     def objective(self, model: Transformer, vocabulary: Vocabulary, long: Any = "head") -> Contrast:
         found = super().objective(model, vocabulary, long)
         found.top = self.top.to(model.device)
         return found
-
-    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
-        first, *others = self.parted(encoded, outputs)
-        if not others:
-            yield from super().as_pipeline(encoded, outputs)
-            return
-        found = SIMILARITIES[self.similarity](first.astype(float), others[0].astype(float))
-        yield from ({"score": round(float(v), DIGITS)} for v in found)
 
 
 def as_made(described: SentenceFolder, tokenizer: Tokenizer, width: int) -> AsMade:
@@ -521,6 +555,5 @@ def as_made(described: SentenceFolder, tokenizer: Tokenizer, width: int) -> AsMa
     Raises:
         CheckpointError, IncompatibleError: a module behind the pooling cannot be read or built.
     """
-    return AsMade(
-        "embedding", (), described.options(tokenizer), described.similarity, described.top(width)
-    )
+    options = {**described.options(tokenizer), COMPARED: described.similarity}
+    return AsMade("embedding", (), options, described.top(width))

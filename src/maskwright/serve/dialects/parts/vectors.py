@@ -1,4 +1,5 @@
-"""Vectors of texts, as they are asked for in every dialect: prompt, length 1, number of figures."""
+"""Vectors of texts, as every dialect asks for them (prompt, length, number of figures), and how
+alike two of them are."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from maskwright.serve.dialects.parts.chosen import Chosen
 from maskwright.serve.errors import Refusal
 from maskwright.serve.host import Answered
-from maskwright.tasks.parts.choices import NAME, PROMPTS, SKIPPED
+from maskwright.tasks.embeddings import SIMILARITIES
+from maskwright.tasks.parts.choices import COMPARED, NAME, PROMPTS, SKIPPED
 
 
 async def vectors(
@@ -83,7 +85,14 @@ def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
     return vector if length == 0 or abs(length - 1) < 1e-6 else (vector / length).astype(np.float32)
 
 
-def cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
-    """Of two vectors of length 1."""
-    product = float(np.dot(one.astype(np.float64), other.astype(np.float64)))
-    return min(1.0, max(-1.0, round(product, 7)))
+async def alike(
+    model: Chosen, source: str, texts: Sequence[str], **asked: Any
+) -> tuple[list[float], Answered]:
+    """How alike `source` is to each of the texts, compared as the folder of the model says; further
+    arguments and errors as of `vectors`."""
+    (first, *others), answered = await vectors(model, [source, *texts], normalize=False, **asked)
+    task_type = model.task_type
+    options = {} if task_type is None else task_type.options
+    compare = SIMILARITIES[str(options.get(COMPARED, "cosine"))]
+    found = compare(first[None].astype(np.float64), np.stack(others).astype(np.float64))
+    return found.round(7).tolist(), answered
