@@ -36,9 +36,9 @@ def test_a_pair_is_shown_as_it_is_framed(kind: str, style: str) -> None:
 
 def test_what_is_changed_and_what_is_special_is_told() -> None:
     tokenizer = trained("wordpiece", lowercase=True)
-    told = see(tokenizer, "Kalomi [MASK]").render()
-    assert "text as it is read: kalomi [mask]" in told
-    assert "[MASK] in a text is read as ordinary text" in told
+    sight = see(tokenizer, "Kalomi [MASK]")
+    assert "text as it is read: kalomi [mask]" in sight.render()
+    assert "special-tokens-as-text" in [finding.name for finding in sight.findings()]
     plain = see(tokenizer, "kalomi").render()
     assert "as it is read" not in plain and "note" not in plain, "the control"
     assert "\x1b" not in see(tokenizer, "a \x1b[31m b").render()

@@ -14,8 +14,10 @@ import transformers
 
 from maskwright.errors import DataError, IncompatibleError
 from maskwright.evaluate.labelled_rows import evaluate_file
+from maskwright.findings import Finding
 from maskwright.predict.file import predict_file
 from maskwright.predict.predictor import load
+from tokenizer.toy_tokenizers import trained
 
 SIZES = {
     "hidden_size": 16,
@@ -297,3 +299,70 @@ def test_special_tokens_of_the_model_that_texts_cannot_have_are_told(
     source.write_text("the <e1> cat </e1> sat\n")
     predict_file(folder, source, io.StringIO(), say=said.append)
     assert any("<e1>" in line and "special tokens" in line for line in said)
+
+
+def test_special_tokens_in_texts_act_as_in_the_library_of_the_folder(
+    model: Path, tmp_path: Path
+) -> None:
+    folder = foreign(model, tmp_path / "m", num_labels=1, problem_type="regression")
+    (folder / "MANIFEST.json").unlink()  # others write none
+    texts = ["the cat [SEP] a dog", "the [MASK] sat", "the cat sat"]
+    said: list[Finding] = []
+    acting = [a["score"] for a in load(folder).predict(texts, note=said.append)]
+    assert acting == pytest.approx([theirs(folder, text).item() for text in texts], abs=1e-5)
+    assert [finding.name for finding in said] == ["special-tokens-act"]
+    assert "[SEP] in 1, [MASK] in 1" in said[0].what
+    # And where it says that they are text, they are.
+    settings = folder / "tokenizer_config.json"
+    settings.write_text(
+        json.dumps({**json.loads(settings.read_text()), "split_special_tokens": True})
+    )
+    said.clear()
+    as_text = [a["score"] for a in load(folder).predict(texts, note=said.append)]
+    assert as_text == pytest.approx([theirs(folder, text).item() for text in texts], abs=1e-5)
+    assert [finding.name for finding in said if "special" in finding.name] == [
+        "special-tokens-as-text"
+    ]
+    assert as_text[2] == acting[2] and abs(as_text[0] - acting[0]) > 1e-3
+
+
+@pytest.mark.parametrize("pad", ["none", "the end", "its own"])
+def test_a_classifier_that_reads_to_the_left_gives_the_scores_of_each_text_alone(
+    pad: str, tmp_path: Path
+) -> None:
+    """A text that ends with the token for padding is understood before it, as in transformers."""
+    tokenizer = trained("byte-bpe", "gpt2")
+    folder = tmp_path / "m"
+    tokenizer.save(folder)
+    end = tokenizer.end
+    assert end is not None
+    name = tokenizer.vocabulary[end]
+    number = {"none": None, "the end": end, "its own": tokenizer.vocabulary_size - 1}[pad]
+    config = transformers.GPT2Config(
+        vocab_size=tokenizer.vocabulary_size,
+        n_embd=16,
+        n_layer=1,
+        n_head=2,
+        n_positions=64,
+        initializer_range=0.5,
+        num_labels=1,
+        problem_type="regression",
+        pad_token_id=number,
+    )
+    torch.manual_seed(0)
+    network = transformers.GPT2ForSequenceClassification(config).eval()
+    network.save_pretrained(folder)
+    ends = [
+        "the cat",
+        f"the cat{name}",
+        f"the cat{name}{name}",
+        name,
+        f"the {name} cat",
+        "a dog ran",
+    ]
+    reader = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    with torch.no_grad():
+        alone = [network(**reader(text, return_tensors="pt")).logits.item() for text in ends]
+    found = [answer["score"] for answer in load(folder).predict(ends)]
+    assert found == pytest.approx(alone, abs=1e-4)
+    assert (abs(found[0] - found[1]) < 1e-4) == (pad == "the end"), "the control"

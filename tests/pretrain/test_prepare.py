@@ -236,6 +236,23 @@ def test_much_that_is_unknown_is_said(tmp_path: Path) -> None:
     assert any("unknown to the tokenizer" in line for line in told(folder, tmp_path / "far"))
 
 
+def test_special_tokens_that_stand_in_the_text_are_said(tmp_path: Path) -> None:
+    path = text_file(tmp_path)
+    assert not any("special tokens" in line for line in told(recipe(path), tmp_path / "plain"))
+    path.write_text(path.read_text(encoding="utf-8") + "\n\na [SEP] b [MASK]\n", encoding="utf-8")
+    lines = [line for line in told(recipe(path), tmp_path / "run") if "special tokens" in line]
+    assert len(lines) == 1 and "[SEP] in 1" in lines[0]
+    # A run of an earlier release recorded one finding, and no list.
+    (record,) = [
+        file
+        for file in (tmp_path / "run" / "data").glob("*-origin.json")
+        if json.loads(file.read_text()).get("unknown")
+    ]
+    plain = json.loads(record.read_text())
+    record.write_text(json.dumps({**plain, "unknown": plain["unknown"][0]}))
+    assert [n for n in told(recipe(path), tmp_path / "run") if "special tokens" in n] == lines
+
+
 # ------------------------------------------------------------------------------ how it is read
 def test_files_are_read_as_the_recipe_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -146,3 +146,30 @@ def test_many_requests_cost_one_walk_over_the_vocabulary() -> None:
     del tokenizer.__dict__["_characters"]
     tokenizer.counting()
     assert watched.walks == 2
+
+
+def test_special_tokens_that_stand_in_texts_are_counted() -> None:
+    texts = ["the cat [SEP] sat [SEP]", "a [MASK] [SEP]", "the [sep] cat", "SEP"]
+    tokenizer = trained("wordpiece")
+    counts = tokenizer.unknown_in(texts)
+    assert counts.spelled == {"[SEP]": 2, "[MASK]": 1}
+    (said,) = [found for found in counts.findings() if found.name.startswith("special")]
+    assert said.name == "special-tokens-as-text"
+    assert [tokenizer.vocabulary[i] for i in tokenizer.encode(texts[1])].count("[SEP]") == 0
+    plain = tokenizer.unknown_in(texts[2:])
+    assert not plain.spelled and not any("special" in found.name for found in plain.findings())
+
+
+def test_special_tokens_act_where_that_is_declared() -> None:
+    plain = plain_of(trained("wordpiece"))
+    texts = ["the cat [SEP] sat", "[MASK]"]
+    unlisted = {**plain, "added_tokens": []}  # special by their roles alone
+    for document in (plain, unlisted):
+        roles = {"sep_token": "[SEP]", "mask_token": "[MASK]"}
+        declared = Tokenizer(document, roles).as_declared()
+        ids = [declared.encode(text) for text in texts]
+        assert ids[0].count(declared.separator) == 1 and ids[1] == [declared.mask]
+        assert "special-tokens-act" in [f.name for f in declared.unknown_in(texts).findings()]
+        split = Tokenizer(document, {**roles, "split_special_tokens": True})
+        assert split.as_declared() is split
+        assert declared.separator not in split.encode(texts[0]), "the control"

@@ -94,19 +94,7 @@ class TokenView:
 
     def findings(self) -> list[Finding]:
         """What is unknown, and special tokens spelled in the text."""
-        findings = [found] if (found := self.unknown.finding(OTHER_MODEL)) else []
-        names = [self.tokenizer.vocabulary[i] for i in sorted(self.tokenizer.special_ids)]
-        spelled = [name for name in names if any(name in text for text in self.texts)]
-        if spelled:
-            findings.append(
-                Finding(
-                    "special-tokens-as-text",
-                    f"{', '.join(spelled[:3])} in a text is read as ordinary text, and not as the "
-                    "special token",
-                    "fill-mask alone reads the mask there",
-                )
-            )
-        return findings
+        return self.unknown.findings(OTHER_MODEL)
 
 
 def tokenizer_of(folder: Path | str) -> Tokenizer:

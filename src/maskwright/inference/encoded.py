@@ -12,7 +12,7 @@ Letters: N texts, R of them in a batch, B rows, T positions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -158,6 +158,16 @@ class Examples:
         else:
             which, fields = self._at_places(texts, begins, self.places)
         return self._packed(texts, rows, width, collation, fields), which
+
+    def without_end(self, token: int) -> Examples:
+        """The same, where a text does not end with this token; of a text of nothing else the first
+        stays."""
+        lengths = self.texts.lengths
+        last = np.where(self.texts.tokens == token, 0, spread(lengths))
+        kept = np.maximum.reduceat(last, first_places(lengths)) + 1
+        stays = spread(lengths) < np.repeat(kept, lengths)
+        segments = None if self.segments is None else self.segments[stays]
+        return replace(self, texts=Sequences(self.texts.tokens[stays], kept), segments=segments)
 
     @property
     def plain(self) -> bool:

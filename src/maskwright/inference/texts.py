@@ -163,7 +163,7 @@ def _with_unknown(model: Model, text: str, holes: list[Hole], note: Note) -> lis
     sign = tokenizer.tokens([tokenizer.mask])[0]
     parts = text.split(sign)
     unknown = tokenizer.unknown_in(part for part in parts if part)
-    if found := unknown.finding(OTHER_MODEL):
+    for found in unknown.findings(OTHER_MODEL):
         note(found)
     if not unknown.unknown:
         return holes

@@ -256,18 +256,7 @@ class Predictor(Answering):
 
     @property
     def findings(self) -> list[Finding]:
-        marks = self.frame.tokenizer.markers if self.task_type.options.get(UNTOLD) else []
-        if not marks:
-            return list(self.also)
-        examples = ", ".join(marks[:5]) + (", …" if len(marks) > 5 else "")
-        return [
-            Finding(
-                "special-tokens-as-text",
-                f"the model's own special tokens ({examples}) are read as any other characters",
-                "where its texts had them, its answers differ from those of the library that made "
-                "it",
-            )
-        ]
+        return list(self.also)
 
     def reading(self, long: LongText) -> Self:
         require_long_text(long)
@@ -414,11 +403,17 @@ def predictor(loaded: Model) -> Predictor:
             task["length"] = min(task["length"], task_type.longest)
     collation = collation_of(loaded.config, loaded.tokenizer, loaded.extra)
     length = room(loaded.config, int(task["length"]), loaded.positions)
+    # What another library trained is asked as that library asks it.
+    words = loaded.tokenizer if record is not None else loaded.tokenizer.as_declared()
+    frame = frame_of(loaded.config, words, length, task.get("long", "head"))
+    pad = loaded.extra.get("pad_token_id")
+    if record is None and loaded.config.encoder is None and type(pad) is int:
+        frame = replace(frame, unread=pad)
     return Predictor(
         loaded.network,
         laid_out_once(loaded.network),
         task_type,
-        frame_of(loaded.config, loaded.tokenizer, length, task.get("long", "head")),
+        frame,
         replace(collation, alone=loaded.positions > 0),
         task.get("columns") or {role: (role,) for role in task_type.roles},
         task.get("targets", {}),

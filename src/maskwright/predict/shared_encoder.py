@@ -177,6 +177,7 @@ def _reading(model: Predictor) -> dict[str, object]:
     return {
         "roles": model.task_type.roles,
         "tokenizer": frame.tokenizer.fingerprint,
+        "special tokens in texts": frame.tokenizer.acting,
         "length": frame.length,
         "long": frame.long,
         "segments": frame.segments,

@@ -213,7 +213,7 @@ def _store(
         remedy = OTHER_MODEL if given else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
 
         def keep() -> None:
-            _keep_origin(_origin_file(folder, part), texts, unknown.finding(remedy))
+            _keep_origin(_origin_file(folder, part), texts, unknown.findings(remedy))
 
         sentences = needs_sentences(recipe)
         build_store(documents, counting, path, sentences=sentences, read=keep)
@@ -224,7 +224,7 @@ def _store(
             say(line)
     store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
     say(f"{part}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}")
-    if (found := _unknown_to_tokenizer(folder, part)) is not None:
+    for found in _unknown_to_tokenizer(folder, part):
         say(found.line())
     if store.num_documents == 0:
         raise DataError(
@@ -260,7 +260,7 @@ def _origin_file(folder: Path, part: str) -> Path:
     return folder / "data" / f"{part}-origin.json"
 
 
-def _keep_origin(path: Path, texts: Sequence[Text], unknown: Finding | None) -> None:
+def _keep_origin(path: Path, texts: Sequence[Text], unknown: Sequence[Finding]) -> None:
     """Write down the files of the last readings with their hashes, what was met in them, and what
     of them is unknown to the tokenizer."""
     met = [text.counts for text in texts if text.counts is not None]
@@ -269,7 +269,7 @@ def _keep_origin(path: Path, texts: Sequence[Text], unknown: Finding | None) -> 
             "files": {name: digest for counts in met for name, digest in counts.hashes.items()},
             "summary": "; ".join(counts.summary() for counts in met),
             "notes": [found.to_json() for counts in met for found in counts.findings],
-            "unknown": unknown.to_json() if unknown else {},
+            "unknown": [found.to_json() for found in unknown],
         }
         document.write(path, json.dumps(origin, indent=2) + "\n")
 
@@ -387,16 +387,17 @@ def _files(record: dict[str, Any], path: Path) -> dict[str, str]:
     return found
 
 
-def _unknown_to_tokenizer(folder: Path, part: str) -> Finding | None:
-    """The recorded finding on text that the tokenizer does not know; None if there is none.
+def _unknown_to_tokenizer(folder: Path, part: str) -> list[Finding]:
+    """The recorded findings on text that the tokenizer does not know, or reads as other text.
 
     Raises:
         DataError: the record is damaged.
     """
-    if not (recorded := _origin(folder, part).get("unknown")):
-        return None
+    recorded = _origin(folder, part).get("unknown") or []
     try:
-        return Finding.from_json(recorded)
+        # Earlier releases wrote one finding, and no list.
+        each = recorded if isinstance(recorded, list) else [recorded]
+        return [Finding.from_json(found) for found in each]
     except (TypeError, ValueError) as error:
         raise DataError(
             "the record of the text's files is damaged",

@@ -2,7 +2,8 @@
 
 `encode` takes ordinary text and nothing else: whatever stands in it, `[MASK]` and `</s>` included,
 it never gives a special id (but the unknown token's, which says that a piece is not known). Special
-tokens come from code only, by role (`tokenizer.mask`) or by `frame`.
+tokens come from code only, by role (`tokenizer.mask`) or by `frame`. The one exception is asked for
+by name: `as_declared` reads them out of a text where the folder of another library means that.
 
 A saved folder has `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`, and
 transformers' `AutoTokenizer` reads it to the same ids (`split_special_tokens=True`).
@@ -14,6 +15,7 @@ import copy
 import functools
 import itertools
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -83,6 +85,7 @@ class Tokenizer:
         self.learned_from = learned_from
         self.fingerprint = fingerprint(self._plain)
         self._frame = frame.read_frame(self._plain["post_processor"], self._numbers)
+        self._splits = any(table.get("split_special_tokens") is True for table in settings)
         special = {self.vocabulary[i] for i in self.special_ids}
         self._hidden = backend.hidden(special)
         self._backend = backend.build(self._plain, self._hidden, self.vocabulary)
@@ -228,9 +231,41 @@ class Tokenizer:
         """The same tokenizer, and counts of what is unknown of the texts that it is given."""
         watched = copy.copy(self)
         watched._counts = counts = UnknownText(
-            self._plain["model"].get("max_input_chars_per_word"), self.normalise, self._characters
+            self._plain["model"].get("max_input_chars_per_word"),
+            self.normalise,
+            self._characters,
+            self._spellings,
+            acting=self.acting,
         )
         return watched, counts
+
+    @functools.cached_property
+    def _spellings(self) -> re.Pattern[str] | None:
+        """What finds a special token in a text."""
+        special = sorted((self.vocabulary[i] for i in self.special_ids), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, special))) if special else None
+
+    @property
+    def acting(self) -> bool:
+        """Whether special tokens that stand in a text act as such."""
+        return not self._hidden
+
+    def as_declared(self) -> Tokenizer:
+        """The same tokenizer as transformers has it: special tokens that stand in a text act as
+        such, unless the folder says `split_special_tokens`."""
+        if self._splits or self.acting:
+            return self
+        made = copy.copy(self)
+        listed = {row["content"] for row in self._plain["added_tokens"]}
+        usual = {**dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)}
+        rows = [
+            {"id": i, "content": self.vocabulary[i], "special": True, **usual}
+            for i in sorted(self.special_ids)
+            if self.vocabulary[i] not in listed
+        ]
+        plain = {**self._plain, "added_tokens": [*self._plain["added_tokens"], *rows]}
+        made._hidden, made._backend = {}, backend.build(plain, {}, self.vocabulary)
+        return made
 
     @functools.cached_property
     def _characters(self) -> frozenset[str]:
@@ -250,6 +285,7 @@ class Tokenizer:
     def _count(self, texts: Sequence[str], ids: Sequence[Ids]) -> None:
         if self._counts is None:
             return
+        self._counts.add_special(texts)
         has_unknown = [self._emitted is not None and bool((i == self._emitted).any()) for i in ids]
         pairs = list(zip(texts, has_unknown, strict=True))
         self._counts.add_known([text for text, unknown in pairs if not unknown])
@@ -392,12 +428,6 @@ class Tokenizer:
             name: (json.dumps(table, ensure_ascii=False, indent=2) + "\n").encode()
             for name, table in zip(NAMES, tables, strict=True)
         }
-
-    @property
-    def markers(self) -> list[str]:
-        """The special tokens that have neither a role nor a number as sentinels have."""
-        sentinels = {self.vocabulary[i] for i in self.sentinels}
-        return [token for token in self._extra() if token not in sentinels]
 
     def _extra(self) -> list[str]:
         """The special tokens that have no role."""

@@ -1,4 +1,5 @@
-"""How much of a text a tokenizer does not know, counted in characters, and why.
+"""How much of a text a tokenizer does not know, counted in characters, and why; and which of its
+special tokens stand in texts as words.
 
 Counted in tokens it would be hidden: WordPiece reads a word of more than 100 characters as a single
 unknown token, so a fifth of a text can be lost in one token of a hundred.
@@ -6,6 +7,7 @@ unknown token, so a fifth of a text can be lost in one token of a hundred.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -36,16 +38,22 @@ class UnknownText:
         unknown: those of them that the tokenizer does not know.
         in_long_words: those of `unknown` that stand in words that are too long.
         vocabulary: characters that are tokens by themselves.
+        special: finds a special token in a text; None where there is none.
+        acting: special tokens that stand in a text act as such; else they are ordinary text.
         characters: the unknown characters of other words, those not in `vocabulary`.
+        spelled: special tokens, with the number of texts that each stands in.
     """
 
     limit: int | None = None
     normalise: Callable[[str], str] = str
     vocabulary: frozenset[str] = frozenset()
+    special: re.Pattern[str] | None = None
+    acting: bool = False
     letters: int = 0
     unknown: int = 0
     in_long_words: int = 0
     characters: Counter[str] = field(default_factory=Counter)
+    spelled: Counter[str] = field(default_factory=Counter)
     _looked: int = 0
     _skipped: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -58,6 +66,13 @@ class UnknownText:
                 return True
             self._skipped += 1
             return self._skipped % ONE_OF == 0
+
+    def add_special(self, texts: Sequence[str]) -> None:
+        """Which special tokens stand in these texts."""
+        find = () if self.special is None else map(self.special.findall, texts)
+        spelled = Counter(token for tokens in find for token in set(tokens))
+        with self._lock:
+            self.spelled.update(spelled)
 
     def add_known(self, texts: Sequence[str]) -> None:
         """Texts without anything unknown."""
@@ -121,6 +136,10 @@ class UnknownText:
             found.append((others, f"{why} ({shown})" if shown else why))
         return [text for _, text in sorted(found, reverse=True)]
 
+    def findings(self, remedy: str = "") -> list[Finding]:
+        """What is unknown, and which special tokens stand in the texts."""
+        return [found for found in (self.finding(remedy), _spelled(self)) if found is not None]
+
     def finding(self, remedy: str = "") -> Finding | None:
         """The share, the causes and `remedy`; None where little is unknown."""
         if self.share < MUCH:
@@ -132,6 +151,23 @@ class UnknownText:
             "; ".join(self.causes()),
             f"remedy: {remedy}" if remedy else "",
         )
+
+
+def _spelled(counts: UnknownText) -> Finding | None:
+    """What becomes of special tokens that stand in texts; None where none does."""
+    if not counts.spelled:
+        return None
+    listed = [f"{token} in {count:,}" for token, count in counts.spelled.most_common(NAMED)]
+    more = ", …" if len(counts.spelled) > NAMED else ""
+    what = f"special tokens stand in texts ({', '.join(listed)}{more})"
+    if not counts.acting:
+        return Finding("special-tokens-as-text", f"{what} and are read as ordinary text there")
+    return Finding(
+        "special-tokens-act",
+        f"{what} and act as such, as in the library that made the model",
+        remedy='to have them read as text, write "split_special_tokens": true into its '
+        "tokenizer_config.json",
+    )
 
 
 def _letters(text: str) -> int:

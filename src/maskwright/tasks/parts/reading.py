@@ -16,8 +16,9 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 class Frame:
     """How texts become ids: at most `length` of them, `segments` where the model tells a first text
     from a second, what becomes of a whole text that is too `long`, whether a model of one stack
-    `continues` what it has read when it writes, and what becomes of long texts where the model was
-    trained with no way of its own (`too_long`)."""
+    `continues` what it has read when it writes, what becomes of long texts where the model was
+    trained with no way of its own (`too_long`), and the id that is not read at the end of a whole
+    text: transformers takes it for padding (`unread`)."""
 
     tokenizer: Tokenizer
     length: int
@@ -25,6 +26,7 @@ class Frame:
     long: Long = "head"
     continues: bool = False
     too_long: LongText = "as_trained"
+    unread: int | None = None
 
     @property
     def in_windows(self) -> bool:

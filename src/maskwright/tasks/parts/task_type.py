@@ -273,8 +273,11 @@ class TaskType(ABC):
         assert encoded.extent is not None
         if frame.refuses:
             self._require_whole(encoded, encoded.extent, frame)
-        strange = unknown.finding(OTHER_MODEL)
-        return replace(encoded, findings=(*encoded.findings, *([strange] if strange else [])))
+        examples = encoded.examples
+        if frame.unread is not None and examples.places is None and len(rows):
+            examples = examples.without_end(frame.unread)
+        findings = (*encoded.findings, *unknown.findings(OTHER_MODEL))
+        return replace(encoded, examples=examples, findings=findings)
 
     def _require_whole(self, encoded: Encoded, extent: Extent, frame: Frame) -> None:
         """Refuse rows of which something is cut.
