@@ -19,13 +19,16 @@ from maskwright.inference.shared_layers import SharedLayers
 from maskwright.predict.language_model import LanguageModel
 
 TEXTS = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat", "the dog"]
-MADE = {
-    "sounds": ("classification", "lora"),
-    "moods": ("classification", "ia3"),
-    "topics": ("classification", "probe"),
-    "lengths": ("regression", "probe"),
-    "front": ("classification", "prefix"),
-    "moved": ("classification", "full"),
+MADE: dict[str, tuple[str, dict[str, Any]]] = {
+    "sounds": ("classification", {"method": "lora"}),
+    "moods": ("classification", {"method": "ia3"}),
+    "topics": ("classification", {"method": "probe"}),
+    "lengths": ("regression", {"method": "probe"}),
+    "front": ("classification", {"method": "prefix"}),
+    "moved": ("classification", {"method": "full"}),
+    # Of which `peft` has no form.
+    "beside": ("classification", {"method": "bottleneck"}),
+    "pooled": ("classification", {"method": "lora", "pooling": "mean"}),
 }
 
 
@@ -44,10 +47,10 @@ def near(found: list[Any], wanted: list[Any]) -> bool:
 @pytest.fixture(scope="module")
 def results(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder, made = tmp_path_factory.mktemp("adapters"), {}
-    for name, (task, method) in MADE.items():
+    for name, (task, chosen) in MADE.items():
         made[name] = folder / name
         data = table(folder / f"{name}.csv", task, 60)
-        options: dict[str, Any] = {"method": method, "rate": 0.02, "least_steps": 0}
+        options: dict[str, Any] = {**chosen, "rate": 0.02, "least_steps": 0}
         finetune_file(
             model, data, made[name], seeds=1, epochs=1, batch=16, stream=io.StringIO(), **options
         )
@@ -72,6 +75,28 @@ def test_each_answers_as_from_its_own_folder(model: Path, results: dict[str, Pat
     opened.set_adapter(None)
     assert np.array_equal(opened.embed(TEXTS), before)
     assert "predict" not in opened.abilities
+
+
+@pytest.mark.parametrize("name", sorted(MADE.keys() - {"moved"}))
+def test_the_folder_of_an_adapter_is_opened_by_its_own_path(
+    name: str, results: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of every method; the control: without the result around it, what is missing is named."""
+    adapter, wanted = results[name] / "adapter", load(results[name]).predict(TEXTS)
+    assert near(load(adapter).predict(TEXTS), wanted)
+    monkeypatch.chdir(adapter)
+    assert near(load(Path()).predict(TEXTS), wanted)
+    if (adapter / "adapter.json").is_file() and (results[name] / "model").is_dir():
+        shutil.copytree(adapter, tmp_path / "alone")
+        with pytest.raises(IncompatibleError, match="holds an adapter") as caught:
+            load(tmp_path / "alone")
+        assert str(caught.value.where).endswith("adapter.json")
+
+
+def test_an_adapter_in_our_own_form_is_merged(results: dict[str, Path], tmp_path: Path) -> None:
+    maskwright.export(results["pooled"] / "adapter", tmp_path / "out", to="merged")
+    found = load(tmp_path / "out").predict(TEXTS)
+    assert near(found, load(results["pooled"]).predict(TEXTS))
 
 
 def test_what_they_have_in_common_is_held_once(

@@ -137,13 +137,14 @@ def read_task(folder: Path) -> TaskRecord | None:
 
 
 def result_around(folder: Path) -> Path | None:
-    """The folder of the fine-tuning that `folder` is, or whose `model` it is, or whose head, which
-    needs no `model`; None if it is none of these."""
+    """The folder of the fine-tuning that `folder` is, or whose `model` or `adapter` it is; None if
+    it is none of these."""
     if _is_result(folder):
         return folder
     full = Path(folder).resolve()
-    alone = full.name == ADAPTER and not (full.parent / MODEL).exists()
-    return folder.parent if (full.name == MODEL or alone) and _is_result(full.parent) else None
+    if full.name not in (MODEL, ADAPTER) or not _is_result(full.parent):
+        return None
+    return folder.parent if folder.name == full.name else full.parent
 
 
 def require_finished(folder: Path) -> Path | None:

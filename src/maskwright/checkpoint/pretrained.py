@@ -45,6 +45,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 ADAPTER = "adapter_config.json"  # of an adapter alone, in the form of `peft`
+OWN_ADAPTER = "adapter.json"  # of an adapter that `peft` has no form for
 SPARE_MEMORY = 0.9  # share of the free memory that a model may take
 
 
@@ -153,13 +154,16 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layo
     """The config.json in `folder`, and its layout."""
     require_finished(folder)
     if not (folder / CONFIG).exists():
-        if (folder / ADAPTER).is_file():
+        if form := next((name for name in (ADAPTER, OWN_ADAPTER) if (folder / name).is_file()), ""):
             raise IncompatibleError(
                 "the folder holds an adapter, not a model",
-                where=folder / ADAPTER,
+                where=folder / form,
                 wanted=f"{CONFIG} next to the weights of a whole model",
                 do="predict and evaluate open it on its base; for all else make a model of it "
-                "first, in Python: maskwright.api.merge_adapter(FOLDER, OUT)",
+                "first, in Python: maskwright.api.merge_adapter(FOLDER, OUT)"
+                if form == ADAPTER
+                else "name the result of the fine-tuning, with the model and task.json that belong "
+                "to it",
             )
         if adapters := sorted(p.parent.name for p in folder.glob(f"*/{ADAPTER}")):
             raise IncompatibleError(

@@ -17,15 +17,13 @@ from typing import Any
 import torch
 
 from maskwright.adapters.peft import folder as peft_form
-from maskwright.adapters.peft.names import CONFIG, WEIGHTS
+from maskwright.adapters.peft.names import BASE, CONFIG, WEIGHTS
 from maskwright.checkpoint import files, pretrained, safe_read
 from maskwright.checkpoint.transfer import transfer
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.families.parts.family import Family
 from maskwright.families.parts.weights import carriers
 from maskwright.nn.config import TransformerConfig
-
-BASE = "base_model_name_or_path"
 
 
 @dataclass(frozen=True)

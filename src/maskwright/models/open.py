@@ -16,7 +16,7 @@ from pathlib import Path
 from maskwright.adapters.parts.folder import load as attach
 from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.conventions import Conventions
-from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, TASK, read_task, require_finished
+from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, read_task, require_finished
 from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.errors import CheckpointError, StorageError, UsageError
 from maskwright.findings import Finding
@@ -105,9 +105,7 @@ def home_of(folder: Path) -> Path:
     Raises:
         CheckpointError: it is not finished.
     """
-    within = is_adapter(folder) and (folder.resolve().parent / TASK).is_file()
-    whole = folder.resolve().parent if within else folder
-    return require_finished(whole) or whole
+    return require_finished(folder) or folder
 
 
 def _model(

@@ -393,10 +393,12 @@ def predictor(loaded: Model) -> Predictor:
             )
         # Without a word about it, one score is how likely something is, as `pipeline` has it.
         logit = alone and loaded.about.problem_type is None
-        if heads[0].kind == "sequence" and (said := sentence_folder.read_head(path, loaded.extra)):
-            task["length"] = said.length or task["length"]
-            also += said.findings(heads[0].labels)
-            logit = said.activation == "Sigmoid" if said.activation else logit
+        if heads[0].kind == "sequence" and (
+            head_folder := sentence_folder.read_head(path, loaded.extra)
+        ):
+            task["length"] = head_folder.length or task["length"]
+            also += head_folder.findings(heads[0].labels)
+            logit = head_folder.activation == "Sigmoid" if head_folder.activation else logit
         options = {UNTOLD: True, LOGIT: alone and logit}
         task_type = task_for_head(heads[0].kind, labels, problem, options)
         if task_type.head == "span":  # which reads longer texts in windows

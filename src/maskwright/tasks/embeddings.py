@@ -46,6 +46,7 @@ from maskwright.tasks.parts.choices import (
 )
 from maskwright.tasks.parts.encode import encode, examples_of, in_windows
 from maskwright.tasks.parts.reading import Frame
+from maskwright.tasks.parts.similarities import compared
 from maskwright.tasks.parts.task_type import (
     Answers,
     Encoded,
@@ -126,13 +127,12 @@ class Embeddings(TaskType):
             "lowercase": bool(self.options.get(LOWER)),
             "skipped": int(self.options.get(SKIPPED, 0)),
             "unit": True,
-            "similarity": str(self.options.get(COMPARED, "cosine")),
+            COMPARED: str(self.options.get(COMPARED, "cosine")),
         }
 
     def compared(self, first: Scores, second: Scores) -> NDArray[np.float64]:
-        """(N,) how alike the vectors (N, D) or (1, D) of texts are; the larger, the more alike."""
-        compare = SIMILARITIES[str(self.options.get(COMPARED, "cosine"))]
-        return compare(first.astype(np.float64), second.astype(np.float64))
+        """(N,) how alike the vectors (N, D) of texts are; the larger, the more alike."""
+        return compared(self.decoding[COMPARED], first, second)
 
     @property
     def prompt(self) -> str:
@@ -320,20 +320,6 @@ class Embeddings(TaskType):
             },
         }
         return {name: json.dumps(value, indent=2) + "\n" for name, value in found.items()}
-
-
-def _cosines(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return np.asarray(np.clip((a * b).sum(1) / np.maximum(lengths, 1e-12), -1.0, 1.0))
-
-
-# As sentence-transformers has them.
-SIMILARITIES: dict[str, Callable[..., NDArray[np.float64]]] = {
-    "cosine": _cosines,
-    "dot": lambda a, b: (a * b).sum(1),
-    "euclidean": lambda a, b: -np.linalg.norm(a - b, axis=1),
-    "manhattan": lambda a, b: -np.abs(a - b).sum(1),
-}
 
 
 def lowered(text: str) -> str:

@@ -25,6 +25,7 @@ from maskwright.adapters.parts.adapter import Adapter
 from maskwright.adapters.parts.places import head_of
 from maskwright.adapters.parts.settings import Settings
 from maskwright.adapters.peft import folder as peft_form
+from maskwright.adapters.peft import names as peft_names
 from maskwright.checkpoint import files, layout, safe_read
 from maskwright.config import fingerprint, from_plain, to_plain
 from maskwright.errors import CheckpointError, IncompatibleError
@@ -98,6 +99,14 @@ def save(
         expected_bytes=files.num_bytes(state),
         replace=replace,
     )
+
+
+def base_named(folder: Path) -> Any:
+    """What the adapter in `folder`, of either form, says of where its base is."""
+    name, key = (
+        (CONFIG, "base") if (folder / CONFIG).is_file() else (peft_names.CONFIG, peft_names.BASE)
+    )
+    return safe_read.read_json(folder, name).get(key)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from maskwright.errors import CheckpointError
 # The files of such a folder.
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
+BASE = "base_model_name_or_path"  # the key of the base's place
 
 
 @dataclass(frozen=True)

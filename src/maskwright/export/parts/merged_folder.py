@@ -6,19 +6,15 @@ from pathlib import Path
 
 import torch
 
-from maskwright.checkpoint import pretrained
+from maskwright.adapters.parts.folder import base_named
 from maskwright.checkpoint.fine_tuned import ADAPTER
-from maskwright.checkpoint.safe_read import read_json
 from maskwright.errors import UsageError
 from maskwright.export.parts import model_folder
 from maskwright.export.parts.target import Report
 from maskwright.findings import Finding, Note
 from maskwright.models import head_alone
-from maskwright.models.adapter_folder import BASE
 from maskwright.models.model import Model
 from maskwright.models.open import open_weights
-
-PEFT = pretrained.ADAPTER
 
 
 def write_merged(model: Model, out: Path, dtype: str, note: Note) -> Report:
@@ -57,7 +53,7 @@ def _base(model: Model) -> Path | None:
         return model.path
     if (below := head_alone.base_folder(model.home / ADAPTER)) is not None:
         return below
-    named = read_json(model.home / ADAPTER, PEFT).get(BASE)
+    named = base_named(model.home / ADAPTER)
     if not isinstance(named, str) or not Path(named).is_dir():
         return None
     return Path(named)

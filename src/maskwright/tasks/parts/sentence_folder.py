@@ -34,8 +34,9 @@ from maskwright.findings import Finding
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.contrastive import Contrast, Unit
 from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.tasks.embeddings import MODES, SIMILARITIES, Embeddings, lowered
+from maskwright.tasks.embeddings import MODES, Embeddings, lowered
 from maskwright.tasks.parts.choices import COMPARED, LOWER, NAME, PROMPTS, SKIPPED, VECTOR_POOLINGS
+from maskwright.tasks.parts.similarities import SIMILARITIES
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 ABOUT = "config_sentence_transformers.json"
@@ -296,15 +297,17 @@ def read_head(path: Path, config: Mapping[str, Any]) -> HeadFolder | None:
     inner = inner if isinstance(inner, Mapping) else {}
     old = {"activation_fn": config.get("sbert_ce_default_activation_function")}
     named = (table.get("activation_fn") for table in (about, inner, old))
-    said = next((name for name in named if name is not None), None)
-    if said is None and not about:
+    activation = next((name for name in named if name is not None), None)
+    if activation is None and not about:
         return None
-    prefix, _, name = str(said or "").rpartition(".")
-    if said is not None and (not prefix.startswith("torch.nn") or name not in HEAD_ACTIVATIONS):
+    prefix, _, name = str(activation or "").rpartition(".")
+    if activation is not None and (
+        not prefix.startswith("torch.nn") or name not in HEAD_ACTIVATIONS
+    ):
         raise _not_applied(
             "a function of scores that is not applied here",
             f"{path}: activation_fn",
-            repr(said)[:80],
+            repr(activation)[:80],
             " or ".join(HEAD_ACTIVATIONS),
         )
     reading = _reading(path, path, HEAD_READING)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from maskwright.serve.dialects.parts.chosen import Chosen
 from maskwright.serve.errors import Refusal
 from maskwright.serve.host import Answered
-from maskwright.tasks.embeddings import SIMILARITIES
 from maskwright.tasks.parts.choices import COMPARED, NAME, PROMPTS, SKIPPED
+from maskwright.tasks.parts.similarities import compared
 
 
 async def vectors(
@@ -86,13 +86,11 @@ def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 async def alike(
-    model: Chosen, source: str, texts: Sequence[str], **asked: Any
+    model: Chosen, source: str, texts: Sequence[str], **options: Any
 ) -> tuple[list[float], Answered]:
     """How alike `source` is to each of the texts, compared as the folder of the model says; further
     arguments and errors as of `vectors`."""
-    (first, *others), answered = await vectors(model, [source, *texts], normalize=False, **asked)
+    (first, *others), answered = await vectors(model, [source, *texts], normalize=False, **options)
     task_type = model.task_type
-    options = {} if task_type is None else task_type.options
-    compare = SIMILARITIES[str(options.get(COMPARED, "cosine"))]
-    found = compare(first[None].astype(np.float64), np.stack(others).astype(np.float64))
-    return found.round(7).tolist(), answered
+    similarity = "cosine" if task_type is None else task_type.decoding[COMPARED]
+    return compared(similarity, first[None], np.stack(others)).round(7).tolist(), answered

@@ -1,0 +1,28 @@
+"""How alike two vectors are, by the names that sentence-transformers has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vectors = NDArray[np.float64]
+
+
+def _cosines(a: Vectors, b: Vectors) -> Vectors:
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return np.asarray(np.clip((a * b).sum(1) / np.maximum(lengths, 1e-12), -1.0, 1.0))
+
+
+SIMILARITIES: dict[str, Callable[[Vectors, Vectors], Vectors]] = {
+    "cosine": _cosines,
+    "dot": lambda a, b: (a * b).sum(1),
+    "euclidean": lambda a, b: -np.linalg.norm(a - b, axis=1),
+    "manhattan": lambda a, b: -np.abs(a - b).sum(1),
+}
+
+
+def compared(similarity: str, first: NDArray[np.float32], second: NDArray[np.float32]) -> Vectors:
+    """(N,) of vectors (N, D), or of one (1, D) with each; the larger, the more alike."""
+    return SIMILARITIES[similarity](first.astype(np.float64), second.astype(np.float64))
