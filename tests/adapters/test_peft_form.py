@@ -337,6 +337,10 @@ def test_a_scale_by_the_root_of_the_rank_is_read(tmp_path: Path) -> None:
         ({"target_modules": ["c_proj"]}, CheckpointError, "no targets"),
         ({"target_modules": {"c_attn": 1}}, CheckpointError, "not a list"),
         ({"exclude_modules": ["h.1.attn.c_attn"]}, CheckpointError, "no targets"),
+        ({"target_modules": r".*\.c_proj"}, CheckpointError, "no targets"),
+        ({"exclude_modules": r"^.*c_attn$"}, CheckpointError, "no targets"),
+        ({"layers_to_transform": [0, 1]}, CheckpointError, "no targets"),
+        ({"layers_to_transform": 2}, CheckpointError, "no targets"),
         ({"modules_to_save": 5}, CheckpointError, "not a list"),
         ({"lora_scale_by_layer": [1, 2]}, IncompatibleError, "not known here"),
         ({"init_lora_weights": "pissa_niter_16"}, IncompatibleError, "weights of its base"),
@@ -358,7 +362,10 @@ def test_what_is_not_built_here_is_refused(
     [
         {"target_modules": "all-linear"},
         {"target_modules": r".*\.(c_attn|c_fc)"},
+        {"target_modules": r"^transformer\.h\.\d+\.attn\.c_attn$"},
         {"target_modules": "(a+)+$"},
+        {"exclude_modules": r".*\.mlp\..*"},
+        {"layers_to_transform": [0, 1, 2]},
         {"rank_pattern": {"attn.c_attn": 3}, "r": 8},
         {"alpha_pattern": {r"h\.[0-9]+\.attn\.c_attn": 6}, "lora_alpha": 1},
         {"lora_dropout": None},
@@ -366,7 +373,7 @@ def test_what_is_not_built_here_is_refused(
     ],
 )
 def test_what_says_the_same_is_read(change: dict[str, Any], tmp_path: Path) -> None:
-    """The controls: a text for the targets is not even asked, since the matrices say them."""
+    """The controls: of a pattern that is not of a simple form the matrices say what it chooses."""
     adapter = peft_form.load(model("gpt2"), foreign(tmp_path / "a", fused(), **change))
     assert adapter.settings == LoRA(rank=3, alpha=6.0, targets=("key", "query", "value"))
 
@@ -374,6 +381,12 @@ def test_what_says_the_same_is_read(change: dict[str, Any], tmp_path: Path) -> N
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     network = model("gpt2")
     name = "transformer.h.0.attn.c_attn.lora_A.weight"
+    for odd in (
+        {n: t[:0] if "_A." in n else t[:, :0] for n, t in fused().items()},
+        {n: torch.ones(t.shape, dtype=torch.int64) for n, t in fused().items()},
+    ):
+        with pytest.raises(CheckpointError):
+            peft_form.load(network, foreign(tmp_path / f"odd {odd[name].dtype}", odd, r=0))
     with pytest.raises(CheckpointError, match="no place for"):
         more = {"more.lora_A.weight": torch.ones(1)}
         peft_form.load(network, foreign(tmp_path / "a", {**fused(), **more}))

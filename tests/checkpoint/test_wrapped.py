@@ -10,6 +10,7 @@ import torch
 from checkpoint.small import SMALL, model_of, small
 from maskwright.checkpoint import files, pretrained
 from maskwright.checkpoint.layout import About
+from maskwright.checkpoint.wrapped import unwrapped
 from maskwright.errors import CheckpointError
 from maskwright.families.parts.family import family
 from maskwright.nn.transformer import Transformer
@@ -92,3 +93,16 @@ def test_what_is_not_certain_is_refused(tmp_path: Path) -> None:
     unmerged = {n.replace("query.", "query.base_layer."): t for n, t in tensors.items()}
     with pytest.raises(CheckpointError, match="merge_and_unload"):
         pretrained.load(renamed(tmp_path / "m", unmerged))
+
+
+@pytest.mark.parametrize("form", ["extra.{0}.weight", "a{0}.b{0}.c{0}.d{0}.weight"])
+def test_the_work_grows_with_the_number_of_names_and_not_with_its_square(form: str) -> None:
+    """Of names that the config does not ask for, each with a beginning of its own."""
+    calls = []
+    for count in (500, 1000):
+        looked_at: list[str] = []
+        names = ["model.a", *(form.format(number) for number in range(count))]
+        found = unwrapped(names, lambda name: bool(looked_at.append(name)) or name == "a", "x")  # noqa: B023
+        assert found["a"] == "model.a"
+        calls.append(len(looked_at))
+    assert calls[0] > 1000 and calls[1] / calls[0] <= 3

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from maskwright.checkpoint import pretrained
-from maskwright.errors import IncompatibleError, MaskwrightError, UsageError
+from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.evaluate.labelled_rows import evaluate_file
 from maskwright.models.adapter_folder import merge_adapter, open_adapter
 from maskwright.predict.predictor import load
@@ -130,6 +130,7 @@ def test_where_the_base_lies(base: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
     folder = tmp_path / "x" / "a"
     shutil.copytree(base, tmp_path / "x" / "base")
+    monkeypatch.chdir(tmp_path)
     named("../base")  # seen from the adapter
     assert open_adapter(folder).base == (tmp_path / "x" / "base").resolve()
     named("base")  # seen from here
@@ -138,13 +139,24 @@ def test_where_the_base_lies(base: Path, tmp_path: Path, monkeypatch: pytest.Mon
     shutil.copytree(base, folder / "base")
     with pytest.raises(UsageError, match="two folders"):
         open_adapter(folder)
-    for away in ("google-bert/bert-base-uncased", "../gone", "", None):
+    for away in ("google-bert/bert-base-uncased", "../gone", "", None, "a" * 300, "a/" * 5000):
         named(away)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="--base FOLDER"):
             open_adapter(folder)
         assert open_adapter(folder, base).base == base
     with pytest.raises(UsageError, match="only an adapter has a base"):
         load(base, base=base)
+
+
+def test_an_adapter_whose_products_overflow_is_refused(base: Path, tmp_path: Path) -> None:
+    """Each of its values is finite; the weights that it is folded into would not be."""
+    adapted(base, tmp_path / "a", "SEQ_CLS")
+    settings = tmp_path / "a" / "adapter_config.json"
+    plain = json.loads(settings.read_text())
+    open_adapter(tmp_path / "a")  # the control
+    settings.write_text(json.dumps({**plain, "lora_alpha": 1e300}))
+    with pytest.raises(CheckpointError, match="not finite"):
+        open_adapter(tmp_path / "a")
 
 
 def test_what_is_not_opened_is_named(base: Path, tmp_path: Path) -> None:

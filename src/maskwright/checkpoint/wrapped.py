@@ -10,7 +10,8 @@ The common prefix is found by trying: without it, the names are those that the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 
 from maskwright.errors import CheckpointError
 
@@ -35,11 +36,9 @@ def unwrapped(names: Iterable[str], known: Callable[[str], bool], where: object)
         if short in plain:
             raise _two(short, plain[short], name, where)
         plain[short] = name
-    counts = {"": sum(map(known, plain))}
+    counts = Counter({"": sum(map(known, plain))})
     if counts[""] < len(plain):
-        for prefix in _prefixes(plain):
-            tails = (name.removeprefix(prefix) for name in plain if name.startswith(prefix))
-            counts[prefix] = sum(map(known, tails))
+        counts.update(prefix for name in plain for prefix, tail in _divided(name) if known(tail))
     most = max(counts.values())
     best = [prefix for prefix, count in counts.items() if count == most]
     prefix = min(best, key=len)
@@ -70,10 +69,9 @@ def _two(short: str, first: str, second: str, where: object) -> CheckpointError:
     )
 
 
-def _prefixes(names: Iterable[str]) -> set[str]:
-    """The possible prefixes of the names: their first parts, up to `DEEPEST` of them."""
-    found = set()
-    for name in names:
-        parts = name.split(".")
-        found |= {".".join(parts[:n]) + "." for n in range(1, min(DEEPEST, len(parts) - 1) + 1)}
-    return found
+def _divided(name: str) -> Iterator[tuple[str, str]]:
+    """The name divided behind each of its first parts, up to `DEEPEST` of them."""
+    end = 0
+    for _ in range(min(DEEPEST, name.count("."))):
+        end = name.index(".", end) + 1
+        yield name[:end], name[end:]

@@ -9,6 +9,7 @@ The names of the classes lie in neither folder, unless the base has a head of as
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ import torch
 
 from maskwright.adapters.peft import folder as peft_form
 from maskwright.adapters.peft.names import BASE, CONFIG, WEIGHTS
-from maskwright.checkpoint import files, pretrained, safe_read
+from maskwright.checkpoint import files, matching, pretrained, safe_read
 from maskwright.checkpoint.transfer import transfer
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.families.parts.family import Family
@@ -87,6 +88,8 @@ def open_adapter(folder: Path | str, base: Path | str | None = None) -> Opened:
         about = replace(about, labels=kept, problem_type=about.problem_type if kept else None)
     adapter = peft_form.load(model, folder, family=about.family)
     adapter.merge()
+    for name, parameter in model.named_parameters():
+        matching.require_finite(parameter, f"{folder}, merged: {name}", "use another adapter")
     whole = replace(loaded, model=model.eval(), config=model.config, about=about)
     return Opened(whole, place)
 
@@ -109,16 +112,17 @@ def _base(folder: Path, config: Mapping[str, Any]) -> Path:
         raise UsageError(
             "the adapter does not say what its base is",
             where=folder / CONFIG,
-            found=f"{BASE}: {named!r}",
+            found=f"{BASE}: {named!r}"[:200],
             wanted="a folder",
             do=option,
         )
-    places = {each.resolve() for each in (Path(named), folder / named) if each.is_dir()}
+    # `Path.is_dir` raises what the system says of a path that is too long.
+    places = {p.resolve() for p in (Path(named), folder / named) if os.path.isdir(p)}
     if not places:
         raise UsageError(
             "the base of the adapter is not there",
             where=folder / CONFIG,
-            found=f"{BASE}: {named!r}",
+            found=f"{BASE}: {named!r}"[:200],
             do=option,
             wanted="a folder, seen from here or from the adapter's own; nothing is downloaded",
         )

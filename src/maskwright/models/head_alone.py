@@ -7,6 +7,7 @@ hash (`adapters/parts/folder.py`). A model that was moved is found in the folder
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +63,7 @@ def base_folder(folder: Path) -> Path | None:
 
 def _found(base: Base, folder: Path) -> Path:
     """Where the base lies now."""
-    there = [place for place in base.places if place.is_dir()]
+    there = [place for place in base.places if os.path.isdir(place)]  # of any length
     same = (place for place in there if fingerprint(place) == base.sha256)
     if (found := next(same, None)) is not None:
         return found

@@ -178,6 +178,14 @@ def load(
     opened = files.open_file(safe_read.regular_file(folder, WEIGHTS))
     if (folder / commit.MANIFEST).exists():
         commit.verify(folder)
+    for key, entry in opened.entries.items():
+        if not entry.dtype.is_floating_point:
+            raise CheckpointError(
+                "a tensor of the adapter has no floating point",
+                where=f"{folder / WEIGHTS}: {key}",
+                found=str(entry.dtype).removeprefix("torch."),
+                do="take an intact copy of the folder",
+            )
     foreign = {key.removeprefix(ROOT): opened.read(key) for key in opened.entries}
     heads = {name for rule in form.carriers() for name in rule.names() if name in foreign}
     values: dict[str, Tensor] = {}

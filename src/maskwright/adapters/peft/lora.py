@@ -174,7 +174,8 @@ def read(
             continue
         seen |= set(names)
         a, b = (foreign[name] for name in names)
-        if a.dim() != 2 or b.dim() != 2 or len(a) != b.shape[1] or len(b) % len(parts):
+        fitting = a.dim() == b.dim() == 2 and 0 < len(a) == b.shape[1] and not len(b) % len(parts)
+        if not fitting:
             raise CheckpointError(
                 "the two matrices of a pair do not fit each other",
                 where=f"{WEIGHTS}: {theirs}",

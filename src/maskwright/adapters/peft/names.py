@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from maskwright.adapters.parts.places import ends_in
+from maskwright.checkpoint import name_pattern
 from maskwright.checkpoint.layout import Layout
 from maskwright.errors import CheckpointError
 
@@ -76,25 +78,57 @@ def names_in(config: Mapping[str, Any], key: str) -> list[str]:
 
 
 def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> None:
-    """Refuse matrices beside modules that a list of targets leaves out: others would not use them.
-    A text in place of the list ("all-linear", a pattern) is not asked; the matrices say it.
+    """Refuse matrices beside modules that the config leaves out: others would not use them. Of a
+    pattern that is not of a simple form nothing is known; the matrices say it.
 
     Raises:
         CheckpointError: naming some.
     """
-    for key, wanted in (("target_modules", True), ("exclude_modules", False)):
-        if not config.get(key) or isinstance(config[key], str):
-            continue
-        names = set(names_in(config, key))
-        found = {m for m in modules if any(m == n or m.endswith(f".{n}") for n in names)}
-        if mismatched := sorted(set(modules) - found if wanted else found):
+    targets = _chosen(config.get("target_modules"), "target_modules", modules)
+    excluded = _chosen(config.get("exclude_modules"), "exclude_modules", modules) or set()
+    unused = {
+        "target_modules": set() if targets is None else set(modules) - targets,
+        "exclude_modules": excluded,
+        "layers_to_transform": _of_other_layers(config, modules),
+    }
+    for key, mismatched in unused.items():
+        if mismatched:
             raise CheckpointError(
                 "matrices beside modules that are no targets",
                 where=f"{CONFIG}: {key}",
-                found=mismatched[:5],
+                found=sorted(mismatched)[:5],
                 wanted="the modules of the matrices",
                 do="take an intact copy of the folder",
             )
+
+
+def _chosen(value: Any, key: str, modules: Collection[str]) -> set[str] | None:
+    """The modules that a list of names, or a pattern, chooses; None where that is not known."""
+    if isinstance(value, str) and value not in ("", "all-linear"):
+        try:
+            whole = f"^({value.removeprefix('^').removesuffix('$')})"
+            return {module for module in modules if name_pattern.fits(whole, module)}
+        except name_pattern.PatternError:
+            return None
+    if not value or isinstance(value, str):
+        return None
+    names = set(names_in({key: value}, key))
+    return {
+        m for m in modules if names.intersection(itertools.accumulate(m.split(".")[::-1], _join))
+    }
+
+
+def _join(ending: str, part: str) -> str:
+    return f"{part}.{ending}"
+
+
+def _of_other_layers(config: Mapping[str, Any], modules: Collection[str]) -> set[str]:
+    """The modules of layers that `layers_to_transform` leaves out."""
+    layers = config.get("layers_to_transform")
+    if layers is None or layers == [] or config.get("layers_pattern"):
+        return set()
+    wanted = set(map(str, layers if isinstance(layers, list) else [layers]))
+    return {m for m in modules if next(filter(str.isdigit, m.split(".")[2:]), "") not in wanted}
 
 
 def require_some(modules: Collection[str]) -> None:

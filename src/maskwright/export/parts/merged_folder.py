@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
@@ -54,7 +55,7 @@ def _base(model: Model) -> Path | None:
     if (below := head_alone.base_folder(model.home / ADAPTER)) is not None:
         return below
     named = base_named(model.home / ADAPTER)
-    if not isinstance(named, str) or not Path(named).is_dir():
+    if not isinstance(named, str) or not os.path.isdir(named):
         return None
     return Path(named)
 
