@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -113,13 +112,12 @@ def _chosen(value: Any, key: str, modules: Collection[str]) -> set[str] | None:
     if not value or isinstance(value, str):
         return None
     names = set(names_in({key: value}, key))
-    return {
-        m for m in modules if names.intersection(itertools.accumulate(m.split(".")[::-1], _join))
-    }
+    return {m for m in modules if not names.isdisjoint(_endings(m))}
 
 
-def _join(ending: str, part: str) -> str:
-    return f"{part}.{ending}"
+def _endings(module: str) -> list[str]:
+    parts = module.split(".")
+    return [".".join(parts[start:]) for start in range(len(parts))]
 
 
 def _of_other_layers(config: Mapping[str, Any], modules: Collection[str]) -> set[str]:
