@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 
 from tests.faults.fs import Unhurried, Watched
 
-from maskwright.errors import CheckpointError
-from maskwright.storage.commit import Staging, commit, newest, remove_folder, sweep, verify
+from maskwright.errors import CheckpointError, OutputError
+from maskwright.storage.commit import (
+    Staging,
+    commit,
+    commit_files,
+    newest,
+    remove_folder,
+    require_new,
+    sweep,
+    verify,
+)
 from maskwright.storage.files import FileSystem
 
 QUICK = Unhurried()
@@ -71,6 +82,33 @@ def old_or_new(folder: Path) -> None:
     assert made.about in ({"step": 1}, {"step": 2})
     save(folder, 3, replace=True)
     assert [p.name for p in folder.iterdir()] == ["best"]
+
+
+# ------------------------------------------------------------------------------ several files
+TEXTS = {"figures.json": b"{}\n" * 400, "page.html": b"<p>\n" * 400}
+
+
+def a_file_of_the_user(folder: Path) -> None:
+    (folder / "notes.txt").write_bytes(b"mine")
+
+
+def write_both(folder: Path, files: FileSystem) -> None:
+    commit_files(folder, TEXTS, files=files)
+    if isinstance(files, Watched):
+        files.note("saved")
+
+
+def both_or_none(folder: Path) -> None:
+    """Whoever asks next, to write the same or whether it is there, finds it so; and no remains."""
+    targets = [folder / name for name in TEXTS]
+    with contextlib.suppress(OutputError):
+        require_new(*targets)
+    there = [target.name for target in targets if target.exists()]
+    assert there in ([], list(TEXTS))
+    assert sorted(os.listdir(folder)) == sorted(["notes.txt", *there])
+    if not there:
+        commit_files(folder, TEXTS, files=QUICK)
+    assert {target.name: target.read_bytes() for target in targets} == TEXTS
 
 
 # ------------------------------------------------------------------------------ after a power cut

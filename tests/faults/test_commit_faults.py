@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.faults import scenes
-from tests.faults.fs import Watched
+from tests.faults.fs import Dying, Killed, Watched
 from tests.faults.powerloss import crash_states, materialise
 from tests.faults.sweep import fail_everywhere, fresh, kill_everywhere
 
@@ -23,6 +23,7 @@ from maskwright.storage.files import FileSystem
 
 CHECKPOINTS = (scenes.one_checkpoint, scenes.save_and_retire, scenes.a_whole_checkpoint)
 REPLACEMENT = (scenes.a_best_model, scenes.replace_it, scenes.old_or_new)
+FILES = (scenes.a_file_of_the_user, scenes.write_both, scenes.both_or_none)
 TOLD = {
     errno.ENOSPC: StoppedError,
     errno.EDQUOT: StoppedError,
@@ -40,9 +41,28 @@ def test_F02_killed_at_every_operation_of_a_replacement(tmp_path: Path) -> None:
     assert kill_everywhere(tmp_path, *REPLACEMENT) == 25
 
 
+def test_F02_killed_at_every_operation_of_several_files(tmp_path: Path) -> None:
+    assert kill_everywhere(tmp_path, *FILES) == 19
+
+
+def test_files_that_came_meanwhile_are_not_replaced(tmp_path: Path) -> None:
+    """Complete files of a killed process give way to those of the user."""
+    folder = fresh(tmp_path, scenes.a_file_of_the_user)
+    with pytest.raises(Killed):
+        scenes.write_both(folder, Dying(16))  # before the second is moved
+    (folder / "page.html").write_bytes(b"mine")
+    with pytest.raises(OutputError):
+        scenes.write_both(folder, scenes.QUICK)
+    assert (folder / "figures.json").read_bytes() == scenes.TEXTS["figures.json"]
+    assert (folder / "page.html").read_bytes() == b"mine"
+    assert not [name for name in os.listdir(folder) if name.startswith(".")]
+
+
 @pytest.mark.parametrize("number", TOLD, ids=errno.errorcode.get)
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
-@pytest.mark.parametrize("scene", [CHECKPOINTS, REPLACEMENT], ids=["save", "replace"])
+@pytest.mark.parametrize(
+    "scene", [CHECKPOINTS, REPLACEMENT, FILES], ids=["save", "replace", "files"]
+)
 def test_F06_F07_F08_an_error_at_every_operation(
     tmp_path: Path, number: int, lasting: bool, scene: tuple
 ) -> None:

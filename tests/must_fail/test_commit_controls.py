@@ -19,6 +19,7 @@ from maskwright.storage import files as storage
 from maskwright.storage.commit import Staging
 from maskwright.storage.files import FileSystem
 from maskwright.storage.manifest import MANIFEST, Manifest
+from maskwright.storage.one_file import write_file
 
 
 def _trace(base: Path) -> tuple[Path, Path, list[tuple[Any, ...]]]:
@@ -108,6 +109,15 @@ def test_a_replacement_without_a_way_back_is_seen(
     monkeypatch.setattr(protocol, "put_back", lambda target, files: None)
     with pytest.raises(MaskwrightError, match="no such folder"):
         kill_everywhere(tmp_path, scenes.a_best_model, scenes.replace_it, scenes.old_or_new)
+
+
+def test_files_that_are_put_in_place_one_by_one_are_seen(tmp_path: Path) -> None:
+    def one_by_one(folder: Path, files: FileSystem) -> None:
+        for name, text in scenes.TEXTS.items():
+            write_file(folder / name, text, files=files)
+
+    with pytest.raises(AssertionError):
+        kill_everywhere(tmp_path, scenes.a_file_of_the_user, one_by_one, scenes.both_or_none)
 
 
 def test_a_swallowed_error_is_seen(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
+import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -16,11 +18,21 @@ from unittest.mock import Mock
 import pytest
 
 import maskwright
+import small_tasks
 from maskwright.cli.main import main
-from maskwright.errors import DataError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.predict import remote
+from maskwright.errors import (
+    DataError,
+    IncompatibleError,
+    MaskwrightError,
+    StoppedError,
+    UsageError,
+)
+from maskwright.predict import file as file_
+from maskwright.predict import remote, wire
 from maskwright.predict.file import predict_file
 from maskwright.predict.remote import Server, with_server
+from maskwright.predict.write import write_predictions
+from maskwright.serve.host import Host
 from maskwright.tasks.parts.find import task_for
 from serve.clients import TasksServer
 from serve.servers import server
@@ -180,6 +192,11 @@ def test_another_server_is_named_as_that(status: int, text: str) -> None:
     assert "no server of maskwright" in str(caught.value) or "not known here" in str(caught.value)
 
 
+def answer_of(text: str) -> dict[str, Any]:
+    """What a fake server answers to a text."""
+    return {"label": "ab"[len(text) % 2], "score": 1 / len(text)}
+
+
 class _Busy(BaseHTTPRequestHandler):
     """A server that is full twice, and to which more than two rows are too much."""
 
@@ -188,8 +205,9 @@ class _Busy(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         shape = task_for("classification", ("a", "b"))
-        told = {"task": shape.task, "labels": ["a", "b"], "options": {}, "columns": {}}
-        told |= {"fingerprint": "x", "max_rows": 128, "max_body_bytes": 1000, "findings": []}
+        told = {"task": shape.task, "labels": ["a", "b"], "options": {}, "model": "busy"}
+        told |= {"columns": {"text": ["text"]}, "length": 8, "fingerprint": "x"}
+        told |= {"max_rows": 128, "max_body_bytes": 1000, "findings": []}
         self._answer(200, told)
 
     def do_POST(self) -> None:
@@ -201,18 +219,12 @@ class _Busy(BaseHTTPRequestHandler):
             self._answer(413, {"error": "too large", "kind": "too_large"})
         else:
             ones = [1] * len(rows)
-            self._answer(
-                200,
-                {
-                    "answers": rows,
-                    "tokens": ones,
-                    "windows": ones,
-                    "truncated": [False] * len(rows),
-                },
-            )
+            facts = {"model": "busy", "fingerprint": "x", "tokens": ones, "windows": ones}
+            facts["truncated"] = [False] * len(rows)
+            self._answer(200, wire.render(facts, rows, list(map(answer_of, rows))))
 
     def _answer(self, status: int, value: Any, headers: Any = None) -> None:
-        data = json.dumps(value).encode()
+        data = value if isinstance(value, bytes) else json.dumps(value).encode()
         self.send_response(status)
         for name, each in {**(headers or {}), "content-length": str(len(data))}.items():
             self.send_header(name, each)
@@ -234,7 +246,7 @@ def busy() -> Iterator[str]:
 def running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     """The address of a server that answers by `handler`."""
     made = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=made.serve_forever)
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{made.server_port}"
@@ -246,8 +258,9 @@ def running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 def test_a_full_server_is_asked_again(busy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = with_server(Server(busy))
-    texts = [f"text {n}" for n in range(7)]
-    assert model.predict(texts) == texts, "in their order, from chunks that were halved"
+    texts = ["x" * (n + 1) for n in range(7)]
+    answers = list(map(answer_of, texts))
+    assert model.predict(texts) == answers, "in their order, from chunks that were halved"
     assert sum(n for n in _Busy.asked if n <= 2) >= 7 and max(_Busy.asked) == 7
     monkeypatch.setattr(_Busy, "always_full", True)
     monkeypatch.setattr(remote, "PATIENCE", 0.3)
@@ -267,7 +280,7 @@ def test_a_server_that_is_started_again_is_waited_for(monkeypatch: pytest.Monkey
     monkeypatch.setattr(_Busy, "asked", [0, 0])
     with running(Restarted) as url:
         model = with_server(Server(url))
-        assert model.predict(["a", "b"]) == ["a", "b"]
+        assert model.predict(["a", "bc"]) == [answer_of("a"), answer_of("bc")]
         monkeypatch.setattr(remote, "AWAY", 0.0)
         with pytest.raises(UsageError, match="cannot be reached"):
             model.predict(["a", "b"])
@@ -347,3 +360,321 @@ def test_what_no_header_holds_is_refused(given: Any, said: str) -> None:
 def test_nobody_is_there() -> None:
     with pytest.raises(MaskwrightError, match="cannot be reached"):
         with_server(Server("http://127.0.0.1:9"))
+
+
+# ------------------------------------------------------------------------------ nothing is trusted
+Change = Callable[[Any], Any]
+
+
+def _set(name: str, value: Any) -> Change:
+    return lambda reply: {**reply, name: value}
+
+
+def _answer(**parts: Any) -> Change:
+    """The first answer with other parts, under the checksum that belongs to it."""
+
+    def change(reply: Any) -> Any:
+        answers = [{**reply["answers"][0], **parts}, *reply["answers"][1:]]
+        sum_ = wire.checksum_of(["the cat sat", "a dog"], wire.to_json(answers))
+        return {**reply, "answers": answers, "checksum": sum_}
+
+    return change
+
+
+def _longer(reply: Any) -> Any:
+    return {name: [*v, v[-1]] if name in remote.LISTS else v for name, v in reply.items()}
+
+
+def _shorter(reply: Any) -> Any:
+    return {name: v[:-1] if name in remote.LISTS else v for name, v in reply.items()}
+
+
+def _without(name: str) -> Change:
+    return lambda reply: {key: value for key, value in reply.items() if key != name}
+
+
+class _Tampering(BaseHTTPRequestHandler):
+    """Passes on what a server answers, but for what `change` makes of one path."""
+
+    upstream: ClassVar[TasksServer]
+    path_: ClassVar[str] = "/v1/predict"
+    change: ClassVar[Change] = staticmethod(lambda reply: reply)
+    status: ClassVar[int | None] = None
+    headers_: ClassVar[dict[str, str]] = {}
+
+    def _pass(self) -> None:
+        size = int(self.headers.get("content-length", 0))
+        raw = self.rfile.read(size) if size else None
+        status, _, reply = self.upstream.ask(self.command, self.path, raw=raw)
+        here = self.path == self.path_
+        reply = type(self).change(reply) if here else reply
+        data = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
+        self.send_response(self.status or status if here else status)
+        usual = {"content-type": "application/json", "content-length": str(len(data))}
+        for name, value in {**usual, **(self.headers_ if here else {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = _pass  # noqa: N815 - what the base class calls
+
+    def log_message(self, *given: Any) -> None:
+        pass
+
+
+@contextmanager
+def tampering(server: TasksServer, **how: Any) -> Iterator[str]:
+    with running(type("Tampering", (_Tampering,), {"upstream": server, **how})) as url:
+        yield url
+
+
+TAMPERED: dict[str, tuple[str, dict[str, Any]]] = {
+    "one more": ("answers", {"change": _longer}),
+    "one fewer": ("answers", {"change": _shorter}),
+    "more tokens": ("tokens", {"change": _set("tokens", [1, 2, 3])}),
+    "reordered": ("checksum", {"change": lambda r: {**r, "answers": r["answers"][::-1]}}),
+    "no fingerprint": ("fingerprint", {"change": _without("fingerprint")}),
+    "no windows": ("windows", {"change": _without("windows")}),
+    "unknown field": ("more", {"change": _set("more", 1)}),
+    "answers by name": ("answers", {"change": _set("answers", {"a": 1})}),
+    "truncated as numbers": ("truncated", {"change": _set("truncated", [0, 0])}),
+    "below none": ("tokens", {"change": _set("tokens", [1, -1])}),
+    "beyond any": ("windows", {"change": _set("windows", [1, 10**30])}),
+    "unknown label": ("answers[0]", {"change": _answer(label="purr")}),
+    "label by number": ("answers[0]", {"change": _answer(label=1)}),
+    "no score": ("answers[0]", {"change": _answer(score=None)}),
+    "score in words": ("answers[0]", {"change": _answer(score="0.5")}),
+    "unknown part": ("answers[0]", {"change": _answer(more=1)}),
+}
+FOREIGN: dict[str, dict[str, Any]] = {
+    "a list": {"change": lambda r: [r]},
+    "no JSON": {"change": lambda r: b"<html>"},
+    "empty": {"change": lambda r: b""},
+    "NaN": {"change": lambda r: json.dumps(r).replace("[", "[NaN, ", 1).encode()},
+    "deep": {"change": lambda r: b"[" * 100_000},
+    "deep and whole": {"change": lambda r: b'{"a":' * 5_000 + b"1" + b"}" * 5_000},
+    "twice": {"change": lambda r: json.dumps(r).replace("{", '{"model": "x", ', 1).encode()},
+    "other bytes": {"change": lambda r: json.dumps(r).encode().replace(b"}", b"\xff}", 1)},
+    "half a character": {"change": _set("model", "\ud800")},
+    "a page": {"headers_": {"content-type": "text/html; charset=utf-8"}},
+    "moved": {"status": 302, "headers_": {"location": "http://127.0.0.1:9/"}},
+    "gateway": {"status": 502, "change": lambda r: b"<html>bad gateway</html>"},
+    "created": {"status": 201},
+}
+
+
+@pytest.mark.parametrize("name", [*TAMPERED, *FOREIGN])
+def test_a_response_that_does_not_fit_is_refused(tasks_server: TasksServer, name: str) -> None:
+    field, how = TAMPERED.get(name, ("", FOREIGN.get(name, {})))
+    with tampering(tasks_server, **how) as url:
+        model = maskwright.connect(url, model="classes")
+        with pytest.raises(IncompatibleError) as caught:
+            model.predict(["the cat sat", "a dog"])
+        assert caught.value.where == (f"{url}, {field}" if field else url)
+
+
+def test_a_response_that_is_passed_on_is_taken(tasks_server: TasksServer) -> None:
+    """The control: the same way without a change, and with one that changes nothing."""
+    own = tasks_server.opened("classes").predict(["the cat sat", "a dog"])
+    for how in ({}, {"change": _answer()}, {"headers_": {"content-type": "application/json;a=b"}}):
+        with tampering(tasks_server, **how) as url:
+            model = maskwright.connect(url, model="classes")
+            assert model.predict(["the cat sat", "a dog"]) == own
+
+
+def test_answers_to_another_request_are_refused(tasks_server: TasksServer) -> None:
+    first: list[Any] = []
+
+    def change(reply: Any) -> Any:
+        first.append(reply)
+        return first[0]
+
+    with tampering(tasks_server, change=change) as url:
+        model = maskwright.connect(url, model="classes")
+        assert model.predict(["the cat sat"]) == model.predict(["the cat sat"])
+        with pytest.raises(IncompatibleError) as caught:
+            model.predict(["a dog"])
+        assert caught.value.where == f"{url}, checksum"
+
+
+@pytest.mark.parametrize("size", [10, 5000])
+def test_a_response_that_breaks_off_or_has_no_end(
+    tasks_server: TasksServer, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(remote, "AWAY", 0.0)
+    with tampering(tasks_server, headers_={"content-length": "100000"}) as url:
+        model = maskwright.connect(url, model="classes")
+        with pytest.raises(UsageError, match="IncompleteRead"):
+            model.predict(["a dog"])
+    monkeypatch.setattr(remote, "LARGEST", 4000)
+    with tampering(tasks_server, change=lambda reply: b" " * size) as url:
+        model = maskwright.connect(url, model="classes")
+        with pytest.raises(DataError if size > 4000 else IncompatibleError) as caught:
+            model.predict(["a dog", "the cat"])
+        assert caught.value.where == ("example 1" if size > 4000 else url)
+
+
+DESCRIBED: dict[str, Change] = {
+    "fingerprint": _without("fingerprint"),
+    "more": _set("more", 1),
+    "labels": _set("labels", ["a", 5]),
+    "max_rows": _set("max_rows", 0),
+    "max_body_bytes": _set("max_body_bytes", True),
+    "length": _set("length", None),
+    "columns": _set("columns", {}),
+    "columns ": _set("columns", {"text": []}),
+    "columns  ": _set("columns", {"text": ["text"], "moods": ["mood"]}),
+    "findings": _set("findings", [{"name": "x"}]),
+    "options": _set("options", []),
+    "task": _set("task", "astrology"),
+    "task ": _set("findings", [{**dict.fromkeys(remote.FINDING, ""), "severity": "note"}]),
+}
+
+
+@pytest.mark.parametrize("field", DESCRIBED)
+def test_a_description_that_does_not_fit_is_refused(tasks_server: TasksServer, field: str) -> None:
+    path = "/v1/models/classes/task"
+    with (
+        tampering(tasks_server, path_=path, change=staticmethod(DESCRIBED[field])) as url,
+        pytest.raises(IncompatibleError) as caught,
+    ):
+        maskwright.connect(url, model="classes")
+    assert caught.value.where == f"{url}, {field.strip()}"
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_form_of_answers(tasks_server: TasksServer, name: str) -> None:
+    """Each answer fits, and none with a part fewer, or of another type or place."""
+    task_type = tasks_server.opened(name).predictor.task_type
+    for row in ROWS[name]:
+        values = list(row.values())[: max(1, len(task_type.roles))]
+        example = task_type.of_value(values[0] if len(values) == 1 else values, "here")
+        (answer,) = tasks_server.opened(name).predictor.answers([example])
+        text = getattr(example, "context", None) or getattr(example, "text", "")
+        form = task_type.answer_form(example)
+        assert remote._fits(answer, form, text)
+        parts = answer[0] if isinstance(answer, list) else answer
+        others = [{n: v for n, v in parts.items() if n != name} for name in parts]
+        wrong: tuple[Any, ...] = (["a"], [1.0, 2], None, True, -7, {})
+        others += [{**parts, name: value} for name in parts for value in wrong]
+        others += [{**parts, "end": 10**9}] if "end" in parts else []
+        for other in others:
+            assert not remote._fits([other] if isinstance(answer, list) else other, form, text)
+        assert remote._fits(answer, None) and not remote._fits([[answer]], form, text)
+
+
+# ------------------------------------------------------------------------------ another model
+@pytest.fixture(scope="module")
+def two(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Models of one task with other labels."""
+    folder = tmp_path_factory.mktemp("two")
+    made = []
+    for labels in (("meow", "woof"), ("north", "south")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(small_tasks.LABELS, "classification", labels)
+            made.append(small_tasks.made(model, folder / labels[0], "classification"))
+    return made[0], made[1]
+
+
+@contextmanager
+def swapping(two: tuple[Path, Path], after: int) -> Iterator[str]:
+    """A server that answers by the second model from so many requests for answers on."""
+    running_ = maskwright.serve(names={"m": two[0]}, port=0, background=True)
+    assert running_ is not None
+    with running_ as server, pytest.MonkeyPatch.context() as patch:
+        answer, seen = Host.predict, itertools.count(1)
+
+        async def predict(self: Host, *given: Any) -> Any:
+            if next(seen) == after:
+                await asyncio.to_thread(self.swap, "m", two[1])
+            return await answer(self, *given)
+
+        patch.setattr(Host, "predict", predict)
+        yield server.url
+
+
+def test_a_model_that_is_swapped_ends_the_file(
+    two: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(remote, "CHUNK", 4)
+    monkeypatch.setattr(remote, "AT_ONCE", 1)
+    rows, out = tmp_path / "rows.csv", tmp_path / "out.csv"
+    rows.write_text("text\n" + "".join(f"the cat sat {n}\n" for n in range(20)))
+    assert main(["predict", str(two[0]), str(rows), "--out", str(tmp_path / "all.csv")]) == 0
+    every = (tmp_path / "all.csv").read_text().splitlines()
+    with swapping(two, 4) as url:  # one request is for the names of the columns
+        ask = ["predict", "m", str(rows), "--server", url, "--out", str(out)]
+        assert main(ask) == 75
+        part = tmp_path / "out.partial-1.csv"
+        assert part.read_text().splitlines() == every[: 1 + 8]
+        assert not out.exists() and part.name in capsys.readouterr().err
+        assert main(ask) == 0  # by the other model alone
+        assert all(line.split(",")[1] in ("north", "south") for line in _rows(out))
+    out.unlink()
+    with swapping(two, 0) as url:  # the first model is served again
+        ask[4] = url
+        with swapping(two, 4) as other:
+            assert main([*ask[:4], other, *ask[5:]]) == 75
+        assert (tmp_path / "out.partial-2.csv").read_text() == part.read_text()
+        assert main(ask) == 0
+        assert out.read_text().splitlines() == every
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
+
+
+def _rows(file: Path) -> list[str]:
+    return file.read_text().splitlines()[1:]
+
+
+def test_a_model_that_is_swapped_is_noticed_in_memory_and_in_a_pipe(
+    two: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "CHUNK", 2)
+    monkeypatch.setattr(remote, "AT_ONCE", 1)
+    texts = [f"the cat sat {n}" for n in range(10)]
+    rows, written = tmp_path / "rows.txt", io.StringIO()
+    rows.write_text("\n".join(texts))
+    with swapping(two, 3) as url:
+        with pytest.raises(StoppedError) as caught:
+            predict_file(Path("-"), rows, written, server=Server(url, model="m"))
+        model = maskwright.connect(url, model="m")
+        assert model.predict(texts)[0]["label"] in ("north", "south")
+        assert caught.value.where == f"{url}, m"
+    lines = [json.loads(line) for line in written.getvalue().splitlines()]
+    assert [line["text"] for line in lines] == texts[:4]
+    assert {line["prediction"]["label"] for line in lines} <= {"meow", "woof"}
+    with swapping(two, 3) as url:
+        model = maskwright.connect(url, model="m")
+        with pytest.raises(StoppedError):
+            model.predict(texts)
+        assert caught.value.exit_code == 75
+
+
+def test_rows_are_kept_where_the_server_goes_away(
+    two: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command goes on after them; of a row that is at fault nothing is kept."""
+    monkeypatch.setattr(remote, "AWAY", 0.0)
+    monkeypatch.setattr(file_, "PORTION", 4)
+    rows, out = tmp_path / "rows.csv", tmp_path / "out.csv"
+    rows.write_text("text\n" + "".join(f"the cat sat {n}\n" for n in range(12)))
+    first = Server.ask
+    with swapping(two, 0) as url:
+        asked: list[str] = []
+
+        def ask(self: Server, form: Any, method: str, *given: Any) -> Any:
+            asked.append(method)
+            if asked.count("POST") == 4:
+                raise remote._AwayError("the server cannot be reached", do="start it")
+            return first(self, form, method, *given)
+
+        monkeypatch.setattr(Server, "ask", ask)
+        server = Server(url, model="m")
+        with pytest.raises(UsageError, match=r"start it; then give .* 8 rows"):
+            write_predictions("-", rows, out, server=server)
+        del asked[:]
+        assert write_predictions("-", rows, out, server=server) == 12
+        assert asked.count("POST") == 2, "the names, and the last portion"
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []

@@ -83,6 +83,50 @@ def test_columns_do_not_depend_on_the_rows(tuned: Path, tmp_path: Path) -> None:
         assert [bool(row["predicted_label"]) for row in told] == [bool(t.strip()) for t in texts]
 
 
+def test_the_best_answers_have_columns_of_their_own(
+    small_task: Callable[..., Path], tmp_path: Path
+) -> None:
+    """As many as a row has, whatever the first one has; without --top nothing is numbered."""
+    source = tmp_path / "choices.jsonl"
+    rows = [["a cat", "a dog"], ["a cat", "a dog", "a hat"], ["a rug", "a mat"]]
+    source.write_text("".join(json.dumps({"question": "who", "choices": c}) + "\n" for c in rows))
+    folder = small_task("multiple-choice")
+    write_predictions(folder, source, tmp_path / "three.csv", top=3)
+    write_predictions(folder, source, tmp_path / "all.jsonl", top=3)
+    lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    answered = read_csv(tmp_path / "three.csv")
+    parts = ("label", "choice", "score")
+    names = [f"predicted_{part}_{number}" for number in (1, 2, 3) for part in parts]
+    assert list(answered[0]) == ["question", "choices", *names]
+    for row, line in zip(answered, lines, strict=True):
+        best = [str(answer[part]) for answer in line["prediction"] for part in parts]
+        assert [row[name] for name in names] == [*best, *[""] * (9 - len(best))]
+    write_predictions(folder, source, tmp_path / "one.csv")
+    assert list(read_csv(tmp_path / "one.csv")[0])[2:] == [f"predicted_{part}" for part in parts]
+
+
+@pytest.mark.parametrize(
+    ("column", "top", "refused"),
+    [
+        ("predicted_label_7", 2, True),
+        ("predicted_label_7", None, False),
+        ("predicted_label", None, True),
+        ("predicted_labels_1", 2, False),
+    ],
+)
+def test_columns_that_the_best_answers_may_need_are_refused_at_once(
+    tuned: Path, tmp_path: Path, column: str, top: int | None, refused: bool
+) -> None:
+    source = write_csv(tmp_path / "rows.csv", ["text", column], [["the cat sat", "x"]])
+    out = tmp_path / "out.csv"
+    if not refused:
+        assert write_predictions(tuned, source, out, top=top) == 1
+        return
+    with pytest.raises(UsageError) as caught:
+        write_predictions(tuned, source, out, top=top)
+    assert caught.value.found == column and not out.exists()
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
 def test_rows_without_an_answer_are_counted_over_a_stop(
     ending: str, tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

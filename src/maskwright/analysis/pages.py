@@ -38,8 +38,7 @@ def require_new(out: Path) -> None:
     Raises:
         UsageError: naming the file.
     """
-    for name in (tables.NAME, PAGE):
-        document.require_new(out / name)
+    document.require_new(out / tables.NAME, out / PAGE)
 
 
 def write(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from maskwright.curate.plan import plan, plan_lines, require
 from maskwright.curate.prove import prove
 from maskwright.errors import UsageError
 from maskwright.findings import Finding, Note
+from maskwright.report import document
 from maskwright.report.wording import duration, percent, size
 from maskwright.storage.commit import writing
 from maskwright.storage.one_file import write_file
@@ -149,9 +149,8 @@ def _once(note: Note) -> Note:
 
 
 def _require_new(recipe: Path) -> None:
+    document.require_new(recipe)
     where = f"--write-recipe {recipe}"
-    if os.path.lexists(recipe):
-        raise UsageError("the file is there already", where=where, do="choose another name")
     if not recipe.parent.is_dir():
         raise UsageError(
             "no such folder", where=where, found=recipe.parent, do="make it, or choose another name"

@@ -27,7 +27,7 @@ from maskwright.curate.page import page
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.errors import OutputError
 from maskwright.findings import Note, ignore
-from maskwright.storage.commit import Staging, commit, writing
+from maskwright.storage.commit import Staging, commit, require_new, writing
 from maskwright.storage.manifest import MANIFEST, read_manifest
 
 UNREADABLE = "unreadable.jsonl.gz"
@@ -125,18 +125,11 @@ def require_place(out: Path, *, update: bool) -> None:
     Raises:
         OutputError: saying which.
     """
-    if not os.path.lexists(out):
-        return
-    ours = is_curated(out)
-    if update and ours:
-        return
-    raise OutputError(
-        "the path already exists",
-        where=out,
-        found="a curated corpus" if ours else "something else than a curated corpus",
-        wanted="a path that is free",
-        do="choose another --out, or take new files in with --update" if ours else "choose another",
-    )
+    if ours := is_curated(out):
+        if update:
+            return
+        do = "choose another --out, or take new files in with --update"
+    require_new(out, do=do if ours else "choose another --out")
 
 
 def require_apart(paths: Paths, out: Path) -> None:

@@ -77,8 +77,7 @@ def evaluate_file(
         IncompatibleError: the model was not fine-tuned for a task.
     """
     if out is not None:
-        for name in (NAME, PAGE):
-            document.require_new(Path(out) / name)
+        document.require_new(Path(out) / NAME, Path(out) / PAGE)
         commit.probe_writable(Path(out))
     say, model = printer(stream), load(folder, base=base)
     rejects = None if out is None else Path(out) / REJECTS

@@ -19,7 +19,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from maskwright.counted import counted
-from maskwright.errors import OutputError, UsageError
+from maskwright.errors import UsageError
 from maskwright.explore.runs import runs_in
 from maskwright.explore.single_file import single_file
 from maskwright.explore.site import MOST_CHECKPOINTS, Shown, Site, assets, called, shown
@@ -27,6 +27,7 @@ from maskwright.models import folders
 from maskwright.models.run_folder import is_run
 from maskwright.predict.language_model import LanguageModel
 from maskwright.report.wording import size
+from maskwright.storage.commit import require_new
 from maskwright.storage.one_file import write_file
 
 # Weights of all models of a page. A notebook keeps 5.3 bytes of each: a page of 12 million has 65
@@ -76,12 +77,9 @@ class ShownPage:
             OutputError: there is such a file, or it cannot be written.
         """
         target = Path(path)
-        if target.exists() and not overwrite:
-            raise OutputError(
-                "the file is there already",
-                where=target,
-                do="name another one, or replace it with overwrite=True",
-            )
+        if not overwrite:
+            what, do = "the file is there already", "name another one, or give overwrite=True"
+            require_new(target, what=what, do=do)
         return write_file(target, self.html)
 
 

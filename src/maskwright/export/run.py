@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maskwright.config import from_plain
-from maskwright.errors import OutputError, UsageError
+from maskwright.errors import UsageError
 from maskwright.export.parts.asked import as_folder
 from maskwright.export.parts.target import Report, target
 from maskwright.findings import Finding
@@ -83,9 +83,6 @@ def _place(out: Path | str | None, to: str, *, writes: bool) -> Path | None:
             )
         return None
     out = Path(out)
-    if out.exists():
-        raise OutputError(
-            "the path already exists", where=out, do="choose another name, or remove it first"
-        )
+    commit.require_new(out)
     commit.probe_writable(out.absolute().parent)
     return out

@@ -29,7 +29,7 @@ from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.labelled.shapes import may_be_joined
 from maskwright.predict.columns import PREDICTION, WINDOWS, name_taken
 from maskwright.predict.predictor import PORTION, Answering, Predictor, load
-from maskwright.predict.remote import Server, with_server
+from maskwright.predict.remote import ModelChangedError, Server, with_server
 from maskwright.predict.rows import rows_to_answer
 from maskwright.predict.shared_encoder import SharedEncoder, load_shared
 from maskwright.report.say import Say, quiet
@@ -198,11 +198,17 @@ def answer_rows(
         """Answer the rows that are there, and write them."""
         nonlocal count, bad, shown
         examples = [example for _, example in rows if example is not None]
-        bad += len(rows) - len(examples)
         answers: Iterator[tuple[Any, int]] = iter(())
+        changed: ModelChangedError | None = None
         if examples:
-            each, extent = model.answered(examples, top, cut)
+            try:
+                each, extent = model.answered(examples, top, cut)
+            except ModelChangedError as error:  # what the first model answered is written
+                (each, extent), changed = error.answered, error
+                places = [place for place, (_, example) in enumerate(rows) if example is not None]
+                del rows[places[len(each)] :]
             answers = zip(each, extent.windows.tolist(), strict=True)
+        bad += sum(example is None for _, example in rows)
         for values, example in rows:
             if windows and WINDOWS in values:
                 raise name_taken(WINDOWS)
@@ -217,6 +223,8 @@ def answer_rows(
         count += len(rows)
         rows.clear()
         stream.flush()
+        if changed is not None:
+            raise changed
         if (now := time.monotonic()) - shown >= SHOW_SECONDS:
             shown = now
             say(f"{counted(count, 'row')} answered, {count / (now - started):,.0f} per second")

@@ -3,7 +3,9 @@
     with_server("http://127.0.0.1:8000").answers(rows)
 
 Rows go there in chunks, several at a time, and answers come back in the order of the rows. A server
-that is full is asked again when it says; a chunk that is too much for it is halved.
+that is full is asked again when it says; a chunk that is too much for it is halved. Nothing that it
+sends is trusted: a response has the fields of `TASK` or `PREDICTIONS`, an answer for each row that
+the task could give to it, and the fingerprint of the model that was connected to.
 """
 
 from __future__ import annotations
@@ -12,21 +14,32 @@ import http.client
 import json
 import re
 import time
+import types
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from maskwright.errors import DataError, IncompatibleError, UsageError, shorten
-from maskwright.findings import Finding, Note, ignore
+from maskwright.counted import counted
+from maskwright.errors import (
+    DataError,
+    IncompatibleError,
+    MaskwrightError,
+    StoppedError,
+    UsageError,
+    shorten,
+)
+from maskwright.findings import Finding, Note, Severity, ignore
 from maskwright.predict.predictor import Answer, Answering
+from maskwright.predict.wire import checksum_of, to_json
+from maskwright.storage.strict_json import parse_object
 from maskwright.tasks.parts.choices import LongText, require_long_text
 from maskwright.tasks.parts.find import task_for
-from maskwright.tasks.parts.task_type import Extent, TaskType
+from maskwright.tasks.parts.task_type import SECOND, Extent, TaskType
 
 CHUNK, AT_ONCE = 64, 4  # rows of a request, and requests at a time
 SHARE = 4  # of the largest body, so that a chunk may take this part
@@ -34,7 +47,23 @@ PATIENCE = 300.0  # seconds that a server may be full
 AWAY = 30.0  # seconds that one that has answered may be away, as one that is started again
 LONGEST_WAIT = 10.0
 TIMEOUT = 120.0
+LARGEST, PIECE = 1 << 26, 1 << 16  # bytes of a response, and of a part that is read at once
+SHOWN = 16  # hexadecimal digits of a fingerprint in messages
+JSON = "application/json"
 FULL, TOO_MUCH = (429, 503), (408, 413)
+# The form of each field of a response, as of `TaskType.answer_form`.
+COUNT = range(1 << 31)
+FINDING = {"name": str, "what": str, "evidence": str, "remedy": str, "severity": get_args(Severity)}
+TASK = {
+    **dict.fromkeys(("model", "fingerprint", "task"), str),
+    "labels": [str],
+    "options": dict,
+    "columns": dict,
+    **dict.fromkeys(("length", "max_rows", "max_body_bytes"), COUNT[1:]),
+    "findings": [FINDING],
+}
+LISTS = {"answers": [None], "tokens": [COUNT], "windows": [COUNT], "truncated": [bool]}
+PREDICTIONS = {**dict.fromkeys(("model", "fingerprint", "checksum"), str), **LISTS}
 ROW = re.compile(r"rows\[([0-9]{1,9})\]")  # a place in a refusal
 
 
@@ -66,8 +95,15 @@ class Server:
         if self.token is not None and not self.token.isascii():
             raise UsageError("no token of a server", where="--server-token", wanted="ASCII letters")
 
-    def ask(self, method: str, path: str, body: bytes | None = None, away: float = 0.0) -> Any:
-        """The value that it answers with.
+    def ask(
+        self,
+        form: Mapping[str, Any],
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        away: float = 0.0,
+    ) -> dict[str, Any]:
+        """The response, whose fields have that form.
 
         Args:
             away: seconds that it may not be there.
@@ -80,7 +116,7 @@ class Server:
         begin, wait = time.monotonic(), 0.1
         while True:
             try:
-                status, headers, text = self._once(method, path, body)
+                status, headers, data = self._once(method, path, body)
             except _AwayError:
                 if time.monotonic() - begin > away:
                     raise
@@ -97,16 +133,34 @@ class Server:
                     do="try again later, or start it with a higher --max-wait-seconds",
                 )
             after = headers.get("retry-after", "")
-            time.sleep(min(float(after) if after.isdigit() else wait, LONGEST_WAIT))
+            time.sleep(min(float(after) if after.isdecimal() else wait, LONGEST_WAIT))
             wait = min(2 * wait, LONGEST_WAIT)
-        if status == 200:
-            try:
-                return json.loads(text)
-            except ValueError as error:
-                raise self._foreign(status, text) from error
-        raise self._refused(status, text)
+        is_json = headers.get("content-type", JSON).partition(";")[0].strip().lower() == JSON
+        try:
+            reply = parse_object(data if is_json else b"", "", error=DataError, largest=LARGEST)
+        except DataError:
+            reply = {}
+        if status != 200:
+            raise self._refused(status, reply) or self._foreign(status, headers, data)
+        if not reply:
+            raise self._foreign(status, headers, data)
+        for name in sorted(reply.keys() | form.keys()):
+            if name not in form or name not in reply or not _fits(reply[name], form[name]):
+                raise self.unknown(name, repr(reply[name]) if name in reply else "nothing")
+        return reply
 
-    def _once(self, method: str, path: str, body: bytes | None) -> tuple[int, dict[str, str], str]:
+    def unknown(self, field: str, found: object) -> IncompatibleError:
+        """What refuses a response for what stands in a field."""
+        return IncompatibleError(
+            "the server answers in a way that is not known here",
+            where=f"{self.url}, {field}",
+            found=found,
+            do="use the same release of maskwright there and here",
+        )
+
+    def _once(
+        self, method: str, path: str, body: bytes | None
+    ) -> tuple[int, dict[str, str], bytearray]:
         parts = urlsplit(self.url)
         secure = parts.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
@@ -116,9 +170,17 @@ class Server:
         headers |= {} if body is None else {"Content-Type": "application/json"}
         try:
             connection.request(method, parts.path.rstrip("/") + path, body, headers)
-            response = connection.getresponse()
-            text = response.read().decode("utf-8", "replace")
-            return response.status, {n.lower(): v for n, v in response.getheaders()}, text
+            data, end = bytearray(), time.monotonic() + TIMEOUT
+            with connection.getresponse() as response:
+                while len(data) <= LARGEST and (piece := response.read1(PIECE)):
+                    data += piece
+                    if time.monotonic() > end:
+                        raise TimeoutError("the response does not end")
+                if len(data) > LARGEST:
+                    raise _TooMuchError("the response is too large", where=self.url, wanted=LARGEST)
+                if response.length:  # of a body that is announced, what never came
+                    raise http.client.IncompleteRead(bytes(data), response.length)
+            return response.status, {n.lower(): v for n, v in response.getheaders()}, data
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             raise _AwayError(
                 "the server cannot be reached",
@@ -129,15 +191,11 @@ class Server:
         finally:
             connection.close()
 
-    def _refused(self, status: int, text: str) -> Exception:
-        try:
-            reply = json.loads(text)
-            names = ("error", "kind", "field", "limit")
-            what, kind, place, limit = (reply.get(name) for name in names)
-        except (ValueError, AttributeError):
-            what, kind, place, limit = text[:200], None, None, None
-        if kind is None and status in (404, 405):
-            return self._foreign(status, text)
+    def _refused(self, status: int, reply: dict[str, Any]) -> MaskwrightError | None:
+        """What the server refuses; None: it is none of ours."""
+        what, kind, place, limit = (reply.get(name) for name in ("error", "kind", "field", "limit"))
+        if not isinstance(kind, str) and status not in (*TOO_MUCH, 401):
+            return None
         where = f"{self.url}{f', {place}' if place else ''}"
         wanted = None if limit is None else f"at most {limit}"
         what, found = f"the server refuses: {what}", f"status {status}"
@@ -146,23 +204,53 @@ class Server:
         if kind == "validation" and (row := ROW.match(str(place))):
             return _RowError(int(row[1]), what, where, found, wanted)
         classes = {"validation": DataError, "model": IncompatibleError}
-        do = (
-            "give the token of the server: --server-token, or MASKWRIGHT_TOKEN"
-            if status == 401
-            else None
-        )
-        made = classes.get(str(kind), UsageError)
+        error, do = classes.get(str(kind), UsageError), None
+        if status == 401:
+            do = "give the token of the server: --server-token, or MASKWRIGHT_TOKEN"
         if place == "model" and kind == "validation":  # no example is at fault
-            made, do = UsageError, "name one of them: model=NAME, or MODEL before the file"
-        return made(what, where=where, found=found, wanted=wanted, do=do)
+            error, do = UsageError, "name one of them: model=NAME, or MODEL before the file"
+        return error(what, where=where, found=found, wanted=wanted, do=do)
 
-    def _foreign(self, status: int, text: str) -> IncompatibleError:
+    def _foreign(
+        self, status: int, headers: Mapping[str, str], data: bytearray
+    ) -> IncompatibleError:
+        text = headers.get("location") or data.decode("utf-8", "replace")
         return IncompatibleError(
             "no server of maskwright answers there",
             where=self.url,
             found=f"status {status}: {shorten(text, 80)}",
             do="start one: maskwright serve MODEL",
         )
+
+
+def _fits(value: Any, form: Any, text: str = "") -> bool:
+    """Whether a value of a response has the form; places in it are those of the text."""
+    if isinstance(form, dict):
+        if not isinstance(value, dict) or value.keys() != form.keys():
+            return False
+        lengths = {len(part) for part in value.values() if isinstance(part, list)}
+        if len(lengths) > 1 or not all(_fits(value[name], form[name], text) for name in form):
+            return False
+        start, end = value.get("start", 0), value.get("end", 0)
+        words = value.get("word", value.get("answer", "")) if "start" in form else ""
+        return 0 <= start <= end <= len(text) and text[start:end] == words
+    if isinstance(form, list):
+        return isinstance(value, list) and all(_fits(item, form[0], text) for item in value)
+    if isinstance(form, type | types.UnionType):
+        return type(value) in (get_args(form) or (form,))
+    if isinstance(form, range):
+        return type(value) is int and value in form
+    return form is None or (type(value) in (str, types.NoneType) and value in form)
+
+
+class ModelChangedError(StoppedError):
+    """Another model answers under the name that was connected to.
+
+    Attributes:
+        answered: what the first model answered before, as of `Answering.answered`.
+    """
+
+    answered: tuple[list[Answer], Extent]
 
 
 class _AwayError(UsageError):
@@ -243,19 +331,28 @@ class RemotePredictor(Answering):
         chunks = self._chunks([self.task_type.value_of(row) for row in rows])
         firsts = [0, *accumulate(map(len, chunks))][:-1]
 
-        def part(first: int, values: list[Any]) -> dict[str, list[Any]]:
+        def part(first: int, values: list[Any]) -> list[dict[str, Any]]:
             return self._part(values, rows[first : first + len(values)], top)
 
+        parts: list[dict[str, Any]] = []
+        changed: ModelChangedError | None = None
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            parts = list(pool.map(part, firsts, chunks))
+            try:
+                for chunk in pool.map(part, firsts, chunks):
+                    parts += chunk
+            except ModelChangedError as error:
+                changed = error
         found: dict[str, list[Any]] = {
-            name: [each for part in parts for each in part[name]]
-            for name in ("answers", "tokens", "windows", "truncated")
+            name: [item for part in parts for item in part[name]] for name in LISTS
         }
         if cut := sum(found["truncated"]):
             note(Finding("truncated", f"{cut:,} of {len(rows):,} rows truncated by the server"))
         numbers = (np.array(found[name], np.int64) for name in ("tokens", "windows", "truncated"))
-        return found["answers"], Extent(*numbers)
+        answered = found["answers"], Extent(*numbers)
+        if changed is not None:
+            changed.answered = answered
+            raise changed
+        return answered
 
     def _chunks(self, values: Sequence[Any]) -> list[list[Any]]:
         """Rows by as many as go into a request."""
@@ -273,14 +370,15 @@ class RemotePredictor(Answering):
 
     def _part(
         self, values: list[Any], rows: Sequence[Any], top: int | None
-    ) -> dict[str, list[Any]]:
-        """The answers to the values of some rows."""
+    ) -> list[dict[str, Any]]:
+        """The answers to the values of some rows, of one request or more."""
         body = {"model": self.server.model, "rows": values, "top": top, "long": self.long}
         try:
-            made: dict[str, list[Any]] = self.server.ask(
-                "POST", "/v1/predict", json.dumps(body).encode(), AWAY
+            predictions = self.server.ask(
+                PREDICTIONS, "POST", "/v1/predict", json.dumps(body).encode(), AWAY
             )
-            return made
+            self._require_fitting(predictions, values, rows, top)
+            return [predictions]
         except _RowError as error:
             if error.row >= len(rows):  # no server of ours
                 raise
@@ -289,11 +387,37 @@ class RemotePredictor(Answering):
             if len(values) == 1:
                 raise _at(rows[0], error) from error
         half = len(values) // 2
-        one = self._part(values[:half], rows[:half], top)
-        other = self._part(values[half:], rows[half:], top)
-        return {
-            name: one[name] + other[name] for name in ("answers", "tokens", "windows", "truncated")
-        }
+        first = self._part(values[:half], rows[:half], top)
+        return [*first, *self._part(values[half:], rows[half:], top)]
+
+    def _require_fitting(
+        self, predictions: dict[str, Any], values: list[Any], rows: Sequence[Any], top: int | None
+    ) -> None:
+        """Refuse answers of another model, or such as the task cannot give to the rows.
+
+        Raises:
+            ModelChangedError, IncompatibleError
+        """
+        if predictions["fingerprint"] != self.fingerprint:
+            raise ModelChangedError(
+                "another model answers there now",
+                where=f"{self.server.url}, {predictions['model']}",
+                found=predictions["fingerprint"][:SHOWN],
+                wanted=self.fingerprint[:SHOWN],
+                do="connect to it again and ask for all rows anew, so that one model answers them",
+            )
+        answers = predictions["answers"]
+        for name in LISTS:
+            if (count := len(predictions[name])) != len(rows):
+                raise self.server.unknown(name, f"{count} for {counted(len(rows), 'row')}")
+        if predictions["checksum"] != checksum_of(values, to_json(answers)):
+            raise self.server.unknown("checksum", "not that of these rows and answers")
+        for number, (answer, row) in enumerate(zip(answers, rows, strict=True)):
+            form = self.task_type.answer_form(row, top is not None)
+            form = form if top is None else [form]
+            text = str(getattr(row, "context", None) or getattr(row, "text", ""))
+            if not _fits(answer, form, text) or (top is not None and not 1 <= len(answer) <= top):
+                raise self.server.unknown(f"answers[{number}]", repr(answer))
 
 
 def _at(row: Any, error: DataError) -> DataError:
@@ -312,21 +436,18 @@ def with_server(server: Server) -> RemotePredictor:
     """
     name = server.model
     path = "/v1/task" if name is None else f"/v1/models/{quote(name, safe='')}/task"
-    described = server.ask("GET", path)
+    described = server.ask(TASK, "GET", path)
     try:
         task_type = task_for(described["task"], described["labels"], described["options"])
-        columns = {role: tuple(names) for role, names in described["columns"].items()}
-        known = tuple(Finding(**each) for each in described["findings"])
-        made = (
-            str(described["fingerprint"]),
-            int(described["max_rows"]),
-            int(described["max_body_bytes"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
-        raise IncompatibleError(
-            "the server describes its model in a way that is not known here",
-            where=server.url,
-            found=str(error)[:200],
-            do="use the same release of maskwright there and here",
-        ) from error
-    return RemotePredictor(server, task_type, columns, *made, known=known)
+        findings = tuple(Finding(**finding) for finding in described["findings"])
+    except (UsageError, ValueError) as error:
+        raise server.unknown("task", error) from error
+    columns = described["columns"]
+    known, needed = {*task_type.roles, *task_type.beside, SECOND}, {*task_type.roles}
+    fitting = known >= columns.keys() >= needed or columns.keys() == {task_type.alone}
+    if not fitting or not all(names and _fits(names, [str]) for names in columns.values()):
+        raise server.unknown("columns", columns)
+    numbers = described["max_rows"], described["max_body_bytes"]
+    return RemotePredictor(
+        server, task_type, columns, described["fingerprint"], *numbers, known=findings
+    )

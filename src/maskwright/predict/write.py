@@ -2,6 +2,7 @@
 
     predictions.jsonl   {…the row…, "prediction": {"label": "good", "score": 0.93}}
     predictions.csv     …the row…, predicted_label, predicted_score
+                        with `top` …, predicted_label_1, predicted_score_1, predicted_label_2, …
 
 The file is there whole or not at all. What was answered before a kill waits beside it and is gone
 on with when the same file is asked of the same model again.
@@ -11,8 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from typing import Any
 from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, TASK
 from maskwright.corpus.files import listed, size_of
 from maskwright.corpus.ledger import Counts
+from maskwright.counted import counted
 from maskwright.errors import DataError, MaskwrightError, OutputError, UsageError
 from maskwright.findings import Finding
 from maskwright.finetune.hashes import hashes
@@ -29,17 +33,24 @@ from maskwright.labelled.formats import unnamed_files
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.models import folders
 from maskwright.models.open import home_of
-from maskwright.predict.columns import PREDICTION, WINDOWS, flat_row, name_taken, names_of
+from maskwright.predict.columns import (
+    PREDICTION,
+    WINDOWS,
+    flat_row,
+    name_taken,
+    names_of,
+    taken,
+)
 from maskwright.predict.file import answer_rows, loaded, unanswered
 from maskwright.predict.given import LISTS
 from maskwright.predict.predictor import Answering, Predictor
-from maskwright.predict.remote import RemotePredictor, Server
+from maskwright.predict.remote import ModelChangedError, RemotePredictor, Server
 from maskwright.predict.rows import rows_to_answer
 from maskwright.predict.shared_encoder import SharedEncoder
+from maskwright.report import document
 from maskwright.report.say import Say, quiet
+from maskwright.storage import commit
 from maskwright.storage import files as storage
-from maskwright.storage.files import lock_beside
-from maskwright.storage.lock import Lock
 from maskwright.storage.one_file import new_text
 from maskwright.tasks.parts.choices import LongText
 
@@ -80,8 +91,6 @@ def write_predictions(
             wanted=", ".join(WRITTEN),
             do="choose another name for --out",
         )
-    if out.exists():
-        raise UsageError("the file is there already", where=out, do="choose another --out")
     if not out.parent.is_dir():
         raise OutputError(
             "the predictions cannot be written",
@@ -89,92 +98,88 @@ def write_predictions(
             found="no such folder",
             do="choose a folder that is there",
         )
-    with Lock(lock_beside(out), passing=True):
-        return _written(
-            folder,
-            source,
-            out,
-            delimiter,
-            listed(also),
-            as_names(columns),
-            read,
-            top,
-            base,
-            long,
-            engine,
-            server,
-            say,
-        )
-
-
-def _written(
-    folder: Path,
-    source: Path,
-    out: Path,
-    delimiter: str | None,
-    also: Sequence[str],
-    columns: Mapping[str, Sequence[str]],
-    read: HowRead,
-    top: int | None,
-    base: Path | str | None,
-    long: LongText,
-    engine: str,
-    server: Server | None,
-    say: Say,
-) -> int:
     staged = out.with_name(f".tmp-{out.name}.jsonl")
-    if out.exists():  # another process has just written it
-        raise UsageError("the file is there already", where=out, do="choose another --out")
-    started = False
-    try:
+    with commit.writing(out), _told_of(out):
+        if out.exists():
+            staged.unlink(missing_ok=True)  # of a process that was killed after its last rename
+        document.require_new(out)
         model = loaded(folder, also, columns, base, engine, say, server).reading(long)
-        counts = Counts()
+        settings = {
+            "base": None if base is None else hashes(Path(base)),
+            "also": [_model(Path(other)) for other in listed(also)],
+            "columns": as_names(columns),
+            "read": None if read == AS_IT_COMES else repr(read),
+            "top": top,
+            "long": None if long == "as_trained" else long,
+            "engine": None if engine == TORCH else engine,
+        }
         about: dict[str, Any] = {"model": _answering(folder, model), "source": hashes(source)}
-        about |= {} if base is None else {"base": hashes(Path(base))}
-        about |= {"also": [_model(Path(each)) for each in also]} if also else {}
-        about |= {"columns": columns} if columns else {}
-        about |= {} if read == AS_IT_COMES else {"read": repr(read)}
-        about |= {} if top is None else {"top": top}
-        about |= {} if long == "as_trained" else {"long": long}
-        about |= {} if engine == TORCH else {"engine": engine}
+        about |= {name: value for name, value in settings.items() if value}
         windows = long == "windows"
         names = _look_at(source, model, read, top, delimiter is not None, windows)
-        started = True
         # The rows stand in both files for a while.
         storage.require_space(
             out.parent, WRITES * size_of(source, unnamed_files.sources) - _size(staged)
         )
+
+        def save(target: Path) -> None:
+            if delimiter is None:
+                _as_lines(staged, target)
+            else:
+                _as_table(staged, target, delimiter, names, top)
+
+        counts = Counts()
         kept, kept_bad = _kept(staged, json.dumps(about), say)
-        with staged.open("a", encoding="utf-8") as stream:
-            count, bad = answer_rows(model, source, stream, read, top, kept, say, counts, windows)
-        _require_unchanged(source, about["source"])
-    except MaskwrightError:  # the same would be met again
-        if started:  # else another command's, which may go on
-            with contextlib.suppress(OSError):
-                staged.unlink(missing_ok=True)
-        raise
-    except OSError as error:
-        raise _cannot_be_written(out, error) from error
-    try:
-        if delimiter is None:
-            _as_lines(staged, out)
-        else:
-            _as_table(staged, out, delimiter, names)
+        try:
+            with staged.open("a", encoding="utf-8") as stream:
+                count, bad = answer_rows(
+                    model, source, stream, read, top, kept, say, counts, windows
+                )
+            _require_unchanged(source, about["source"])
+        except MaskwrightError as error:
+            raise _ended(error, staged, json.dumps(about), out, save) from error
+        save(out)
         staged.unlink()
-    except OSError as error:
-        raise _cannot_be_written(out, error) from error
     for found in unanswered(kept_bad + bad, counts):
         say(found.line())
     return kept + count
 
 
-def _cannot_be_written(out: Path, error: OSError) -> OutputError:
-    return OutputError(
-        "the predictions cannot be written",
-        where=out,
-        found=error,
-        do="make room, then give the same command: what was answered is kept",
+def _ended(
+    error: MaskwrightError, staged: Path, about: str, out: Path, save: Callable[[Path], None]
+) -> MaskwrightError:
+    """The error, with what becomes of the rows that were answered before it. They are of no use
+    where a row is at fault, and are kept for the same command otherwise."""
+    count, _ = _kept(staged, about, quiet)
+    if count == 0 or isinstance(error, DataError):
+        staged.unlink(missing_ok=True)
+        return error
+    rows = f"{counted(count, 'row')} answered before"
+    if not isinstance(error, ModelChangedError):
+        first = f"{error.do}; then give" if error.do else "give"
+        return error.advising(f"{first} the same command again: {rows} are kept")
+    numbers = itertools.count(1)
+    names = (out.with_name(f"{out.stem}.partial-{number}{out.suffix}") for number in numbers)
+    place = next(name for name in names if not os.path.lexists(name))
+    save(place)
+    return error.advising(
+        f"{rows} are in {place}; to go on after them, let the server answer by that model and "
+        "give the same command again; with another model it answers all rows anew"
     )
+
+
+@contextlib.contextmanager
+def _told_of(out: Path) -> Iterator[None]:
+    """A block in which what the system refuses is refused by the name of the file."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            "the predictions cannot be written",
+            where=out,
+            found=error,
+            do="make room, then give the same command: what was answered is kept",
+        ) from error
 
 
 def _require_unchanged(source: Path, before: Mapping[str, str]) -> None:
@@ -236,9 +241,8 @@ def _look_at(
     for values, example in rows_to_answer(source, model, read, Counts()):
         if flat and not names and example is not None:
             names = names_of(example, model, top, windows)
-        ours = {*names, *([WINDOWS] if windows else [])}
-        if taken := sorted(ours & values.keys()):
-            raise name_taken(", ".join(taken), str(source))
+        if used := taken([*names, *([WINDOWS] if windows else [])], values, top):
+            raise name_taken(", ".join(used), str(source))
     if flat and not names:  # no row can be answered
         values = {role: ["a", "b"] if role in LISTS else "a" for role in model.task_type.roles}
         names = names_of(model.task_type.of_value(values, ""), model, top, windows)
@@ -274,16 +278,21 @@ def _as_lines(staged: Path, target: Path) -> None:
         file.writelines(_answered(staged))
 
 
-def _as_table(staged: Path, target: Path, delimiter: str, answer: Sequence[str]) -> None:
-    """The columns of the rows, then those of an `answer`."""
-    names: dict[str, None] = {}
-    ours = (PREDICTION, WINDOWS)
+def _as_table(
+    staged: Path, target: Path, delimiter: str, names: Sequence[str], top: int | None
+) -> None:
+    """The columns of the rows, then those of an answer; `names` where no row has one."""
+    rows: list[dict[str, Any]] = [{}, {}]
     for line in _answered(staged):
-        names |= dict.fromkeys(name for name in json.loads(line) if name not in ours)
+        for columns, cells in zip(rows, flat_row(json.loads(line), top), strict=True):
+            columns |= dict.fromkeys(cells)
     with new_text(target, newline="") as file:
-        writer = csv.DictWriter(file, [*names, *answer], delimiter=delimiter)
+        columns, answer = rows
+        writer = csv.DictWriter(file, [*columns, *(answer or names)], delimiter=delimiter)
         writer.writeheader()
-        writer.writerows(flat_row(json.loads(line)) for line in _answered(staged))
+        for line in _answered(staged):
+            values, cells = flat_row(json.loads(line), top)
+            writer.writerow(values | cells)
 
 
 def _answered(staged: Path) -> Iterator[str]:

@@ -18,6 +18,7 @@ from maskwright.checkpoint.layout import About
 from maskwright.errors import UsageError
 from maskwright.models.head_alone import opened
 from maskwright.objectives.supervised import PROBLEM_TYPES
+from maskwright.storage.commit import require_new
 from maskwright.storage.one_file import write_file
 from maskwright.tasks.parts.find import task_for
 
@@ -41,8 +42,7 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
             where=folder,
             wanted="what finetune --method probe or head writes",
         )
-    if out.exists():
-        raise UsageError("the output folder is there already", where=out, do="choose another")
+    require_new(out, error=UsageError, what="the output folder is there already")
     task_type = task_for(record.kind, record.labels, record.settled)
     problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None
     task = replace(record, attached=False).render()

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from maskwright.corpus.files import Paths, listed
 from maskwright.corpus.read import DEFAULT
 from maskwright.corpus.reading import Reading
-from maskwright.errors import OutputError
 from maskwright.findings import Finding
 from maskwright.pretrain.text import Text
 from maskwright.recipes.parts.corpus import Corpus
 from maskwright.report.say import printer
 from maskwright.storage import files as storage
-from maskwright.storage.commit import writing
+from maskwright.storage.commit import require_new, writing
 from maskwright.tokenizer.report import report
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.training.train import TokenizerChoice, train
@@ -55,12 +53,7 @@ def train_and_report(
         lowercase=lowercase,
         min_frequency=min_frequency,
     )
-    if os.path.lexists(out):  # `save` would say so too, but only after the work
-        raise OutputError(
-            "the path already exists",
-            where=os.path.abspath(out),
-            do="choose another name, or remove it first",
-        )
+    require_new(out)  # `save` would say so too, but only after the work
     say = printer(None)
     storage.require_space(out, BYTES_PER_TOKEN * vocabulary)
     with writing(out):  # refused now, and not after the work

@@ -13,7 +13,6 @@ import base64
 import functools
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +22,7 @@ from markupsafe import Markup, escape
 
 from maskwright.errors import UsageError
 from maskwright.report import plain
-from maskwright.storage.commit import writing
+from maskwright.storage import commit
 from maskwright.storage.one_file import write_file
 
 if TYPE_CHECKING:
@@ -103,30 +102,29 @@ def _json(value: object) -> Markup:
 
 
 # ------------------------------------------------------------------------------ files
-def require_new(target: Path) -> None:
-    """Refuse to write over what is there.
+def require_new(*targets: Path) -> None:
+    """Refuse to write over what is there, as `commit.require_new`.
 
     Raises:
-        UsageError: naming it.
+        UsageError: naming the first that is there.
     """
-    if os.path.lexists(target):
-        raise UsageError("the file is there already", where=target, do="choose another --out")
+    what, do = "the file is there already", "choose another --out"
+    commit.require_new(*targets, error=UsageError, what=what, do=do)
 
 
 def write_new(folder: Path, texts: Mapping[str, str]) -> None:
-    """Put new files into `folder`, by their names; of several processes that write the same, one
-    does.
+    """Put new files into `folder`, by their names: all or none. Of several processes that write the
+    same, one does.
 
     Raises:
         UsageError: one of them is there already.
         OutputError, StorageError, StoppedError: they cannot be written.
     """
     *_, last = texts
-    with writing(folder / last):
-        for name in texts:
-            require_new(folder / name)
-        for name, text in texts.items():
-            write(folder / name, text)
+    with commit.writing(folder / last):
+        require_new(*(folder / name for name in texts))
+        texts_as_bytes = {name: text.encode("utf-8", "replace") for name, text in texts.items()}
+        commit.commit_files(folder, texts_as_bytes)
 
 
 def write(target: Path, text: str) -> Path:

@@ -24,7 +24,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,7 @@ class Answered:
         windows: in how many windows.
         truncated: whether something was cut.
         characters: of all texts.
+        fingerprint: of the model that answered for its task.
     """
 
     values: list[Any]
@@ -122,6 +123,7 @@ class Answered:
     truncated: list[bool]
     timings: Timings
     characters: int = 0
+    fingerprint: str = ""
     prompt_tokens: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -553,7 +555,8 @@ class Host:
             answer = partial(self._written, asking)
         else:
             answer = partial(self._read, self._reading(asking, "scores", read_scores))
-        return await self._ask(rows, options, answer, work, finish(predictor))
+        answered = await self._ask(rows, options, answer, work, finish(predictor))
+        return replace(answered, fingerprint=asking.fingerprint)
 
     def _reading(self, asking: Asking, what: str, read: Callable[..., Sequence[Any]]) -> Reading:
         """Scores of one backbone go together; what else is asked only of the very same model."""

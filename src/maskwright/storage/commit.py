@@ -7,7 +7,11 @@
 
 One process at a time writes a folder: from the first file to the last rename it holds the lock
 `.tmp-name.lock` beside the target, which the system drops when the process dies. A second one is
-refused by the name of the first, and never touches its temporary folder.
+refused by the name of the first, and never touches its temporary folder. Who gets the lock first
+settles what a killed process left: what was complete is put in place, the rest is removed.
+
+Several files of a folder that may hold others go the same way (`commit_files`): once the temporary
+folder has its manifest they are complete, and what is left is to move each out of it.
 
 A folder is valid because its manifest verifies, not because of its name: `verify` reads the sizes,
 then the hashes, and the manifest guards itself with a hash of its own. Whatever fails on the way,
@@ -24,12 +28,19 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from maskwright.config import canonical_json
-from maskwright.errors import OutputError, StoppedError, StorageError, UsageError
+from maskwright.errors import (
+    CheckpointError,
+    MaskwrightError,
+    OutputError,
+    StoppedError,
+    StorageError,
+    UsageError,
+)
 from maskwright.storage.files import (
     ASIDE,
     DISK,
@@ -59,6 +70,7 @@ from maskwright.storage.manifest import (
     read_manifest,
     verify,
 )
+from maskwright.storage.one_file import temporaries_of
 
 __all__ = [
     "DISK",
@@ -70,6 +82,7 @@ __all__ = [
     "StagedFile",
     "Staging",
     "commit",
+    "commit_files",
     "commit_once",
     "extra_files",
     "newest",
@@ -78,6 +91,7 @@ __all__ = [
     "read_manifest",
     "refusal",
     "remove_folder",
+    "require_new",
     "require_own",
     "sweep",
     "verify",
@@ -123,17 +137,34 @@ def commit(
             target, write, Staging(temporary, manifest, dict(facts), files), expected_bytes
         )
 
-    _require_free(target, replace)
     with writing(target, files):
-        with in_our_words(target):
-            put_back(target, files)
-        _require_free(target, replace)  # another process may just have written it
+        if not replace:
+            require_new(target)
         try:
             return attempt()
         except StorageError:
             return attempt()
 
 
+def commit_files(folder: Path, texts: Mapping[str, bytes], *, files: FileSystem = DISK) -> None:
+    """Put new files into `folder`, by their names, so that all are there or none; after a kill
+    between them, as soon as the same is asked again.
+
+    Raises:
+        OutputError: one of them is there already, or cannot be written.
+        StoppedError, StorageError: as `commit`.
+    """
+    *_, last = texts
+
+    def write(stage: Staging) -> None:
+        for name, text in texts.items():
+            require_new(folder / name)
+            stage.write_bytes(name, text)
+
+    commit(folder / last, write, about={BESIDE: list(texts)}, files=files)
+
+
+BESIDE = "files"  # of a manifest: what is moved into the folder where the temporary one lies
 _WRITTEN: set[tuple[int, int, Path]] = set()  # process, thread and folder of each `writing`
 
 
@@ -183,7 +214,7 @@ def _put_once(staged: Path, target: Path, files: FileSystem) -> None:
 def writing(target: Path, files: FileSystem = DISK) -> Iterator[None]:
     """Until the block ends, no other process and no other thread writes the folder `target`; inside
     it, this thread may `commit` it. For work whose result is one folder, so that a second process
-    is refused before the work and not after it.
+    is refused before the work and not after it. What a stopped process left is settled first.
 
     Raises:
         StoppedError: another process is writing it; the message names the process.
@@ -199,16 +230,43 @@ def writing(target: Path, files: FileSystem = DISK) -> Iterator[None]:
     with Lock(lock_beside(target), passing=True):
         _WRITTEN.add(key)
         try:
+            with in_our_words(target):
+                _settle(target, files)
             yield
         finally:
             _WRITTEN.discard(key)
 
 
-def _require_free(target: Path, replace: bool) -> None:
-    if os.path.lexists(target) and not replace:
-        raise OutputError(
-            "the path already exists", where=target, do="choose another name, or remove it first"
-        )
+def _settle(target: Path, files: FileSystem) -> None:
+    """Finish what a stopped process left of a folder or a file; call it under its lock."""
+    put_back(target, files)
+    staged = target.with_name(TEMPORARY + target.name)
+    with contextlib.suppress(CheckpointError, FileNotFoundError):
+        _move_out(staged, target, read_manifest(staged).about.get(BESIDE, ()), files)
+    for path in (staged, target.with_name(DOOMED + target.name)):
+        if path.is_dir():
+            discard(path, files)
+    for path in temporaries_of(target):
+        files.remove(path)
+
+
+def require_new(
+    *targets: Path,
+    error: type[MaskwrightError] = OutputError,
+    what: str = "the path already exists",
+    do: str = "choose another name, or remove it first",
+) -> None:
+    """Refuse to write over what is there. First what a stopped process left is settled; of several
+    files, which `commit_files` writes, by the last.
+
+    Raises:
+        error: naming the first that is there.
+    """
+    if targets[-1].parent.is_dir():
+        with contextlib.suppress(MaskwrightError), writing(targets[-1]):
+            pass
+    for target in filter(os.path.lexists, targets):
+        raise error(what, where=target, do=do)
 
 
 def _write_all(
@@ -230,7 +288,11 @@ def _write_all(
         files.mkdir(stage.path)
         write(stage)
         made = stage.finish()
-        _put_in_place(stage.path, target, files)
+        if BESIDE in made.about:
+            _move_out(stage.path, target, made.about[BESIDE], files)
+            stage.abandon()  # what is left of it
+        else:
+            _put_in_place(stage.path, target, files)
     except BaseException as error:
         stage.abandon()
         if isinstance(error, OSError):
@@ -259,6 +321,22 @@ def _put_in_place(staged: Path, target: Path, files: FileSystem) -> None:
     if replaced:
         with contextlib.suppress(OSError):
             discard(aside, files)
+
+
+def _move_out(staged: Path, target: Path, names: Sequence[str], files: FileSystem) -> None:
+    """Move complete files out of the temporary folder, in their order, `target` the last."""
+    moved: list[str] = []
+    try:
+        for name in names:
+            if os.path.lexists(staged / name) and not os.path.lexists(target.with_name(name)):
+                files.rename(staged / name, target.with_name(name))
+                moved.append(name)
+        files.fsync_folder(target.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            for name in moved:
+                files.rename(target.with_name(name), staged / name)
+        raise
 
 
 def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:

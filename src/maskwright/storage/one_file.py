@@ -13,13 +13,22 @@ import contextlib
 import io
 import itertools
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
-from maskwright.storage.files import DISK, TEMPORARY, FileSystem, in_our_words, shortened
+from maskwright.storage.files import (
+    DISK,
+    LONGEST_NAME,
+    TEMPORARY,
+    FileSystem,
+    in_our_words,
+    shortened,
+)
 
 _NUMBERS = itertools.count()
+STAGED = re.compile(rf"{re.escape(TEMPORARY)}(.+)-\d+-\d+", re.DOTALL)
 
 
 @contextlib.contextmanager
@@ -80,6 +89,13 @@ def write_file(target: Path, data: bytes, *, files: FileSystem = DISK) -> Path:
 def _staged(target: Path) -> Path:
     ending = f"-{os.getpid()}-{next(_NUMBERS)}"
     return target.with_name(TEMPORARY + shortened(target.name, len(ending)) + ending)
+
+
+def temporaries_of(target: Path) -> list[Path]:
+    """The temporary files of `target`; where nobody writes it, remains of stopped processes."""
+    names = {target.name, shortened(target.name, LONGEST_NAME)}
+    matches = map(STAGED.fullmatch, os.listdir(target.parent))
+    return [target.with_name(m[0]) for m in matches if m is not None and m[1] in names]
 
 
 class _Descriptor(io.RawIOBase):

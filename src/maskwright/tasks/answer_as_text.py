@@ -23,6 +23,9 @@ class AnswersInWords(InWords):
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, Any]]:
         yield from ({"answer": str(each)} for each in outputs)
 
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        return {"answer": str}
+
     def right(self, row: Any) -> str:
         return " / ".join(dict.fromkeys(gold for gold, _ in row.answers)) or "(no answer)"
 

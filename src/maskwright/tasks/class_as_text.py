@@ -44,6 +44,9 @@ class ClassesInWords(Read):
             name = None if answer < 0 else self.labels[answer]
             yield {"label": name, "generated_text": str(text)}
 
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        return {"label": (None, *self.labels), "generated_text": str}
+
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
         return self.head_type.by_class(rows, answers)
 

@@ -263,6 +263,13 @@ class Classification(TaskType):
             order = np.argsort(-row, kind="stable")[:top]
             yield [self._one(row, int(place)) for place in order]
 
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        if self.problem == "number":
+            return {"score": float}
+        if self.problem == "multi" and not ranked:
+            return {"labels": [self.labels], "scores": [float]}
+        return {"label": self.labels, "score": float}
+
     def scores(self, encoded: Encoded, outputs: Outputs, *, raw: bool = False) -> Scores:
         if raw:
             return _of_texts(encoded, outputs)

@@ -291,6 +291,9 @@ class Embeddings(TaskType):
             return
         yield from ({"score": round(v, DIGITS)} for v in self.compared(first, others[0]).tolist())
 
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        return {"vector": [float]} if isinstance(example, Single) else {"score": float}
+
     def files(self, frame: Frame, width: int) -> dict[str, str]:
         modes: dict[str, Any] = {mode: pooling in self.poolings for pooling, mode in MODES.items()}
         if SKIPPED in self.options:

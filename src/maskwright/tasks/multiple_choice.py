@@ -155,6 +155,10 @@ class MultipleChoice(TaskType):
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         yield from (best for (best,) in self.ranked(encoded, outputs, 1))
 
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        choices = example.choices
+        return {"label": range(len(choices)), "choice": choices, "score": float}
+
     def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
         found = [
             Mistake(row.where, row.question, row.choices[row.label], best["choice"], best["score"])

@@ -78,6 +78,9 @@ class NumbersInWords(Read):
             score = float(answer) if math.isfinite(answer) else None
             yield {"score": score, "generated_text": str(text)}
 
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        return {"score": float | None, "generated_text": str}
+
     def right(self, row: Any) -> str:
         return figure(row.label)
 

@@ -287,6 +287,9 @@ class QuestionAnswering(TaskType):
                 "answer": answer,
             }
 
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        return {"score": float, "start": int, "end": int, "answer": str}
+
     @property
     def wrongness(self) -> str:
         return "F1"

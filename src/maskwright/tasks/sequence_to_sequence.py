@@ -90,8 +90,11 @@ class SequenceToSequence(Writing):
         return one if figures[1] > figures[0] else beam_search
 
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, str]]:
-        key = str(self.options.get("key", "generated_text"))
+        (key,) = self.answer_form(None)
         yield from ({key: str(each)} for each in outputs)
+
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        return {str(self.options.get("key", "generated_text")): str}
 
     @property
     def wrongness(self) -> str:

@@ -302,6 +302,11 @@ class Tagging(TaskType):
                 if tag in self.labels
             ]
 
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        types = {entity.entity_type for entity in self._entities(self.labels)}
+        name = {"entity_group": types} if self.marks_entities else {"entity": self.labels}
+        return [{**name, "score": float, "word": str, "start": int, "end": int}]
+
 
 def _part(sentence: Sentence, first: int, stop: int, scores: NDArray[np.float64]) -> dict[str, Any]:
     """The words `first` to `stop` - 1 with their place in the text and the mean of their scores."""

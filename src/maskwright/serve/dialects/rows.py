@@ -13,7 +13,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from maskwright.predict.predictor import Predictor
+from maskwright.predict import wire
 from maskwright.serve.dialects.parts.bodies import Body, Text
 from maskwright.serve.dialects.parts.chosen import Chosen, choose
 from maskwright.serve.dialects.parts.headers import headers_of
@@ -63,24 +63,27 @@ def routes(host: Host) -> APIRouter:
         chosen.task()
         options = chosen.options("rows", top=body.top, long=body.long)
         answered = await host.predict(chosen.name, body.rows, options)
-        value = {
+        facts = {
             "model": chosen.called,
-            "answers": answered.values,
+            "fingerprint": answered.fingerprint,
             "tokens": answered.tokens,
             "windows": answered.windows,
             "truncated": answered.truncated,
         }
-        return JSONResponse(value, headers=headers_of(chosen, [answered]))
+        content = wire.render(facts, body.rows, answered.values)
+        headers = headers_of(chosen, [answered])
+        return Response(content, media_type="application/json", headers=headers)
 
     return router
 
 
 def _described(model: Chosen) -> dict[str, Any]:
-    task = model.task()
-    predictor: Predictor = model.served.asking(model.adapter).predictor
+    model.task()  # refuses a model without one
+    asking = model.served.asking(model.adapter)  # once: another model may take the name meanwhile
+    predictor, task = asking.predictor, asking.predictor.task_type
     return {
         "model": model.called,
-        "fingerprint": model.fingerprint,
+        "fingerprint": asking.fingerprint,
         "task": task.task,
         "labels": list(task.labels),
         "options": dict(task.options),
@@ -88,8 +91,5 @@ def _described(model: Chosen) -> dict[str, Any]:
         "length": predictor.frame.length,
         "max_rows": model.host.limits.max_items,
         "max_body_bytes": model.host.limits.max_body_bytes,
-        "findings": [
-            {"name": each.name, "what": each.what, "evidence": each.evidence, "remedy": each.remedy}
-            for each in predictor.findings
-        ],
+        "findings": [vars(finding) for finding in predictor.findings],
     }

@@ -375,6 +375,12 @@ class TaskType(ABC):
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[Any]:
         """An answer for each row as `pipeline` of transformers gives it."""
 
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        """The form of the answer that `as_pipeline` gives to the example, or of one that `ranked`
+        gives, to check answers from another process: a type, the values that there are, a list with
+        the form of its items, or a mapping with that of each part; None: any."""
+        return None
+
     def scores(self, encoded: Encoded, outputs: Outputs, *, raw: bool = False) -> Scores:
         """(N, L) the probability of each label, or with `raw` its score before that.
 
