@@ -51,7 +51,7 @@ def test_its_text_alone_is_read_in_order(tmp_path: Path) -> None:
     clean = curate(tmp_path / "data" / "clean")
     reader = Reader(clean, Reading(notes=("id", "source")))
     assert [document.text for document in reader] == GOOD
-    assert not reader.counts.ignored_files and not reader.counts.findings
+    assert not reader.counts.ignored.files and not reader.counts.findings
     assert next(iter(reader)).notes == {"id": "raw.txt:0", "source": "web"}
     (tmp_path / "data" / "a.txt").write_text("further")
     assert texts(tmp_path / "data") == ["further", *GOOD], "below another folder, too"
@@ -133,7 +133,7 @@ def test_the_folder_of_work(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("other")
     reader = Reader(tmp_path)
     assert [document.text for document in reader] == ["other"], "passed over below another folder"
-    assert reader.counts.ignored_files == [str(work)], "and said"
+    assert reader.counts.ignored.files == [str(work)], "and said"
     clean = curate(tmp_path / "clean")
     assert texts(clean) == GOOD and texts(tmp_path) == ["other", *GOOD]
     with pytest.raises(UsageError, match="curate works in this folder") as error:

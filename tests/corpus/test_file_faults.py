@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
-from maskwright.corpus.files import STEP
+from maskwright.corpus.files import STEP, find_all
 from maskwright.corpus.read import Reader, Reading
 from maskwright.corpus.sniff import MAGIC
 from maskwright.errors import DataError, StorageError, UsageError
@@ -348,3 +348,69 @@ def test_names_with_control_characters_are_shown_escaped(tmp_path: Path) -> None
     with pytest.raises(DataError) as caught:
         list(Reader(path, SKIP, rejects=tmp_path / "rejects.jsonl"))
     assert "\x1b" not in str(caught.value)
+
+
+# ------------------------------------------------------------------------------ links that lead out
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder with texts beside the one that is read."""
+    write(tmp_path, "outside/secret.txt", "secret")
+    write(tmp_path, "inside/a.txt", "own")
+    return tmp_path / "outside"
+
+
+LINKS = {
+    "a file": ("link.txt", "../outside/secret.txt"),
+    "a folder": ("link", "../outside"),
+    "by its whole path": ("link.txt", "{outside}/secret.txt"),
+    "from below": ("deep/link.txt", "../../outside/secret.txt"),
+    "through another link": ("link.txt", "other"),
+    "the folder above": ("link", ".."),
+    "of another kind": ("link", "../outside/secret.txt"),
+}
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_a_link_out_of_the_folder_is_not_followed_and_said(
+    tmp_path: Path, outside: Path, kind: str
+) -> None:
+    inside = tmp_path / "inside"
+    name, target = LINKS[kind]
+    link = inside / name
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(target.format(outside=outside))
+    links = {str(link)}
+    if target == "other":
+        (inside / "other").symlink_to(outside / "secret.txt")
+        links.add(str(inside / "other"))
+    reader = Reader(inside)
+    assert [document.text for document in reader] == ["own"]
+    assert set(reader.counts.ignored.links) == links
+    (finding,) = (f for f in reader.counts.findings if f.name == "links-out-of-the-folder")
+    assert finding.severity == "warning" and str(link) in finding.evidence
+    with pytest.raises(UsageError) as error:
+        find_all(inside)
+    assert error.value.where in links
+
+
+def test_a_folder_of_links_alone_is_refused(tmp_path: Path, outside: Path) -> None:
+    (tmp_path / "inside/a.txt").unlink()
+    (tmp_path / "inside/link.txt").symlink_to(outside / "secret.txt")
+    with pytest.raises(UsageError) as error:
+        Reader(tmp_path / "inside")
+    assert "link.txt" in str(error.value.found)
+
+
+def test_other_links_are_followed(tmp_path: Path, outside: Path) -> None:
+    """Within the folder; one that is named; the folder itself; the blobs of a download cache."""
+    inside = tmp_path / "inside"
+    (inside / "again.txt").symlink_to("a.txt")
+    (tmp_path / "named.txt").symlink_to(outside / "secret.txt")
+    (tmp_path / "named").symlink_to(inside)
+    assert texts(inside) == texts(tmp_path / "named") == ["own", "own"]
+    assert texts(tmp_path / "named.txt") == ["secret"]
+    write(tmp_path, "cache/blobs/123", "cached")
+    snapshot = tmp_path / "cache/snapshots/abc/data"
+    snapshot.mkdir(parents=True)
+    (snapshot / "a.txt").symlink_to("../../../blobs/123")
+    assert texts(snapshot) == texts(snapshot.parent) == ["cached"]

@@ -192,7 +192,7 @@ def test_folders_are_read_in_sorted_order(tmp_path: Path) -> None:
         write(tmp_path, name, f'{{"text": "{name}"}}' if name.endswith("l") else name)
     reader = Reader(tmp_path)
     assert [d.text for d in reader] == ["a/B.txt", "a/z.txt", "b.txt", "c.jsonl"]
-    assert reader.counts.ignored_files == [str(tmp_path / "notes.log")]
+    assert reader.counts.ignored.files == [str(tmp_path / "notes.log")]
     assert "another kind" in " ".join(list(map(str, reader.counts.findings)))
     both = Reader([tmp_path / "b.txt", str(tmp_path / "a")])
     assert [d.text for d in both] == ["b.txt", "a/B.txt", "a/z.txt"]

@@ -297,7 +297,6 @@ def test_what_a_killed_process_had_open_goes(tmp_path: Path) -> None:
     for room in ("reading", "segments", "packed", "passes/exact-duplicates.hashes"):
         (work / room / ".tmp-1").mkdir()
         (work / room / ".tmp-1" / "text.parquet").touch()
-    (work / "reading" / ".a-1.rejected.jsonl").touch()
     curate(text, clean, recipe(), UPDATE)
     assert {str(path) for path in work.rglob("*")} == before
 

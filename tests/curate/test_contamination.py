@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, removed, run
 from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.overlaps import TextSets
 from maskwright.curate.parts.words import words_of
 from maskwright.curate.steps.contamination import Settings
 from maskwright.errors import ConfigError
@@ -179,3 +181,63 @@ def test_planted_rows_are_found_in_dirty_text(real_data: Path) -> None:
     found = set(removed(step, [batch]))
     assert len(found & planted) >= 0.95 * len(planted)
     assert len(found & planted) >= 0.95 * len(found)
+
+
+# ------------------------------------------------------------------------------ beside plain sets
+def pairs_one_by_one(documents: list[str], texts: list[str], overlap: int) -> list[set[int]]:
+    """Of each document the texts with which it shares `overlap` words, by comparing all pairs."""
+
+    def runs(text: str) -> set[tuple[str, ...]]:
+        parts = text.lower().replace(".", " ").split()
+        return {tuple(parts[n : n + overlap]) for n in range(len(parts) - overlap + 1)}
+
+    sought = [runs(text) for text in texts]
+    return [
+        {number for number, those in enumerate(sought) if runs(text) & those} for text in documents
+    ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_shared_prompts_give_what_pairs_give(tmp_path: Path, seed: int) -> None:
+    """Prompts that many texts begin with, in turn or nested, and documents with several texts."""
+    draw = random.Random(seed)
+    words = [f"w{n}" for n in range(30)]
+
+    def some(count: int) -> str:
+        return " ".join(draw.choices(words, k=count))
+
+    prompts = [some(9) for _ in range(3)]
+    prompts.append(f"{prompts[0]} {some(4)}")
+    texts = [
+        f"{' '.join(draw.sample(prompts, draw.randint(0, 2)))} {some(draw.randint(6, 12))}"
+        for _ in range(60)
+    ]
+    documents = [". ".join([some(4), *draw.sample(texts, draw.randint(0, 3))]) for _ in range(40)]
+    files = []
+    for part in (0, 1):  # the rows of two files
+        path = tmp_path / f"{part}.jsonl"
+        rows = [json.dumps({"text": text}) for text in texts[part * 30 : part * 30 + 30]]
+        path.write_text("\n".join(rows))
+        files.append(str(path))
+    step = Settings(evaluation=tuple(files), overlap=6, shortest=6)
+    batches = [batch_of(documents[:25]), batch_of(documents[25:])]
+    corpus = InProcess(batches)
+    known = step.gather(corpus, step.open()).sort_by("document").to_pydict()
+    pairs = pairs_one_by_one(documents, texts, 6)
+    hit = [number for number, own in enumerate(pairs) if own]
+    places = [(number >> 32) * 25 + (number & 0xFFFFFFFF) for number in known["document"]]
+    assert places == hit and any(len(own) > 3 for own in pairs)
+    assert known["text"] == [min(pairs[number]) for number in hit]
+    assert known["texts"] == [len(pairs[number]) for number in hit]
+    for part, finding in enumerate(corpus.findings):
+        rows = {one - part * 30 for own in pairs for one in own if one // 30 == part}
+        holders = sum(any(one // 30 == part for one in own) for own in pairs)
+        assert finding.what.startswith(f"{len(rows)} of 30 rows")
+        assert finding.evidence == f"in {holders} documents"
+
+
+def test_a_union_that_forgets_a_set_is_seen() -> None:
+    """The control: two sets with a text in common, counted apart, give one too many."""
+    sets = TextSets(np.array([0, 3, 5, 6]), np.array([0, 1, 2, 2, 3, 4]))
+    assert sets.union_sizes([(0, 1), (0,), (0, 1, 2), (1,), ()]) == [4, 3, 5, 2, 0]
+    assert len(sets.of(0)) + len(sets.of(1)) == 5

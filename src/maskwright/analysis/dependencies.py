@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from maskwright.analysis.heads import attention
 from maskwright.analysis.hidden_states import ProbedModel
-from maskwright.corpus.files import RegularFile, find
+from maskwright.corpus.files import RegularFile, find_all
 from maskwright.corpus.ledger import Counts, Ledger, at
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
@@ -64,7 +64,7 @@ def read_trees(path: Path) -> list[Tree]:
     """
     found: list[Tree] = []
     ledger = Ledger(Reading(), Counts(), None)
-    for source in find(path)[0]:
+    for source in find_all(path):
         if source.format != "columns":
             raise UsageError(
                 "not a tree bank",

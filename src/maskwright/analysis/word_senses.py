@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from maskwright.analysis.hidden_states import ProbedModel, at_places, layer_states
 from maskwright.analysis.pooling import SAME_DIGITS
-from maskwright.corpus.files import find
+from maskwright.corpus.files import find_all
 from maskwright.errors import DataError, UsageError
 from maskwright.inference.encoded import Examples, framed
 from maskwright.inference.prepared import Prepared
@@ -145,7 +145,7 @@ def read_senses(
             wanted="text, label",
         )
     texts, meanings = [], []
-    for row in read_rows(separate_class_names(find(path)[0])[0]):
+    for row in read_rows(separate_class_names(find_all(path))[0]):
         for role, (name, *_) in named.items():
             if name not in row.values:
                 raise DataError(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import CheckpointError, StorageError, UsageError, near_path
+from maskwright.storage.files import leads_out
 from maskwright.storage.manifest import require_as_saved
 from maskwright.storage.strict_json import parse_object
 
@@ -65,7 +66,7 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
     path = folder / plain(name, folder)
     try:
         found = path.stat()
-        leaves = path.is_symlink() and not _within(path.resolve(), folder)
+        leaves = path.is_symlink() and leads_out(path, folder)
     except (OSError, RuntimeError) as error:
         found_instead = getattr(error, "strerror", None) or error
         raise CheckpointError(
@@ -123,13 +124,3 @@ def read_json(folder: Path, name: str, largest: int = LARGEST_JSON) -> dict[str,
 def write_json(value: dict[str, Any]) -> bytes:
     """The text of a JSON file, keys sorted."""
     return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
-
-
-def _within(target: Path, folder: Path) -> bool:
-    """Whether a path lies inside the folder, or in the blobs of the cache of which the folder is a
-    snapshot."""
-    home = folder.resolve()
-    places = [home]
-    if home.parent.name == "snapshots":
-        places.append(home.parent.parent / "blobs")
-    return any(target.is_relative_to(place) for place in places)

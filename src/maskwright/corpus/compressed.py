@@ -17,6 +17,8 @@ from maskwright.errors import DataError, UsageError
 RATIO_MATTERS_FROM = 16 << 20
 # A zstd block of four bytes can hold 128 KiB, so this much input gives at most some 16 MiB at once.
 ZSTD_STEP = 512
+# What is left of a step is copied at the end of each member, and there may be many small ones.
+GZIP_STEP = 1 << 14
 MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 SKIPPABLE = tuple(bytes([n]) + b"\x2a\x4d\x18" for n in range(0x50, 0x60))
 
@@ -99,8 +101,7 @@ def _measured(first: bytes, chunks: Iterator[bytes], meter: _Meter) -> Iterator[
 def _gzip(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
     member, inflater = 1, zlib.decompressobj(31)
     started = False
-    for chunk in chunks:
-        data = chunk
+    for data in _steps(chunks, GZIP_STEP):
         while data:
             if inflater.eof:
                 data = data.lstrip(b"\0")  # padding between members, as tapes have it
@@ -133,28 +134,33 @@ def _zstd(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
         ) from error
     decompressor = zstandard.ZstdDecompressor()
     member, frame, started = 1, decompressor.decompressobj(), False
-    for chunk in chunks:
-        for start in range(0, len(chunk), ZSTD_STEP):
-            data = chunk[start : start + ZSTD_STEP]
-            while data:
-                if frame.eof:
-                    member, frame, started = member + 1, decompressor.decompressobj(), False
-                try:
-                    yield meter.add(frame.decompress(data))
-                except zstandard.ZstdError as error:
-                    if "too much memory" in str(error):
-                        raise DataError(
-                            "the zstd file needs a larger window than is supported",
-                            where=meter.file,
-                            found=str(error),
-                            wanted="a window of at most 128 MiB",
-                            do="compress it again without --long, or with --long=27 at most",
-                        ) from error
-                    raise meter.cut_off(member, f"the zstd data is damaged ({error})") from error
-                started = True
-                data = frame.unused_data if frame.eof else b""
+    for data in _steps(chunks, ZSTD_STEP):
+        while data:
+            if frame.eof:
+                member, frame, started = member + 1, decompressor.decompressobj(), False
+            try:
+                yield meter.add(frame.decompress(data))
+            except zstandard.ZstdError as error:
+                if "too much memory" in str(error):
+                    raise DataError(
+                        "the zstd file needs a larger window than is supported",
+                        where=meter.file,
+                        found=str(error),
+                        wanted="a window of at most 128 MiB",
+                        do="compress it again without --long, or with --long=27 at most",
+                    ) from error
+                raise meter.cut_off(member, f"the zstd data is damaged ({error})") from error
+            started = True
+            data = frame.unused_data if frame.eof else b""
     if started and not frame.eof:
         raise meter.cut_off(member, "the compressed file is cut off")
+
+
+def _steps(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """The chunks in pieces of at most `size` bytes."""
+    for chunk in chunks:
+        for start in range(0, len(chunk), size):
+            yield chunk[start : start + size]
 
 
 def _regroup(pieces: Iterator[bytes]) -> Iterator[bytes]:

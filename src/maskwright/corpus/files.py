@@ -20,6 +20,7 @@ from maskwright.corpus import curated, growing, saved
 from maskwright.counted import counted
 from maskwright.errors import DataError, StorageError, UsageError, near, shorten
 from maskwright.findings import Finding
+from maskwright.storage.files import leads_out
 
 STEP = 1 << 20
 KINDS = {
@@ -47,6 +48,7 @@ MADE_OF = {
 }
 NEAR_LIMIT = 5000
 LISTED = 5
+COPY_LINKED = "copy the file into the folder, or name it on its own"
 # Texts about the data in their folder.
 ABOUT = re.compile(r"(readme|licen[cs]e|citation|changelog)\b", re.IGNORECASE)
 # Files and folders, one or several.
@@ -81,6 +83,57 @@ class Source:
         return (self.path,)
 
 
+@dataclass(frozen=True)
+class Ignored:
+    """What folders hold that is not read, by name.
+
+    Attributes:
+        files: of another kind.
+        links: symbolic links that lead out of the folder that was named.
+    """
+
+    files: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+
+    def add(self, other: Ignored) -> None:
+        self.files.extend(other.files)
+        self.links.extend(other.links)
+
+    @property
+    def findings(self) -> list[Finding]:
+        findings = []
+        if self.files:
+            endings = Counter(Path(name).suffix.lower() or "no ending" for name in self.files)
+            kinds = [f"{ending} {n:,}" for ending, n in endings.most_common(LISTED)]
+            kinds += ["…"] if len(endings) > LISTED else []
+            remedies = [f"{ending}: {MADE_OF[ending]}" for ending in endings if ending in MADE_OF]
+            findings.append(
+                Finding(
+                    "ignored-files",
+                    f"{counted(len(self.files), 'file')} of another kind, not read "
+                    f"({', '.join(kinds)})",
+                    _first(self.files),
+                    "; ".join(remedies[:LISTED]),
+                )
+            )
+        if self.links:
+            findings.append(
+                Finding(
+                    "links-out-of-the-folder",
+                    f"{counted(len(self.links), 'symbolic link')} out of the folder, not followed",
+                    _first(self.links),
+                    COPY_LINKED,
+                    "warning",
+                )
+            )
+        return findings
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f", and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return ", ".join(map(shorten, names[:LISTED])) + more
+
+
 # What files are of which no ending says a kind.
 Otherwise = Callable[[Sequence[Path]], Sequence[Source]]
 
@@ -91,9 +144,12 @@ def find(
     *,
     pages: bool = False,
     broken: list[UsageError] | None = None,
-) -> tuple[list[Source], list[str]]:
-    """The files that `paths` mean, folders searched in sorted order; and the names that were
-    skipped. Of a curated corpus (`curated.py`) only the text is read.
+) -> tuple[list[Source], Ignored]:
+    """The files that `paths` mean, folders searched in sorted order; and what was left out there.
+    Of a curated corpus (`curated.py`) only the text is read.
+
+    A path that is named may be a symbolic link. Those inside a folder are followed only as far as
+    they stay inside it: otherwise whoever can write to the folder has the reader read any file.
 
     Args:
         otherwise: for labelled data: the sources of files whose endings tell no format, and of a
@@ -122,7 +178,7 @@ def find(
             do="name one, or leave the empty argument out",
         )
     sources: list[Source] = []
-    ignored: list[str] = []
+    ignored = Ignored()
     for path in map(Path, given):
         status = _status(path)
         if not stat.S_ISDIR(status.st_mode):
@@ -137,28 +193,31 @@ def find(
             raise UsageError(
                 "the folder has no file with a known ending",
                 where=shown(path),
-                found=", ".join(passed[:5]) or "nothing",
+                found=_first([*passed.files, *passed.links]) or "nothing",
                 wanted=f"files ending in {_suffixes(pages)}",
                 do="name another folder, or rename the files",
             )
         sources += inside
-        ignored += passed
+        ignored.add(passed)
     return sources, ignored
 
 
-def not_read(names: Sequence[str]) -> Finding:
-    """What to say of files in folders that were passed over, as `find` lists them."""
-    endings = Counter(Path(name).suffix.lower() or "no ending" for name in names)
-    kinds = [f"{ending} {n:,}" for ending, n in endings.most_common(LISTED)]
-    kinds += ["…"] if len(endings) > LISTED else []
-    more = f", and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
-    remedies = [f"{ending}: {MADE_OF[ending]}" for ending in endings if ending in MADE_OF]
-    return Finding(
-        "ignored-files",
-        f"{counted(len(names), 'file')} of another kind, not read ({', '.join(kinds)})",
-        ", ".join(map(shorten, names[:LISTED])) + more,
-        "; ".join(remedies[:LISTED]),
-    )
+def find_all(paths: Paths, otherwise: Otherwise | None = None) -> list[Source]:
+    """As `find`, where nobody can be told of what is left out.
+
+    Raises:
+        UsageError: as `find` does; a symbolic link leads out of a folder.
+    """
+    sources, ignored = find(paths, otherwise)
+    if ignored.links:
+        raise UsageError(
+            "a symbolic link leads out of the folder",
+            where=ignored.links[0],
+            found=os.path.realpath(ignored.links[0]),
+            wanted="files inside the folder",
+            do=COPY_LINKED,
+        )
+    return sources
 
 
 def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
@@ -169,10 +228,11 @@ def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
 
 def _inside(
     folder: Path, otherwise: Otherwise | None, pages: bool, broken: list[UsageError] | None
-) -> tuple[list[Source], list[str]]:
-    """The files to read below `folder`, and the names of the others."""
+) -> tuple[list[Source], Ignored]:
+    """The files to read below `folder`, and what else there is."""
     curations = None if otherwise else _Curations()
-    every = list(_walk(folder, curations, broken))
+    links: list[str] = []
+    every = list(_walk(folder, curations, broken, links))
     notes = saved.notes(every) | (saved.about(every) if otherwise is None else set())
     found = [source for path in every if path not in notes and (source := _source(path, pages))]
     if otherwise is not None:
@@ -181,10 +241,10 @@ def _inside(
     if curations is not None and curations.hashes:
         found = [replace(source, sha256=curations.hashes.get(source.path)) for source in found]
     found = [source for source in found if _is_whole(source, broken)]
-    known = {path for source in found for path in source.paths}
+    known = notes.union(*(source.paths for source in found))
     works = [] if curations is None else curations.works
-    others = [path for path in every if path not in known | notes]
-    return found, [shown(path) for path in (*others, *works)]
+    others = [path for path in every if path not in known]
+    return found, Ignored([shown(path) for path in (*others, *works)], links)
 
 
 def _is_whole(source: Source, broken: list[UsageError] | None) -> bool:
@@ -337,10 +397,14 @@ class _Curations:
 
 
 def _walk(
-    folder: Path, curations: _Curations | None, broken: list[UsageError] | None
+    folder: Path,
+    curations: _Curations | None,
+    broken: list[UsageError] | None,
+    links: list[str],
 ) -> Iterator[Path]:
-    """All files below `folder`, each level sorted by name; hidden names are skipped. Of curated
-    corpora only their texts, unless `curations` is None."""
+    """All files below `folder`, each level sorted by name; hidden names are skipped, and so are
+    symbolic links out of it, which are added to `links`. Of curated corpora only their texts,
+    unless `curations` is None."""
     stack: list[tuple[Path, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
     while stack:
         path, above = stack.pop()
@@ -348,6 +412,9 @@ def _walk(
             status = _status(path)
         except UsageError as error:
             _keep(error, None if path == folder else broken)
+            continue
+        if path != folder and path.is_symlink() and leads_out(path, folder):
+            links.append(shown(path))
             continue
         if not stat.S_ISDIR(status.st_mode):
             yield path

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from maskwright.corpus.files import not_read
+from maskwright.corpus.files import Ignored
 from maskwright.corpus.notes import Unmet
 from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
@@ -52,8 +52,8 @@ class Counts:
     controls: dict[str, int] = field(default_factory=dict)
     """Control characters left out, by code point (`U+001B`)."""
     empty_files: list[str] = field(default_factory=list)
-    ignored_files: list[str] = field(default_factory=list)
-    """Files of a folder whose suffix says no kind of text."""
+    ignored: Ignored = field(default_factory=Ignored)
+    """What folders hold that is not read."""
     without_part: list[str] = field(default_factory=list)
     """Files whose names do not name a part, among others whose names do."""
     separators: dict[str, str] = field(default_factory=dict)
@@ -120,9 +120,7 @@ class Counts:
         ):
             if files:
                 found.append(Finding(name, f"{what}: {_listed(files)}"))
-        if self.ignored_files:
-            found.append(not_read(self.ignored_files))
-        return found
+        return found + self.ignored.findings
 
     def summary(self) -> str:
         """One line: files, rows, documents, and why rows went missing."""
@@ -134,12 +132,13 @@ class Counts:
 class Ledger:
     """Counts, and the policy for bad rows."""
 
-    def __init__(self, reading: Reading, counts: Counts, rejects: Path | None) -> None:
+    def __init__(self, reading: Reading, counts: Counts, rejects: Path | TextIO | None) -> None:
         self.reading = reading
         self.counts = counts
         self.unmet = Unmet(reading.notes)
-        self.path = rejects if reading.on_bad == "skip" else None
-        self._rejects: TextIO | None = None
+        skip = reading.on_bad == "skip"
+        self.path = rejects if skip and isinstance(rejects, Path) else None
+        self._rejects = rejects if skip and not isinstance(rejects, Path) else None
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Ledger:

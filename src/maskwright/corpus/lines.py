@@ -98,12 +98,10 @@ def _with_line_feeds(chunks: Iterator[bytes], file: str, ledger: Ledger) -> Iter
         return chunks
     if ends == "auto":
         head = b""
-        # A CR at the very end may be half of CRLF.
-        while (len(head) < LOOKED_AT or head.endswith(b"\r")) and b"\n" not in head:
-            chunk = next(chunks, b"")
+        while len(head) < LOOKED_AT and b"\n" not in head and (chunk := next(chunks, b"")):
             head += chunk
-            if not chunk:
-                break
+        if head.endswith(b"\r"):
+            head += next(chunks, b"")  # which may begin with the other half of CRLF
         chunks = itertools.chain([head] if head else [], chunks)
         if b"\r" not in head or b"\n" in head:
             return chunks

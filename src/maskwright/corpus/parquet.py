@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,15 +69,7 @@ def rows(
     row = 0
     with _open(pyarrow, source, lambda: row) as table:
         names = table.schema_arrow.names
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise DataError(
-                "two columns have the same name",
-                where=source.shown,
-                found=repr(twice),
-                wanted="every name once",
-                do="rename one of the columns",
-            )
+        _refuse_twice(names, source.shown)
         for batch in table.iter_batches(BATCH_ROWS):
             ledger.counts.rows += len(batch)
             columns = [_values(column) for column in batch.columns]
@@ -262,15 +255,7 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
     if lacking := sorted(named - {*names}):
         raise notes.missing(lacking[0], names, file)
     kept = notes.chosen(ledger.reading.notes, names, ledger.reading.column_of(names))
-    twice = next((name for name in kept if kept.count(name) > 1), None)
-    if twice is not None:
-        raise DataError(
-            "two columns have the same name",
-            where=file,
-            found=repr(twice),
-            wanted="every name once",
-            do="rename one of the columns",
-        )
+    _refuse_twice(kept, file)
     raw = [name for name in kept if "binary" in str(schema.field(name).type)]
     if wrong := named.intersection(raw):
         name = sorted(wrong)[0]
@@ -284,7 +269,19 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
     if raw:
         what = f"columns of bytes, not kept: {', '.join(raw)}"
         ledger.counts.notes.append(Finding("columns-of-bytes", what, file))
-    return [name for name in kept if name not in raw]
+    without = set(raw)
+    return [name for name in kept if name not in without]
+
+
+def _refuse_twice(names: Sequence[str], file: str) -> None:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise DataError(
+            "two columns have the same name",
+            where=file,
+            found=repr(twice[0]),
+            wanted="every name once",
+            do="rename one of the columns",
+        )
 
 
 def _cells(column: Any, pyarrow: Any) -> list[Any]:

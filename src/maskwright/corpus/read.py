@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from maskwright.corpus import curated, jsonl, parquet, table, text
 from maskwright.corpus.compressed import expand
@@ -38,7 +39,8 @@ class Reader:
     Args:
         paths: files and folders (searched in sorted order, hidden names passed over).
         reading: how to read them.
-        rejects: where to list the rows dropped, one JSON object per line (with `on_bad="skip"`).
+        rejects: where to list the rows dropped, one JSON object per line (with `on_bad="skip"`):
+            a file to make, or a stream.
         limit_bytes: only documents that begin within so many bytes of text.
         pages: whether HTML files are read, too, each as one document with its markup.
 
@@ -54,7 +56,7 @@ class Reader:
         self,
         paths: Paths,
         reading: Reading = DEFAULT,
-        rejects: Path | str | None = None,
+        rejects: Path | str | TextIO | None = None,
         limit_bytes: int | None = None,
         *,
         pages: bool = False,
@@ -62,7 +64,7 @@ class Reader:
         self.reading = reading
         self.limit_bytes = limit_bytes
         self.cut = False
-        self.rejects = None if rejects is None else Path(rejects)
+        self.rejects = Path(rejects) if isinstance(rejects, str) else rejects
         self.sources, self._ignored = find(paths, pages=pages)
         self.counts = Counts()
 
@@ -73,7 +75,7 @@ class Reader:
             DataError: bad data, no documents at all, or a column of notes that no row has.
             OutputError, StorageError, UsageError: a file cannot be opened, read or written.
         """
-        counts = self.counts = Counts(ignored_files=list(self._ignored))
+        counts = self.counts = Counts(ignored=self._ignored)
         self.cut, read = False, 0
         with Ledger(self.reading, counts, self.rejects) as ledger:
             for source in self.sources:

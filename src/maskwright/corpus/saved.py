@@ -32,6 +32,10 @@ def notes(paths: Sequence[Path]) -> set[Path]:
     """
     found: set[Path] = set()
     known = set(paths)
+    beside: dict[Path, list[Path]] = {}
+    for path in paths:
+        if path.suffix == ".arrow":
+            beside.setdefault(path.parent, []).append(path)
     for path in paths:
         if path.name == PARTS and type(parts := _value(path).get("splits")) is list:
             found.add(path)
@@ -43,11 +47,7 @@ def notes(paths: Sequence[Path]) -> set[Path]:
             listed = {path.with_name(_name(entry)) for entry in files}
             if lost := sorted(listed - known):
                 raise _missing(path, lost[0].name, "a file")
-            found |= {
-                other
-                for other in paths
-                if other.suffix == ".arrow" and other.parent == path.parent and other not in listed
-            }
+            found.update(set(beside.get(path.parent, ())) - listed)
             if _value(path).get("_indices_data_files") or _value(path).get("_indices_files"):
                 raise DataError(
                     "the data set is saved as a selection of rows",

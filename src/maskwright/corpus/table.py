@@ -12,6 +12,7 @@ import csv
 import io
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -147,6 +148,7 @@ class _Feed:
         self.blocks, self.file, self.limit = blocks, file, reading.max_document_characters
         self.unescape = reading.escapechar == "\\"
         self.block = Block("", 1)
+        self.block_lines: list[str] = []
         self.fed = self.size = 0
         self.first = 1
         # (lines fed before a block, number of its first line): lines left out leave gaps.
@@ -168,6 +170,7 @@ class _Feed:
             )
             raise _RowTooLongError(fault)
         self.block = block = next(self.blocks)
+        self.block_lines = []
         self.starts.append((self.fed, block.line))
         self.fed += block.text.count("\n") + (not block.text.endswith("\n"))
         self.size += len(block.text)
@@ -176,7 +179,7 @@ class _Feed:
 
     def raw(self, first: int, last: int) -> str:
         """The lines with these numbers, as far as they are in the block that was fed last."""
-        lines = self.block.text.split("\n")
+        lines = self.block_lines = self.block_lines or self.block.text.split("\n")
         return "\n".join(lines[max(0, first - self.block.line) : last - self.block.line + 1]) + "\n"
 
     def begin_row(self, first: int) -> None:
@@ -260,7 +263,7 @@ def _reader(feed: _Feed, source: Source, ledger: Ledger) -> Any:
 
 
 def _refuse_twice(header: list[str], line: int, file: str) -> None:
-    twice = next((name for name in header if header.count(name) > 1), None)
+    twice = next((name for name, count in Counter(header).items() if count > 1), None)
     if twice is not None:
         raise DataError(
             "two columns of the header have the same name",
@@ -288,7 +291,8 @@ def _kept(header: list[str], line: int, file: str, ledger: Ledger) -> list[tuple
     if lacking := sorted({*reading.notes} - {notes.EVERY, *names}):
         raise notes.missing(lacking[0], names, at(file, line))
     kept = notes.chosen(reading.notes, names, reading.column_of(names))
-    return [(name, names.index(name)) for name in kept]
+    places = {name: place for place, name in enumerate(names)}
+    return [(name, places[name]) for name in kept]
 
 
 def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledger) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from maskwright.config import to_plain
 from maskwright.corpus import curated
-from maskwright.corpus.files import Paths, listed, not_read
+from maskwright.corpus.files import Paths, listed
 from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
 from maskwright.curate.engine.run import Pieces, folder_key
@@ -195,17 +195,15 @@ def _counted(parts: Any) -> dict[str, int]:
 
 def reading_findings(readings: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """What the reading of groups of files met: of one sort the first, and how many more."""
-    by_name: dict[str, list[Finding]] = {}
+    by_name: dict[str, dict[Finding, None]] = {}
     for found in (Finding.from_json(f) for reading in readings for f in reading["findings"]):
-        alike = by_name.setdefault(found.name, [])
-        if found not in alike:
-            alike.append(found)
+        by_name.setdefault(found.name, {})[found] = None
     findings = []
     for first, *others in by_name.values():
         more = f"the same in {counted(len(others), 'other file')}" if others else ""
         findings.append(replace(first, evidence="; ".join(filter(None, (first.evidence, more)))))
-    ignored = [name for reading in readings for name in reading.get("ignored", [])]
-    return findings + ([not_read(ignored)] if ignored else [])
+    ignored = (reading["ignored"].findings for reading in readings if "ignored" in reading)
+    return findings + [found for part in ignored for found in part]
 
 
 def read_card(folder: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.corpus.document import Document
-from maskwright.corpus.files import Paths, Source, find
+from maskwright.corpus.files import Ignored, Paths, Source, find
 from maskwright.corpus.read import Reader
 from maskwright.corpus.reading import Reading
 from maskwright.curate.card import card_of, reading_findings
@@ -207,7 +207,7 @@ def _text_bytes(source: Source) -> int:
 
 
 def _sample(
-    sources: Sequence[Source], ignored: Sequence[str], reading: Reading, work: Path, made: Look
+    sources: Sequence[Source], ignored: Ignored, reading: Reading, work: Path, made: Look
 ) -> ReadFiles:
     """Read some files, and draw documents of each by their places into shards."""
     chosen = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())

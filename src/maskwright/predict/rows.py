@@ -50,7 +50,9 @@ def rows_to_answer(
     of a bad row, where those are passed over. Of a folder the values say the file, too. `counts`
     takes what the reading met."""
     skips = read.reading.on_bad == "skip"
-    files = separate_class_names(find(source, unnamed_files.sources)[0])[0]
+    every_file, ignored = find(source, unnamed_files.sources)
+    counts.ignored.add(ignored)
+    files = separate_class_names(every_file)[0]
     names = [name for role in model.columns.values() for name in role]
     lines = [
         file for file in files if file.format == "text" and not _is_labelled(file, read.reading)

@@ -338,3 +338,12 @@ def _free_bytes(where: Path) -> str:
         if folder.is_dir():
             return f"{DISK.free_bytes(folder):,} bytes free"
     return "free space unknown"
+
+
+def leads_out(path: Path, folder: Path) -> bool:
+    """Whether the links of a path lead out of a folder. The blobs of a download cache belong to the
+    snapshots that link to them."""
+    home, target = folder.resolve(), path.resolve()
+    snapshots = (p.parent.parent for p in (home, *home.parents) if p.parent.name == "snapshots")
+    places = [home, *(cache / "blobs" for cache in snapshots)]
+    return not any(target.is_relative_to(place) for place in places)

@@ -38,7 +38,6 @@ from maskwright.curate.engine.pack import FACTS as PACK_FACTS
 from maskwright.curate.engine.pack import pack_shard
 from maskwright.curate.engine.segment import FACTS_FILE, TEXT_FILE, run_segment
 from maskwright.curate.engine.shards import (
-    REJECTED,
     Shard,
     group,
     read_facts,
@@ -259,9 +258,8 @@ def prune(work: Path, pieces: Pieces) -> None:
     for folder in work.glob("passes/*"):
         with contextlib.suppress(OSError):
             folder.rmdir()  # where it is empty
-    # What a process that was killed had open.
-    for left in [*work.glob(f"passes/*/{TEMPORARY}*"), *work.glob(f"reading/*.{REJECTED}")]:
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    for left in work.glob(f"passes/*/{TEMPORARY}*"):  # of a process that was killed
+        shutil.rmtree(left)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ files, so that a new file changes one group, and the shards of the others are fo
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,7 @@ from maskwright.storage.strict_json import parse_object
 
 SHARD_BYTES = 16 << 20  # of text in a shard; a document is never cut
 SHARD_DOCUMENTS = 1 << 20
+SHARD_CELLS = 1 << 21  # of notes: where each row has columns of its own, a shard is their square
 GROUP_BYTES = 32 << 20  # of files that are read by one task
 GROWTH = 4  # of a compressed file, for the size of its text
 SHARDS = "shards.json"
@@ -134,13 +136,8 @@ def read_group(task: dict[str, Any]) -> dict[str, Any]:
     out = Path(task["out"])
     if not out.is_dir():
         reading = from_plain(Reading, task["reading"])
-        # Of this task alone: a cluster may do a task twice at the same time.
-        rejects = out.with_name(f".{out.name}-{os.getpid()}-{os.urandom(6).hex()}.{REJECTED}")
-        files = _Files([Path(name) for name in task["files"]], reading, task["skip"], rejects)
-        try:
-            commit_once(out, lambda stage: _write(stage, files))
-        finally:
-            rejects.unlink(missing_ok=True)
+        files = _Files([Path(name) for name in task["files"]], reading, task["skip"])
+        commit_once(out, lambda stage: _write(stage, files))
     return {}
 
 
@@ -181,8 +178,8 @@ class _Files:
         rejected: a line of JSON for each row, and each file, that could not be read.
     """
 
-    def __init__(self, paths: Sequence[Path], reading: Reading, skip: bool, rejects: Path) -> None:
-        self.paths, self.reading, self.skip, self.rejects = paths, reading, skip, rejects
+    def __init__(self, paths: Sequence[Path], reading: Reading, skip: bool) -> None:
+        self.paths, self.reading, self.skip = paths, reading, skip
 
     def __iter__(self) -> Iterator[Document]:
         self.facts: dict[str, Any] = {
@@ -191,12 +188,14 @@ class _Files:
         }
         self.rejected: list[bytes] = []
         for path in self.paths:
-            reader = Reader([path], self.reading, rejects=self.rejects, pages=True)
+            rejects = io.StringIO()  # no file, as making one takes longer than reading a small one
+            reader = Reader([path], self.reading, rejects=rejects, pages=True)
             try:
                 yield from reader
             except MaskwrightError as error:
                 self._failed(reader, error)
             self._note(reader)
+            self.rejected += [rejects.getvalue().encode()] if rejects.tell() else []
 
     def _failed(self, reader: Reader, error: MaskwrightError) -> None:
         """Raise the error of a file, unless it says that the file is empty, or is to be skipped."""
@@ -224,8 +223,6 @@ class _Files:
         for name in COUNTED:
             self.facts[name] += getattr(counts, name)
         self.facts["findings"] += [found.to_json() for found in counts.findings]
-        if counts.rejected and self.rejects.is_file():
-            self.rejected.append(self.rejects.read_bytes())
 
 
 def _write(stage: Staging, files: _Files) -> None:
@@ -267,13 +264,16 @@ def write_shards(
 
 def _batched(documents: Iterator[Document]) -> Iterator[Batch]:
     held: list[Document] = []
+    columns: set[str] = set()
     size = 0
     for document in documents:
         held.append(document)
+        columns.update(document.notes)
         size += len(document.text)
-        if size >= SHARD_BYTES or len(held) >= SHARD_DOCUMENTS:
+        cells = len(held) * len(columns)
+        if size >= SHARD_BYTES or len(held) >= SHARD_DOCUMENTS or cells >= SHARD_CELLS:
             yield _batch(held)
-            held, size = [], 0
+            held, columns, size = [], set(), 0
     if held:
         yield _batch(held)
 

@@ -203,15 +203,11 @@ def _unified(tables: list[pa.Table]) -> list[pa.Table]:
     own = [name for name in schema.names if not name.startswith(NOTE)]
     names = own + sorted(set(schema.names) - set(own))
     fields = [schema.field(name) for name in names]
-    return [
-        pa.table(
-            [
-                table.column(f.name)
-                if f.name in table.schema.names
-                else pa.nulls(len(table), f.type)
-                for f in fields
-            ],
-            schema=pa.schema(fields, schema.metadata),
-        )
-        for table in tables
-    ]
+    unified = []
+    for table in tables:
+        columns = dict(zip(table.schema.names, table.columns, strict=True))
+        filled = [
+            columns[f.name] if f.name in columns else pa.nulls(len(table), f.type) for f in fields
+        ]
+        unified.append(pa.table(filled, schema=pa.schema(fields, schema.metadata)))
+    return unified

@@ -66,9 +66,13 @@ class Batch:
         """(B,) characters of each text."""
         return np.fromiter(map(len, self.texts), np.int64, len(self.texts))
 
+    @functools.cached_property
+    def _no_notes(self) -> Sequence[None]:
+        return [None] * len(self)  # made once, as records ask for each document
+
     def note(self, name: str) -> Sequence[str | None]:
         """A column, or B times None where there is none."""
-        return self.notes.get(name) or [None] * len(self)
+        return self.notes.get(name) or self._no_notes
 
     def with_texts(self, texts: Sequence[str]) -> Batch:
         return replace(self, texts=texts)
@@ -124,7 +128,7 @@ class Batch:
 
     @classmethod
     def from_arrow(cls, table: pa.Table | pa.RecordBatch) -> Batch:
-        columns = {name: table.column(name) for name in table.schema.names}
+        columns = dict(zip(table.schema.names, table.columns, strict=True))
         rows = columns.pop(ROW).to_numpy()
         ids, texts = columns.pop(ID).to_pylist(), columns.pop(TEXT).to_pylist()
         values = columns.pop(VALUES).to_pylist()

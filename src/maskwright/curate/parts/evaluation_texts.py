@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.corpus.files import Source, find
+from maskwright.corpus.files import Source, find_all
 from maskwright.corpus.read import Reader
 from maskwright.labelled.formats import unnamed_files
 from maskwright.labelled.formats.parts import separate_class_names
@@ -48,7 +48,7 @@ def sources_of(paths: Sequence[str | Path]) -> list[Source]:
     Raises:
         UsageError: a path does not exist, or is nothing that can be read.
     """
-    return separate_class_names(find(list(paths), unnamed_files.sources)[0])[0]
+    return separate_class_names(find_all(list(paths), unnamed_files.sources))[0]
 
 
 def read_texts(source: Source) -> Iterator[EvaluationText]:

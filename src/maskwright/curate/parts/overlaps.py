@@ -19,7 +19,7 @@ from maskwright.curate.parts.characters import characters_of
 from maskwright.curate.parts.evaluation_texts import EvaluationText, read_texts, sources_of
 from maskwright.curate.parts.winnow import Stretches
 from maskwright.curate.parts.word_spans import Spans
-from maskwright.curate.parts.words import words_of
+from maskwright.curate.parts.words import mix, words_of
 
 # What may stand between two words of one sentence; anything else ends a line or sentence.
 WITHIN = " \t\u00a0,'\u2019-"
@@ -27,43 +27,94 @@ WITHIN = " \t\u00a0,'\u2019-"
 
 @dataclass(frozen=True)
 class Matches:
-    """Runs of words that are in the index: spans, and for each its `Grams` and its entry there."""
+    """Runs of words that are in the index: spans, and for each the evaluation texts that have it,
+    as a number of `TextSets`."""
 
     spans: Spans
-    grams: NDArray[np.int64]
-    entries: NDArray[np.int64]
+    sets: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Grams:
-    """Hashes of runs of `size` words, sorted; whether each is a whole text, which must be a line or
-    sentence of its own; which evaluation text each is of; and a table of bits that says of most
-    other hashes at once that they are not there."""
+    """Distinct hashes of runs of `size` words, sorted; whether each is a whole text, which must be
+    a line or sentence of its own; the set of evaluation texts that have it, in `TextSets`; and a
+    table of bits that says of most other hashes at once that they are not there."""
 
     size: int
     whole: bool
     hashes: NDArray[np.uint64]
-    owners: NDArray[np.int64]
+    sets: NDArray[np.int64]
     seen: NDArray[np.bool_]
 
     @classmethod
     def of(
-        cls, size: int, whole: bool, hashes: NDArray[np.uint64], owners: NDArray[np.int64]
+        cls, size: int, whole: bool, hashes: NDArray[np.uint64], sets: NDArray[np.int64]
     ) -> Grams:
-        order = np.lexsort((owners, hashes))
         bits = min(26, max(12, len(hashes).bit_length() + 4))
         seen = np.zeros(1 << bits, np.bool_)
         seen[hashes >> np.uint64(64 - bits)] = True
-        return cls(size, whole, hashes[order], owners[order], seen)
+        return cls(size, whole, hashes, sets, seen)
 
     def find(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Which of `hashes` are here, and the first entry of each."""
+        """Which of `hashes` are here, and the set of each."""
         bits = len(self.seen).bit_length() - 1
         likely = np.flatnonzero(self.seen[hashes >> np.uint64(64 - bits)])
         entries = np.searchsorted(self.hashes, hashes[likely])
-        inside = np.minimum(entries, len(self.hashes) - 1)
-        right = self.hashes[inside] == hashes[likely]
-        return likely[right], entries[right]
+        entries = np.minimum(entries, len(self.hashes) - 1)
+        right = self.hashes[entries] == hashes[likely]
+        return likely[right], self.sets[entries[right]]
+
+
+@dataclass(frozen=True)
+class TextSets:
+    """Sets of evaluation texts, each once, the largest first.
+
+    Runs of words that the same texts share have one set. A prompt that a thousand texts begin with
+    is then one number for each document that has it, not a thousand pairs.
+
+    Attributes:
+        starts: (S + 1,) set s has the texts `texts[starts[s]:starts[s + 1]]`, ascending.
+        texts: numbers of evaluation texts.
+    """
+
+    starts: NDArray[np.int64]
+    texts: NDArray[np.int64]
+
+    def of(self, number: int) -> NDArray[np.int64]:
+        """The texts of a set."""
+        return self.texts[self.starts[number] : self.starts[number + 1]]
+
+    def union_sizes(self, combinations: Sequence[tuple[int, ...]]) -> list[int]:
+        """How many texts the sets of each combination have together.
+
+        Combinations in order share their beginnings, as a trie does; the texts of a beginning are
+        marked once. So documents that share a prompt cost their own texts, not those of the prompt.
+
+        Args:
+            combinations: ascending numbers of sets.
+        """
+        marked = np.zeros(int(self.texts.max(initial=-1)) + 1, np.bool_)
+        path: list[tuple[int, NDArray[np.int64]]] = []  # each set and the texts that it added
+        sizes, total = [0] * len(combinations), 0
+        for place in sorted(range(len(combinations)), key=combinations.__getitem__):
+            combination = combinations[place]
+            shared = 0
+            while shared < min(len(path), len(combination)):
+                if path[shared][0] != combination[shared]:
+                    break
+                shared += 1
+            while len(path) > shared:
+                added = path.pop()[1]
+                marked[added] = False
+                total -= len(added)
+            for number in combination[shared:]:
+                texts = self.of(number)
+                added = texts[~marked[texts]]
+                marked[added] = True
+                total += len(added)
+                path.append((number, added))
+            sizes[place] = total
+        return sizes
 
 
 @dataclass(frozen=True)
@@ -73,11 +124,13 @@ class Index:
     Attributes:
         texts: the texts that are looked for, without their text.
         grams: the runs by their size.
+        sets: which texts have a run.
         rows: of each file, in its order, how many rows it has, and how many are looked for.
     """
 
     texts: Sequence[EvaluationText]
     grams: Sequence[Grams]
+    sets: TextSets
     rows: dict[str, tuple[int, int]]
 
     def matches(self, batch: Batch) -> Matches:
@@ -85,37 +138,22 @@ class Index:
         words = batch.words
         stretches, boundaries = Stretches(words), boundaries_of(batch)
         begins_alone = np.flatnonzero(boundaries[:-1])
-        found = [(np.zeros(0, np.int64),) * 4]
-        for place, grams in enumerate(self.grams):
+        matched = [(np.zeros(0, np.int64),) * 4]
+        for grams in self.grams:
             if grams.whole:
                 # A whole line or sentence: it begins and ends at a boundary, in one text.
                 firsts = begins_alone[begins_alone + grams.size <= len(words.hashes)]
                 firsts = firsts[boundaries[firsts + grams.size]]
             else:
                 firsts = np.arange(len(words.hashes) - grams.size + 1)
-            at, entries = grams.find(stretches.hashes(firsts, grams.size))
+            at, sets = grams.find(stretches.hashes(firsts, grams.size))
             firsts = firsts[at]
             texts = np.searchsorted(words.starts, firsts, "right") - 1
             inside = firsts + grams.size <= words.starts[texts + 1]
             texts, begins = texts[inside], (firsts - words.starts[texts])[inside]
-            found.append((texts, begins, np.full(len(texts), place), entries[inside]))
-        texts, begins, places, entries = (np.concatenate(c) for c in zip(*found, strict=True))
-        sizes = np.array([grams.size for grams in self.grams], np.int64)
-        ends = begins + (sizes[places] if len(sizes) else 0)
-        return Matches(Spans(texts, begins, ends), places, entries)
-
-    def owners(self, found: Matches) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Documents of the batch and evaluation texts that share a run of words."""
-        documents, texts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for place, grams in enumerate(self.grams):
-            own = found.grams == place
-            entries = found.entries[own]
-            ends = np.searchsorted(grams.hashes, grams.hashes[entries], "right")
-            counts = ends - entries
-            documents.append(np.repeat(found.spans.texts[own], counts))
-            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-            texts.append(grams.owners[np.repeat(entries, counts) + within])
-        return np.concatenate(documents), np.concatenate(texts)
+            matched.append((texts, begins, begins + grams.size, sets[inside]))
+        texts, begins, ends, sets = (np.concatenate(part) for part in zip(*matched, strict=True))
+        return Matches(Spans(texts, begins, ends), sets)
 
 
 def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
@@ -149,12 +187,51 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
         kept = [one for one, fits in zip(read, long_enough.tolist(), strict=True) if fits]
         texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in kept]
         rows[source.shown] = (len({t.row for t in read}), len({t.row for t in kept}))
+    keys = [key for key in sorted(hashes) if any(len(part) for part in hashes[key])]
+    runs = [_runs(np.concatenate(hashes[key]), np.concatenate(owners[key])) for key in keys]
+    sets, sets_of_runs = _sets([(starts, members) for _, starts, members in runs])
     grams = [
-        Grams.of(*key, np.concatenate(hashes[key]), np.concatenate(owners[key]))
-        for key in sorted(hashes)
-        if any(len(part) for part in hashes[key])
+        Grams.of(*key, distinct, own_sets)
+        for key, (distinct, _, _), own_sets in zip(keys, runs, sets_of_runs, strict=True)
     ]
-    return Index(texts, grams, rows)
+    return Index(texts, grams, sets, rows)
+
+
+def _runs(
+    hashes: NDArray[np.uint64], owners: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct hashes, sorted; where the owners of each begin, and where the last end; and the
+    owners, each once for a hash, ascending."""
+    order = np.lexsort((owners, hashes))
+    hashes, owners = hashes[order], owners[order]
+    other_hash = np.concatenate([[True], hashes[1:] != hashes[:-1]])
+    once = other_hash | np.concatenate([[True], owners[1:] != owners[:-1]])
+    hashes, owners, other_hash = hashes[once], owners[once], other_hash[once]
+    starts = np.append(np.flatnonzero(other_hash), len(hashes))
+    return hashes[starts[:-1]], starts, owners
+
+
+def _sets(
+    runs: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
+) -> tuple[TextSets, list[NDArray[np.int64]]]:
+    """The distinct sets of owners, and for each part of `runs` the set of each run. Equal sets are
+    known by the sum of their mixed numbers, as words are by their hashes."""
+    none = np.zeros(0, np.int64)
+    owners = np.concatenate([none, *(members for _, members in runs)])
+    sizes = np.concatenate([none, *(np.diff(starts) for starts, _ in runs)])
+    begins = np.cumsum(sizes) - sizes
+    with np.errstate(over="ignore"):
+        marks = mix(owners.astype(np.uint64) + np.uint64(1))
+        sums = np.add.reduceat(marks, begins) if len(begins) else marks
+    _, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
+    largest_first = np.argsort(-sizes[first], kind="stable")
+    rank = np.argsort(largest_first)
+    first = first[largest_first]
+    kept = sizes[first]
+    starts = np.concatenate([[0], np.cumsum(kept)])
+    members = np.arange(starts[-1]) + np.repeat(begins[first] - starts[:-1], kept)
+    cuts = np.cumsum([len(run_starts) - 1 for run_starts, _ in runs])
+    return TextSets(starts, owners[members]), np.split(rank[inverse], cuts)[: len(runs)]
 
 
 def boundaries_of(batch: Batch) -> NDArray[np.bool_]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.curate.parts.winnow import Stretches
 from maskwright.curate.parts.words import Words, words_of
 from maskwright.errors import DataError
 
@@ -20,38 +21,40 @@ class Phrases:
 
     Attributes:
         texts: each as it stands in its list.
-        lengths: (P,) words of each, sorted by `firsts`.
-        firsts: (P,) the hash of each one's first word, ascending.
-        words: (P, L) the hashes of all words, zeros behind the last.
+        by_length: for each number of words, the largest first, the hashes of the phrases of so many
+            words, sorted, and their numbers in `texts`.
         sieve: (2**16,) whether a first word has these lowest bits.
     """
 
     texts: Sequence[str]
-    lengths: NDArray[np.int64]
-    firsts: NDArray[np.uint64]
-    words: NDArray[np.uint64]
+    by_length: Sequence[tuple[int, NDArray[np.uint64], NDArray[np.int64]]]
     sieve: NDArray[np.bool_]
 
     def find(self, words: Words) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """First and last word and number of the phrase of every occurrence, in the order of the
-        words. Of phrases that begin at the same word only the longest is one occurrence."""
-        likely = np.flatnonzero(self.sieve[words.hashes & np.uint64(len(self.sieve) - 1)])
-        hashes = words.hashes[likely]
-        left = np.searchsorted(self.firsts, hashes, side="left")
-        counts = np.searchsorted(self.firsts, hashes, side="right") - left
-        begins = np.repeat(likely, counts)
-        numbers = np.arange(len(begins)) - np.repeat(np.cumsum(counts) - counts - left, counts)
-        lasts = begins + self.lengths[numbers] - 1
-        fits = lasts < words.starts[words.texts[begins] + 1]
-        for place in range(1, self.words.shape[1]):
-            there = np.minimum(begins + place, len(words.hashes) - 1)
-            same = words.hashes[there] == self.words[numbers, place]
-            fits &= same | (place >= self.lengths[numbers])
-        begins, lasts, numbers = begins[fits], lasts[fits], numbers[fits]
-        order = np.lexsort((-lasts, begins))
-        begins, lasts, numbers = begins[order], lasts[order], numbers[order]
-        longest = np.concatenate([[True], begins[1:] != begins[:-1]])[: len(begins)]
-        return begins[longest], lasts[longest], numbers[longest]
+        words. Of phrases that begin at the same word only the longest is one occurrence.
+
+        A stretch of words is looked up by one hash, so the work does not grow with the number of
+        phrases that begin alike.
+        """
+        begins = np.flatnonzero(self.sieve[words.hashes & np.uint64(len(self.sieve) - 1)])
+        room = words.starts[words.texts[begins] + 1] - begins
+        stretches = Stretches(words)
+        none = np.zeros(0, np.int64)
+        occurrences = [(none, none, none)]
+        for length, hashes, numbers in self.by_length:
+            fits = np.flatnonzero(room >= length)
+            sought = stretches.hashes(begins[fits], length)
+            places = np.minimum(np.searchsorted(hashes, sought), len(hashes) - 1)
+            equal = hashes[places] == sought
+            here = begins[fits[equal]]
+            occurrences.append((here, here + length - 1, numbers[places[equal]]))
+            left = np.ones(len(begins), np.bool_)
+            left[fits[equal]] = False
+            begins, room = begins[left], room[left]
+        firsts, lasts, phrases = (np.concatenate(part) for part in zip(*occurrences, strict=True))
+        order = np.argsort(firsts)
+        return firsts[order], lasts[order], phrases[order]
 
 
 def phrases_of(listed: Sequence[tuple[str, int, str]]) -> Phrases:
@@ -70,16 +73,12 @@ def phrases_of(listed: Sequence[tuple[str, int, str]]) -> Phrases:
                 wanted="letters or digits",
                 do="take the line out",
             )
-    table = np.zeros((len(listed), int(words.counts.max())), np.uint64)
-    table[words.texts, np.arange(len(words.hashes)) - words.starts[words.texts]] = words.hashes
-    _, chosen = np.unique(table, axis=0, return_index=True)
-    chosen = chosen[np.argsort(table[chosen, 0], kind="stable")]
+    stretches, firsts = Stretches(words), words.starts[:-1]
+    by_length = []
+    for length in np.unique(words.counts)[::-1].tolist():
+        own = np.flatnonzero(words.counts == length)
+        hashes, first = np.unique(stretches.hashes(firsts[own], length), return_index=True)
+        by_length.append((length, hashes, own[first]))
     sieve = np.zeros(1 << SIEVE_BITS, np.bool_)
-    sieve[table[:, 0] & np.uint64(len(sieve) - 1)] = True
-    return Phrases(
-        [listed[n][0] for n in chosen],
-        words.counts[chosen],
-        table[chosen, 0],
-        table[chosen],
-        sieve,
-    )
+    sieve[words.hashes[firsts] & np.uint64(len(sieve) - 1)] = True
+    return Phrases([text for text, _, _ in listed], by_length, sieve)

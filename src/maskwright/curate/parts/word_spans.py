@@ -59,22 +59,24 @@ def cut(batch: Batch, spans: Spans) -> Cut:
     stop, its blank; of line breaks there, the larger gap of the two sides stays.
     """
     words = batch.words
-    texts = list(batch.texts)
     first = words.starts[spans.texts] + spans.begins
     last = words.starts[spans.texts] + spans.ends - 1
     characters = np.stack([words.begins[first], words.ends[last]], axis=1).astype(np.int64)
-    for row in range(len(spans.texts) - 1, -1, -1):
-        text = int(spans.texts[row])
-        begin = int(characters[row, 0])
+    pieces: dict[int, list[str]] = {}  # of each text what stays, up to the span before
+    ends: dict[int, int] = {}  # of each text where that span's gap ends
+    for row, text in enumerate(spans.texts.tolist()):
+        whole = batch.texts[text]
+        begin, behind = characters[row].tolist()
         following = int(last[row]) + 1
-        whole = texts[text]
         end = int(words.begins[following]) if following < words.starts[text + 1] else len(whole)
-        before = whole[:begin]
-        gap = before[len(before.rstrip()) :]
-        removed_gap = whole[int(characters[row, 1]) : end]
-        removed_gap = removed_gap[len(removed_gap.rstrip()) :]
-        if removed_gap.count("\n") > gap.count("\n"):
-            before = before.rstrip() + removed_gap
-        # Spans are worked on from the last, so places before this one still hold.
-        texts[text] = before + whole[end:]
+        before = whole[ends.get(text, 0) : begin]
+        stripped, removed = before.rstrip(), whole[behind:end]
+        removed_gap = removed[len(removed.rstrip()) :]
+        if removed_gap.count("\n") > before.count("\n", len(stripped)):
+            before = stripped + removed_gap
+        pieces.setdefault(text, []).append(before)
+        ends[text] = end
+    texts = list(batch.texts)
+    for text, parts in pieces.items():
+        texts[text] = "".join(parts) + texts[text][ends[text] :]
     return Cut(texts, spans, characters)

@@ -176,9 +176,13 @@ class Settings(CorpusStep):
         per_share[used] = room[used] / shares[used]
         scale = per_share[used & (totals > 0)].min(initial=np.inf)
         if self.keep is not None:
-            # The sum of min(room, scale * share) grows in straight lines between these scales.
-            corners = np.unique(per_share[used])
-            sums = np.minimum(room, corners[:, None] * shares).sum(axis=1)
+            # The sum of min(room, scale * share) grows in straight lines between these scales:
+            # domains up to a corner are used up, the others have their share of it.
+            order = np.argsort(np.where(used, per_share, np.inf), kind="stable")[: used.sum()]
+            corners = per_share[order]
+            used_up = np.cumsum(room[order])
+            rest = shares.sum() - np.cumsum(shares[order])
+            sums = np.maximum.accumulate(used_up + corners * rest)
             goal = min(self.keep * totals.sum(), sums[-1])
             scale = max(scale, float(np.interp(goal, [0, *sums], [0, *corners])))
         return np.where(used, np.minimum(room, scale * shares + 1e-6), 0.0)

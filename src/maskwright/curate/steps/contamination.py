@@ -15,7 +15,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,36 +108,38 @@ class Settings(CorpusStep):
 
     # -------------------------------------------------------------------------- passes
     def hits(self, batch: Batch, known: pa.Table | None) -> pa.Table:
-        """The pass: the numbers of the evaluation texts that a document shares words with."""
+        """The pass: the sets of evaluation texts that a document shares words with."""
         import pyarrow as pa
 
-        found = opened_index(self).matches(batch)
-        owners, texts = opened_index(self).owners(found)
-        both = np.unique(np.stack([owners, texts], axis=1), axis=0)
+        matches = opened_index(self).matches(batch)
+        pairs = np.unique(np.stack([matches.spans.texts, matches.sets], axis=1), axis=0)
         return pa.table(
             {
-                "row": pa.array(batch.rows[both[:, 0]], pa.int64()),
-                "text": pa.array(both[:, 1], pa.int64()),
+                "row": pa.array(batch.rows[pairs[:, 0]], pa.int64()),
+                "set": pa.array(pairs[:, 1], pa.int64()),
             }
         )
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
-        """The first evaluation text of each document that holds one."""
+    def gather(self, corpus: Corpus, opened: Index) -> pa.Table:
+        """Of each document that holds evaluation texts the first of them, and how many."""
         import pyarrow as pa
 
-        found = corpus.map("hits", self.hits).read([DOCUMENT, "text"])
-        documents, texts = (found.column(name).to_numpy() for name in (DOCUMENT, "text"))
-        for finding in findings(opened, documents, texts):
+        pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])
+        documents, sets = (pairs.column(name).to_numpy() for name in (DOCUMENT, "set"))
+        for finding in findings(opened, documents, sets):
             corpus.say(finding)
-        order = np.lexsort((texts, documents))
-        documents, texts = documents[order], texts[order]
-        first = np.flatnonzero(np.append(True, np.diff(documents) != 0)[: len(documents)])
-        numbers = np.diff(np.append(first, len(documents)))
+        order = np.lexsort((sets, documents))
+        documents, sets = documents[order], sets[order]
+        begins = np.flatnonzero(np.append(True, np.diff(documents) != 0)[: len(documents)])
+        combinations = [tuple(part.tolist()) for part in np.split(sets, begins[1:])]
+        first_texts = opened.sets.texts[opened.sets.starts[sets]]
+        least = np.minimum.reduceat(first_texts, begins) if len(begins) else first_texts
+        sizes = opened.sets.union_sizes(combinations)[: len(begins)]
         return pa.table(
             {
-                DOCUMENT: pa.array(documents[first], pa.int64()),
-                "text": pa.array(texts[first], pa.int64()),
-                "texts": pa.array(numbers, pa.int64()),
+                DOCUMENT: pa.array(documents[begins], pa.int64()),
+                "text": pa.array(least, pa.int64()),
+                "texts": pa.array(sizes, pa.int64()),
             }
         )
 
@@ -145,45 +147,45 @@ class Settings(CorpusStep):
         if known is None or not known.num_rows:
             return Outcome()
         places = np.searchsorted(batch.rows, known.column("row").to_numpy())
+        order = np.argsort(places)
+        places = places[order]
         chosen = np.zeros(len(batch), np.bool_)
         chosen[places] = True
         hit = batch.take(chosen)
         spans = merged(opened.matches(hit).spans)
-        reasons = dict(
-            zip(
-                places.tolist(),
-                zip(
-                    known.column("text").to_pylist(), known.column("texts").to_pylist(), strict=True
-                ),
-                strict=True,
-            )
-        )
-        values = {}
-        for place, (text, others) in reasons.items():
-            more = f" and {counted(others - 1, 'further text')}" if others > 1 else ""
-            values[place] = opened.texts[text].place + more
+        texts, counts = (known.column(name).to_numpy()[order] for name in ("text", "texts"))
+        values = []
+        for text, count in zip(texts.tolist(), counts.tolist(), strict=True):
+            more = f" and {counted(count - 1, 'further text')}" if count > 1 else ""
+            values.append(opened.texts[text].place + more)
+        where = span_places(spans, hit.words)
+        of_text = np.searchsorted(spans.texts, np.arange(len(hit) + 1)).tolist()
         if self.action == "remove":
             wanted = f"no {self.overlap} words in a row, or whole short text, of an evaluation file"
-            found = []
-            for number, place in enumerate(np.flatnonzero(chosen).tolist()):
-                where = next(hit_places(spans, hit.words, number), None)
-                found.append(Removal(place, RULE, values[place], where, wanted))
-            return Outcome(removals=found)
-        texts, cuts = list(batch.texts), cut(hit, spans)
-        changes = []
-        for number, place in enumerate(np.flatnonzero(chosen).tolist()):
-            texts[place] = cuts.texts[number]
-            for where in hit_places(spans, hit.words, number):
-                changes.append(Change(place, RULE, values[place], where))
-        return Outcome(texts=texts, changes=changes)
+            return Outcome(
+                removals=[
+                    Removal(place, RULE, value, next(iter(where[begin:end]), None), wanted)
+                    for place, value, begin, end in zip(
+                        places.tolist(), values, of_text, of_text[1:], strict=False
+                    )
+                ]
+            )
+        rewritten, cuts = list(batch.texts), cut(hit, spans)
+        for place, text in zip(places.tolist(), cuts.texts, strict=True):
+            rewritten[place] = text
+        changes = [
+            Change(int(places[number]), RULE, values[number], span)
+            for number, span in zip(spans.texts.tolist(), where, strict=True)
+        ]
+        return Outcome(texts=rewritten, changes=changes)
 
 
-def hit_places(spans: Spans, words: Words, text: int) -> Iterator[str]:
-    """The characters of each span of a text."""
-    for row in np.flatnonzero(spans.texts == text).tolist():
-        first = words.starts[text] + spans.begins[row]
-        last = words.starts[text] + spans.ends[row] - 1
-        yield f"characters {words.begins[first]} to {words.ends[last]}"
+def span_places(spans: Spans, words: Words) -> list[str]:
+    """The characters of each span."""
+    firsts = words.starts[spans.texts] + spans.begins
+    lasts = words.starts[spans.texts] + spans.ends - 1
+    characters = zip(words.begins[firsts].tolist(), words.ends[lasts].tolist(), strict=True)
+    return [f"characters {begin} to {end}" for begin, end in characters]
 
 
 def opened_index(step: Settings) -> Index:
@@ -198,25 +200,33 @@ def _opened_index(step: Settings, state: tuple[object, ...]) -> Index:
 
 
 def findings(
-    index: Index, documents: NDArray[np.int64], texts: NDArray[np.int64]
+    index: Index, documents: NDArray[np.int64], sets: NDArray[np.int64]
 ) -> Iterator[Finding]:
-    """For each evaluation file how many of its rows are in the corpus."""
-    hit: dict[str, set[int]] = {}
-    holders: dict[str, set[int]] = {}
-    for document, number in zip(documents.tolist(), texts.tolist(), strict=True):
-        text = index.texts[number]
-        hit.setdefault(text.file, set()).add(text.row)
-        holders.setdefault(text.file, set()).add(document)
+    """For each evaluation file how many of its rows are in the corpus.
+
+    Args:
+        documents, sets: pairs of a document and a set of evaluation texts that it has.
+    """
+    rows_hit: dict[str, set[int]] = {}
+    sets_of: dict[str, list[int]] = {}
+    for number in np.unique(sets).tolist():
+        for place in index.sets.of(number).tolist():
+            text = index.texts[place]
+            rows_hit.setdefault(text.file, set()).add(text.row)
+            numbers = sets_of.setdefault(text.file, [])
+            if not numbers or numbers[-1] != number:
+                numbers.append(number)
     for file, (rows, sought) in index.rows.items():
-        found = hit.get(file, set())
+        hit = len(rows_hit.get(file, ()))
         short = rows - sought
-        evidence = f"in {counted(len(holders[file]), 'document')}" if found else ""
+        holders = len(np.unique(documents[np.isin(sets, sets_of.get(file, []))]))
+        evidence = f"in {counted(holders, 'document')}" if hit else ""
         if short:
             left = f"{counted(short, 'row')} with too short a text not looked for"
             evidence = f"{evidence}; {left}" if evidence else left
         yield Finding(
             "contamination",
-            f"{len(found)} of {counted(rows, 'row')} of {file} found in the corpus",
+            f"{hit} of {counted(rows, 'row')} of {file} found in the corpus",
             evidence,
             severity="warning" if not sought else "note",
         )

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from maskwright.corpus.files import Source, find
+from maskwright.corpus.files import Ignored, Source, find
 from maskwright.corpus.ledger import Counts
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, MaskwrightError, UsageError
@@ -40,8 +40,8 @@ __all__ = ["TABLE_FILE", "Table", "load"]
 NAMES_NEAR = "labels.json"
 # Names of classes by column, and the file that holds them.
 ClassNames = tuple[dict[str, Names], str]
-# Files by part; names of classes by column; files that belong to no part; those of another format.
-PartSources = tuple[dict[str, list[Source]], ClassNames, list[str], list[str]]
+# Files by part; names of classes by column; files that belong to no part; what is not read.
+PartSources = tuple[dict[str, list[Source]], ClassNames, list[str], Ignored]
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def load(
     resolve_labels(parts, counts)
     first = next(iter(counts.values()))
     first.without_part += left
-    first.ignored_files += ignored
+    first.ignored.add(ignored)
     made = Table(parts, names, names_file, loose, counts, lists)
     _check_columns(made)
     return made
@@ -193,7 +193,7 @@ def _refuse_brat(files: Sequence[Source], ignored: Sequence[str]) -> None:
 def _of_data(data: Path | str | Sequence[Path | str], learned: bool) -> PartSources:
     """What one path or a list of them holds, by the names of the files."""
     all_files, ignored = find(data, unnamed_files.sources)
-    _refuse_brat(all_files, ignored)
+    _refuse_brat(all_files, ignored.files)
     files, names, read = separate_class_names(all_files)
     alone = isinstance(data, str | Path) and not Path(data).is_dir()
     sources = {ALL: files} if alone else by_part(files, learned=learned)
@@ -224,10 +224,11 @@ def _names_near(file: Path) -> ClassNames:
 
 def _of_parts(given: Mapping[str, Path | str]) -> PartSources:
     """What a path for each part holds."""
-    by_part_name = {
-        part: separate_class_names(find(path, unnamed_files.sources)[0])
-        for part, path in given.items()
-    }
+    by_part_name, ignored = {}, Ignored()
+    for part, path in given.items():
+        files_of_part, ignored_there = find(path, unnamed_files.sources)
+        by_part_name[part] = separate_class_names(files_of_part)
+        ignored.add(ignored_there)
     sources = {part: files for part, (files, _, _) in by_part_name.items()}
     names = {
         column: of_column
@@ -235,7 +236,7 @@ def _of_parts(given: Mapping[str, Path | str]) -> PartSources:
         for column, of_column in class_names.items()
     }
     read = [file for _, _, files in by_part_name.values() for file in files]
-    return sources, (names, ", ".join(dict.fromkeys(read))), [], []
+    return sources, (names, ", ".join(dict.fromkeys(read))), [], ignored
 
 
 def _check_files(part: str, rows: Sequence[Row]) -> None:
