@@ -20,7 +20,7 @@ from maskwright.analysis import dependencies as trees
 from maskwright.analysis import heads
 from maskwright.analysis.attention import attention
 from maskwright.analysis.heads import MEASURES, look_at_heads, one_text
-from maskwright.analysis.hidden_states import ProbedModel
+from maskwright.analysis.hidden_states import ProbedModel, unit
 from maskwright.analysis.probe import probe
 from maskwright.analysis.word_senses import _apart, _neighbours
 from maskwright.cli.main import main
@@ -247,6 +247,12 @@ def test_meanings_by_hand() -> None:
     same, most = np.ones((4, 2)), np.array([0, 0, 0, 1])
     for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
         assert _neighbours(same, most[order]).mean() == pytest.approx(3 * (2 / 3) / 4)
+    # Vectors that almost coincide are told apart as those are that do not.
+    draw, senses = np.random.default_rng(0), np.arange(40) % 2
+    wide = draw.standard_normal((40, 16)) + 4 * np.eye(16)[senses]
+    near = unit(np.eye(16)[9] + 1e-5 * wide)
+    assert np.ptp(np.round(near @ near.T, 6)) == 0, "six digits of the cosines would see one vector"
+    assert _neighbours(near, senses).mean() > 0.8
 
 
 def test_what_is_cut_and_what_cannot_be_drawn(model: Path, tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 import torch
 
+from maskwright.analysis import hidden_states, pages, pooling
 from maskwright.analysis import layers as room
-from maskwright.analysis import pages, pooling
 from maskwright.analysis import word_senses as senses
 from maskwright.analysis.hidden_states import ProbedModel, layer_states
 from maskwright.analysis.layers import Layered, probe_layers
@@ -23,6 +24,7 @@ from maskwright.analysis.probe import DIVISION, probe
 from maskwright.cli.main import main
 from maskwright.errors import DataError, UsageError
 from maskwright.labelled.prepare import prepare
+from maskwright.metrics import metrics
 from maskwright.metrics.intervals import Estimate
 from maskwright.pretrain import run
 from maskwright.recipes.parts.override import override
@@ -169,10 +171,80 @@ def test_vectors_alike_but_for_rounding_are_alike(
     data = prepare(tmp_path / "pairs.csv", task="embedding", division=DIVISION)
     found = compare_pooling(ProbedModel.of(model), data).found
     assert np.isfinite(found["mean"][0].value)
-    noisy = 1 + 1e-8 * draw.standard_normal((3, 12, 16))
+    noisy = (1 + 1e-7 * draw.standard_normal((3, 12, 16))).astype(np.float32)
     monkeypatch.setattr(pooling, "layer_states", lambda *given: noisy)
     found = compare_pooling(ProbedModel.of(model), data).found
     assert not np.isfinite(found["mean"][0].value)
+
+
+def _correlations(
+    states: np.ndarray, truth: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> list[float]:
+    monkeypatch.setattr(pooling, "layer_states", lambda *given: states)
+    model: Any = SimpleNamespace(collation=None)
+    return [each.value for each in pooling._scored(model, model, model, WAYS["mean"], truth)]
+
+
+@pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-3, 1e-4])
+def test_vectors_that_almost_coincide_are_ranked(
+    apart: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States of one large common part: their cosines agree in six digits and more, and their
+    distances still say how alike they are, at every scale."""
+    draw, pairs = np.random.default_rng(0), 150
+    truth = draw.random(pairs)
+    common = draw.standard_normal(64)
+    first = draw.standard_normal((pairs, 64))
+    second = first + (1 - truth + 0.3 * draw.random(pairs))[:, None] * draw.standard_normal((1, 64))
+    states = common + apart * np.stack([first, second], axis=1).reshape(1, 2 * pairs, 64)
+    cosines = scipy.spatial.distance.cosine
+    exact = [-cosines(*states[0, 2 * n : 2 * n + 2]) for n in range(pairs)]
+    wanted = metrics.spearman(truth, np.array(exact))
+    assert wanted > 0.9
+    for scale in (1e-6, 1.0, 1e6):
+        scaled = (scale * states).astype(np.float32)
+        assert _correlations(scaled, truth, monkeypatch) == [pytest.approx(wanted, abs=0.003)]
+    # Negative control: six digits of the cosines themselves lose it.
+    if apart <= 1e-3:
+        rounded = np.round(np.array(exact) + 1, 6)
+        assert np.ptp(rounded) == 0 or abs(metrics.spearman(truth, rounded) - wanted) > 0.01
+
+
+def test_equal_pairs_share_their_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs of which there are three kinds, each computed with rounding of its own."""
+    draw, truth = np.random.default_rng(1), np.arange(90) % 3 + 0.01 * np.arange(90)
+    kinds = draw.standard_normal((3, 2, 64))
+    states = kinds[np.arange(90) % 3].reshape(1, 180, 64)
+    noisy = (states * (1 + 1e-7 * draw.standard_normal(states.shape))).astype(np.float32)
+    plain, found = (_correlations(each, truth, monkeypatch) for each in (states, noisy))
+    assert found == plain
+    # Negative control: without steps the rounding is ranked.
+    monkeypatch.setattr(hidden_states, "ROUNDING", 1e-12)
+    assert _correlations(noisy, truth, monkeypatch) != plain
+
+
+def test_probes_do_not_depend_on_the_scale_of_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 3, 400)
+    monkeypatch.setattr(room, "MIX_STEPS", 40)
+    monkeypatch.setattr(room, "MIX_EPOCHS", 5)
+    states = draw.standard_normal((3, 400, 12)).astype(np.float32)
+    states[1, :, :3] += np.eye(3, dtype=np.float32)[labels]
+    # One number is the same everywhere but for rounding: it is not stretched to say something.
+    states[:, :, 5] = 1 + 1e-8 * draw.standard_normal((3, 400))
+
+    def told(scale: float) -> list[Any]:
+        part = room._Labelled(scale * states, states, labels, [""] * 400)
+        weights, mixed = room._mix(part, part, 3, 0)
+        here = part.states[1]
+        return [*np.round(weights, 4), mixed, room._probed(here, here, labels, labels)]
+
+    assert told(2.0**-20) == told(1.0) == told(2.0**20), "powers of two round alike"
+    # Negative control: a constant beside the deviation gives other figures.
+    monkeypatch.setattr(
+        room, "_scale", lambda x: (x.mean(-2, keepdims=True), x.std(-2, keepdims=True) + 1e-6)
+    )
+    assert told(2.0**-20) != told(1.0)
 
 
 def test_the_pairs_that_are_asked_are_drawn(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -65,8 +66,8 @@ def look_at_heads(subject: ProbedModel, texts: Sequence[str]) -> Heads:
     ids = [tokenizer.frame(each[:room].tolist())[0] for each in token_ids if len(each) > 1]
     if not ids:
         raise DataError("there is no text of two tokens to look at", found=f"{len(texts)} texts")
-    sums: NDArray[np.float64] | None = None
-    even: NDArray[np.float64] | None = None
+    sums: Any = 0.0
+    even: Any = 0.0
     count = 0
     special = torch.tensor(sorted(tokenizer.special_ids))
     for batch, weights in attention(subject, ids):
@@ -77,11 +78,9 @@ def look_at_heads(subject: ProbedModel, texts: Sequence[str]) -> Heads:
         # A weight may fall to 0 in one head, and not what the mask hides from all of them.
         seen = [(w > 0).any(1, keepdim=True) for w in weights]
         layers = [_sums(w, s, counted, is_special) for w, s in zip(weights, seen, strict=True)]
-        flat = np.stack([_sums(_even(s), s, counted, is_special)[0] for s in seen])
-        even = flat if even is None else even + flat
-        sums = np.stack(layers) if sums is None else sums + np.stack(layers)
+        even = even + np.stack([_sums(_even(s), s, counted, is_special)[0] for s in seen])
+        sums = sums + np.stack(layers)
         count += int(counted.sum())
-    assert sums is not None and even is not None
     means = sums / max(1, count)  # layers, heads, measures
     return Heads(
         len(ids),

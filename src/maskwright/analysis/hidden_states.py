@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +28,9 @@ from maskwright.tasks.parts.reading import Frame, room
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 LONGEST = 512  # tokens of a text that are looked at
+# Of unit vectors that are equal but for rounding in float32 (measured: 1.3e-6 after twelve layers).
+ROUNDING = 1e-5
+STEPS = 10_000  # that a spread of distances is divided into, unless rounding is coarser
 # (hidden states of one layer (B, T, D), the batch) -> what is kept of them (R, D)
 Pooling = Callable[[Tensor, Batch], Tensor]
 
@@ -112,3 +116,21 @@ def at_places(hidden: Tensor, batch: Batch) -> Tensor:
     """The states of the places that are asked for."""
     assert batch.index is not None
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.index)
+
+
+def unit(states: NDArray[Any]) -> NDArray[np.float64]:
+    """Vectors (..., D) at length 1; a vector of zeros stays what it is."""
+    wide = states.astype(np.float64)
+    norms = np.linalg.norm(wide, axis=-1, keepdims=True)
+    return np.asarray(wide / np.where(norms > 0, norms, 1.0))
+
+
+def distance_steps(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+    """The distances of vectors at length 1 in whole steps. They rank as cosines do and tie where
+    they differ by rounding alone; near 1 a cosine has half the digits of its distance, so these are
+    compared, in steps by how far they spread."""
+    distances = np.linalg.norm(unit(first) - unit(second), axis=-1)
+    spread = float(np.ptp(distances))
+    if spread <= ROUNDING:
+        return np.zeros_like(distances)
+    return np.asarray(np.round(distances / min(ROUNDING, spread / STEPS)))

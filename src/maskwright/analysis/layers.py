@@ -45,6 +45,7 @@ from maskwright.tasks.parts.find import task_for
 from maskwright.tasks.parts.task_type import TaskType
 
 ITERATIONS, TOLERANCE = 100, 1e-3
+ROUNDING = 1e-6  # of float32, as a share of the largest number
 # A control of fewer words, or of one word nearly everywhere, is learned by any model.
 FEWEST_WORDS, NEARLY_ALL = 10, 0.9
 NOTHING = Estimate(np.nan, np.nan, np.nan)
@@ -248,7 +249,7 @@ def _probed(
     labels: NDArray[np.int64],
     truth: NDArray[np.int64],
 ) -> Estimate:
-    mean, deviation = known.mean(0), known.std(0) + 1e-6
+    mean, deviation = _scale(known)
     predicted = np.full(len(truth), labels[0])
     if len(np.unique(labels)) > 1:
         probe = LogisticRegression(max_iter=ITERATIONS, tol=TOLERANCE)
@@ -257,6 +258,14 @@ def _probed(
             probe.fit((known - mean) / deviation, labels)
         predicted = probe.predict((evaluated - mean) / deviation)
     return estimate(metrics.accuracy, truth, predicted)
+
+
+def _scale(states: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Means and deviations over places of states (..., N, D); what is rounding beside the largest
+    number of a layer is not stretched to the width of the others."""
+    least = ROUNDING * np.abs(states).max((-2, -1), keepdims=True)
+    deviation = np.maximum(states.std(-2, keepdims=True), np.where(least > 0, least, 1))
+    return states.mean(-2, keepdims=True), deviation
 
 
 class _Mix(nn.Module):
@@ -278,8 +287,7 @@ class _Mix(nn.Module):
 def _mix(
     known: _Labelled, evaluated: _Labelled, classes: int, seed: int
 ) -> tuple[list[float], Estimate]:
-    mean = known.states.mean(1, keepdims=True)
-    deviation = known.states.std(1, keepdims=True) + 1e-6
+    mean, deviation = _scale(known.states)
     states, others = (
         torch.from_numpy((part.states - mean) / deviation) for part in (known, evaluated)
     )

@@ -72,15 +72,10 @@ def plain(found: Any) -> dict[str, Any]:
 
 def _line(name: str, each: Sequence[Estimate], css: str) -> Line:
     """Figures by layer with their intervals."""
-    spread = [
-        (float(x), one.low, one.high)
-        if math.isfinite(one.low)
-        else (float(x), one.value, one.value)
-        for x, one in enumerate(each)
-    ]
-    return Line(
-        name, [(float(x), one.value) for x, one in enumerate(each)], css, dots=True, spread=spread
-    )
+    points = [(float(x), one.value) for x, one in enumerate(each)]
+    ends = [(e.low, e.high) if math.isfinite(e.low) else (e.value, e.value) for e in each]
+    spread = [(x, low, high) for (x, _), (low, high) in zip(points, ends, strict=True)]
+    return Line(name, points, css, dots=True, spread=spread)
 
 
 # ------------------------------------------------------------------------------ labels by layer

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.analysis.hidden_states import Pooling, ProbedModel, layer_states
+from maskwright.analysis.hidden_states import Pooling, ProbedModel, distance_steps, layer_states
 from maskwright.data.batch import Batch
 from maskwright.findings import Finding
 from maskwright.inference.encoded import Examples
@@ -24,12 +24,11 @@ from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.formats.parts import ALL, TEST, TRAIN, VALIDATION
 from maskwright.metrics import metrics
 from maskwright.metrics.intervals import Estimate, estimate
-from maskwright.objectives.modules.supervised import pool_texts
+from maskwright.objectives.modules.supervised import numbered, pool_texts
 from maskwright.randomness import key, permute
 from maskwright.tasks.parts.find import task_for_vectors
 
 RESAMPLES = 200
-SAME_DIGITS = 6  # of a cosine: what float32 states leave of it
 
 
 def _first(hidden: Tensor, batch: Batch) -> Tensor:
@@ -38,21 +37,10 @@ def _first(hidden: Tensor, batch: Batch) -> Tensor:
 
 
 def _last(hidden: Tensor, batch: Batch) -> Tensor:
-    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, _texts(batch)[1])
-
-
-def _texts(batch: Batch) -> tuple[Tensor, Tensor]:
-    """For each position (B T,) the number of its text or -1, and where each text ends."""
-    assert batch.pooled is not None
-    real = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents
-    flat = real.reshape(-1) > 0
-    begins = torch.zeros(len(flat), dtype=torch.int64, device=flat.device)
-    begins[batch.pooled] = 1
-    number = torch.where(flat, begins.cumsum(0) - 1, -1)
-    ends = torch.zeros(len(batch.pooled), dtype=torch.int64, device=flat.device)
-    places = torch.arange(len(flat), device=flat.device)[flat]
-    ends.scatter_reduce_(0, number[flat], places, "amax", include_self=False)
-    return number, ends
+    numbers, count = numbered(batch.documents, hidden)
+    places = torch.arange(len(numbers), device=numbers.device)
+    ends = places.new_zeros(count + 1).scatter_reduce(0, numbers, places, "amax")[1:]
+    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, ends)
 
 
 def _mean(hidden: Tensor, batch: Batch) -> Tensor:
@@ -121,8 +109,7 @@ def _scored(
     method: Pooling,
     truth: NDArray[np.float64],
 ) -> list[Estimate]:
-    states = layer_states(model, examples, subject.collation, method).astype(np.float64)
-    states /= np.linalg.norm(states, axis=2, keepdims=True) + 1e-12
-    near = (states[:, 0::2] * states[:, 1::2]).sum(2)  # a pair's texts follow each other
-    near = np.round(near, SAME_DIGITS)  # cosines alike but for rounding share their rank
-    return [estimate(metrics.spearman, truth, layer, resamples=RESAMPLES) for layer in near]
+    states = layer_states(model, examples, subject.collation, method)
+    # A pair's texts follow each other; the nearest pair has the highest rank, as by cosine.
+    ranked = (-distance_steps(layer[0::2], layer[1::2]) for layer in states)
+    return [estimate(metrics.spearman, truth, layer, resamples=RESAMPLES) for layer in ranked]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from maskwright.corpus.files import Paths
 from maskwright.corpus.read import DEFAULT, Reader, Reading
@@ -126,29 +127,16 @@ def see(tokenizer: Tokenizer, text: str, pair: str | None = None) -> TokenView:
     margins = tokenizer.frame_margins(pair is not None)
     tokens: list[Seen] = []
 
-    def special(count: int) -> None:
-        for _ in range(count):
-            place = len(tokens)
-            tokens.append(
-                Seen(place, ids[place], tokenizer.vocabulary[ids[place]], segments[place])
-            )
+    def add(*more: Any) -> None:
+        place = len(tokens)
+        token = ids[place]
+        tokens.append(Seen(place, token, tokenizer.vocabulary[token], segments[place], *more))
 
-    special(margins[0])
-    for number, (own, spans) in enumerate(found):
-        for token, (start, ended) in zip(own.tolist(), spans.tolist(), strict=True):
-            place = len(tokens)
-            tokens.append(
-                Seen(
-                    place,
-                    token,
-                    tokenizer.vocabulary[token],
-                    segments[place],
-                    number,
-                    (start, ended),
-                    token == tokenizer.emitted,
-                )
-            )
-        special(margins[number + 1])
+    for number, margin in enumerate(margins):
+        for _ in range(margin):
+            add()
+        for token, span in zip(*found[number], strict=True) if number < len(found) else ():
+            add(number, tuple(span.tolist()), int(token) == tokenizer.emitted)
     read = tuple(map(tokenizer.normalise, texts))
     return TokenView(tokenizer, texts, read, tuple(tokens), unknown)
 

@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.analysis.hidden_states import ProbedModel, at_places, layer_states
-from maskwright.analysis.pooling import SAME_DIGITS
+from maskwright.analysis.hidden_states import ProbedModel, at_places, distance_steps, layer_states
 from maskwright.corpus.files import find_all
 from maskwright.errors import DataError, UsageError
 from maskwright.inference.encoded import Examples, framed
@@ -229,9 +228,9 @@ def _apart(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
 def _neighbours(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> NDArray[np.float64]:
     """(N,): the share of each one's nearest with its meaning; at the embeddings many are the same
     vector, and none of equals is the nearest because it comes first."""
-    near = np.round(vectors @ vectors.T, SAME_DIGITS)
-    np.fill_diagonal(near, -np.inf)
-    nearest = near == near.max(1, keepdims=True)
+    steps = np.stack([distance_steps(each, vectors) for each in vectors])
+    np.fill_diagonal(steps, np.inf)
+    nearest = steps == steps.min(1, keepdims=True)
     return np.asarray((nearest & (truth[:, None] == truth)).sum(1) / nearest.sum(1))
 
 
