@@ -53,6 +53,15 @@ def test_components_are_those_of_numpy(rows: int, width: int) -> None:
     np.testing.assert_allclose([each["cosine"] for each in found["near"]], cosines[order])
 
 
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1.0, 1e6])
+def test_components_do_not_depend_on_the_unit(scale: float) -> None:
+    """Signs too: the farthest point of an axis lies on its positive side."""
+    vectors = np.random.default_rng(0).standard_normal((9, 6)) * np.linspace(3, 1, 6)
+    code = 'const { pca } = await load("space.js"); return pca(given).points;'
+    found = np.array(javascript(code, (scale * vectors).tolist()))
+    np.testing.assert_allclose(found / scale, components(vectors)[0], atol=1e-7)
+
+
 def test_what_has_no_two_directions() -> None:
     found = javascript(
         """

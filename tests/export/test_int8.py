@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from maskwright.errors import IncompatibleError, MaskwrightError
-from maskwright.export.parts import int8
+from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError
+from maskwright.export.parts import int8, proof
 from maskwright.export.parts.int8 import Tried
 from maskwright.export.run import export_model
 from maskwright.graph import onnx as written
 from maskwright.graph.graphs import graphs_of
-from maskwright.graph.ports import Graph
+from maskwright.graph.ports import Graph, Port
 from maskwright.models.merged import open_merged
 
 pytest.importorskip("onnxruntime")
@@ -132,3 +133,34 @@ def test_the_folder_has_both_graphs_and_the_account(model: Path, tmp_path: Path)
     about = json.loads((out / "export.json").read_text())
     assert about["int8"][0]["graph"] == "model_int8" and len(about["graphs"]) == 1
     assert "measured on ids by chance" in stream.getvalue()
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e6])
+def test_vectors_of_any_length_are_compared(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "is_scored", lambda port: False)
+    port: Any = None
+    one = np.random.default_rng(0).standard_normal((4, 8)) * scale
+    assert int8._alike(one, one, port) == pytest.approx(1.0)
+    assert int8._alike(one, -one, port) == pytest.approx(-1.0)
+    assert int8._alike(np.zeros((1, 8)), one[:1], port) == 0.0
+
+
+@pytest.mark.parametrize("scale", [1e-7, 1.0, 1e4])
+def test_exports_are_proven_at_the_scale_of_the_model(scale: float) -> None:
+    """A regression of small numbers has small outputs: these may be all wrong and near."""
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor]:
+            return (x * scale,)
+
+    ports = [Port(name, ("batch", "length", 4), "float32") for name in ("x", "y")]
+    graph = Graph("model", Scaled(), (ports[0],), (ports[1],))
+
+    def asked(factor: float) -> proof.Compared:
+        return proof.compare(graph, lambda given: {"y": given["x"] * factor}, 1, timed=False)
+
+    proof.require_equal(asked(scale), "here")
+    proof.require_equal(asked(scale * (1 + 1e-6)), "here")
+    for wrong in (0.0, 1.01 * scale):
+        with pytest.raises(CheckpointError):
+            proof.require_equal(asked(wrong), "here")

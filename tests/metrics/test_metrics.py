@@ -227,3 +227,18 @@ def test_the_usual_figures_of_a_task() -> None:
     assert tuple(found) == CLASS and found["accuracy"].value == 0.75
     error = refusal(UsageError, lambda: estimates(("accurcy",), truth, predicted))
     assert error.wanted == "did you mean 'accuracy'?"
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_correlations_do_not_depend_on_the_unit(scale: float) -> None:
+    draw = np.random.default_rng(0)
+    truth, noise = draw.random(60), draw.random(60)
+    for metric in (metrics.pearson, metrics.spearman):
+        plain = estimate(metric, truth, truth + noise)
+        other = estimate(metric, scale * truth, scale * (truth + noise))
+        for name in ("value", "low", "high"):
+            assert getattr(other, name) == pytest.approx(getattr(plain, name), abs=1e-12)
+        assert plain.low < plain.value - 0.01, "a control: there is something to be found"
+        # A perfect correlation is 1 in every resample but for its last bits: that is no interval.
+        perfect = estimate(metric, truth, scale * (2 * truth + 1))
+        assert perfect.value == pytest.approx(1.0) and math.isnan(perfect.low)

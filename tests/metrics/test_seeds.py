@@ -120,3 +120,21 @@ def test_figures_without_spread_and_single_seeds() -> None:
     beside = intervals.difference({0: 0.5, 1: 0.75}, {0: 0.25, 1: 0.5})  # as far apart by seed
     assert beside is not None and math.isnan(beside.paired) and 0.0 < beside.welch < 1.0
     assert intervals.difference({0: 1.0}, {0: 2.0, 1: 1.0}) is None
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_figures_that_are_alike_but_for_rounding_are_alike(scale: float) -> None:
+    """0.86 three times has a variance of 1e-32 as computers add, and no spread."""
+    same = intervals.difference(
+        dict.fromkeys(range(3), 0.1 * scale), dict.fromkeys(range(3), 0.7 * scale)
+    )
+    assert same is None
+    a, b = ({n: (value + n / 10) * scale for n in range(3)} for value in (0.7, 0.6))
+    beside = intervals.difference(a, b)
+    assert beside is not None and math.isnan(beside.paired) and beside.welch > 0.1
+    alike = intervals.difference(a, {n: value + 1e-17 * scale for n, value in a.items()})
+    assert alike is not None and alike.paired == 1.0
+    # A control: gaps that differ by more than rounding are told apart, and alike at every scale.
+    gaps = {n: value + (0.1 + 1e-9 * n) * scale for n, value in b.items()}
+    told = intervals.difference(gaps, b)
+    assert told is not None and 0.0 < told.paired < 1e-9

@@ -154,3 +154,29 @@ def test_numbers_too_close_together_for_their_size_are_refused(model: Path) -> N
                 kind.training_objective(made, vocabulary, "head", asked)
         else:
             assert kind.training_objective(made, vocabulary, "head", asked)
+
+
+def test_small_numbers_are_told_in_their_own_digits(model: Path) -> None:
+    """A number has the unit of its file, which may be small: six decimals would all be zeros."""
+    kind = task_for("regression")
+    encoded = kind.encode(
+        [Single("a cat", 0.0, "row 1")], Learner.of(model, kind, Method("full"), 32, "head").frame
+    )
+    for scale in (1e-12, 1e-6, 1.0, 1e6):
+        outputs = np.array([[1.234567 * scale]], np.float32)
+        (told,) = kind.as_pipeline(encoded, outputs)
+        assert told["score"] == pytest.approx(1.234567 * scale, rel=1e-5)
+    # Negative control: this is what was lost.
+    assert round(1.234567e-12, 6) == 0.0
+
+
+def test_short_vectors_are_told_in_their_own_digits(model: Path) -> None:
+    kind = task_for("embedding")
+    frame = Learner.of(model, kind, Method("full"), 32, "head").frame
+    encoded = kind.encode([Single("a cat", 0.0, "row 1")], frame)
+    vector = np.array([[0.6, -0.00123456, 0.8]], np.float32)
+    for scale in (1e-9, 1e-3, 1.0, 1e3):
+        (told,) = kind.as_pipeline(encoded, vector * np.float32(scale))
+        np.testing.assert_allclose(told["vector"], vector[0] * scale, rtol=1e-3)
+    (told,) = kind.as_pipeline(encoded, vector)
+    assert told["vector"] == [0.6, -0.001235, 0.8], "of length 1: six decimals"

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from maskwright.counted import rounded
 from maskwright.findings import Finding
 from maskwright.report import document
 from maskwright.report.tables import Table
@@ -71,7 +72,7 @@ def _front_matter(
     eval_part: str,
     figures: Mapping[str, float],
 ) -> dict[str, Any]:
-    known = {m: round(v, 6) for m, v in figures.items() if math.isfinite(v)}
+    known = {m: rounded(v) for m, v in figures.items() if math.isfinite(v)}
     result = {
         "task": {"type": task_type.pipeline, "name": task_type.task},
         "dataset": {

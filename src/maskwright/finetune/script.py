@@ -59,7 +59,8 @@ MULTI = """        shares = scores.sigmoid()
         chosen = [i for i, share in enumerate(shares.tolist()) if share > 0.5]
         yield {"labels": [names[i] for i in chosen],
                "scores": [round(float(shares[i]), 6) for i in chosen]}"""
-NUMBER = """        yield {"score": round(float(scores[0]), 6)}"""
+NUMBER = """        number = float(scores[0])
+        yield {"score": float(f"{number:.6f}" if abs(number) >= 0.1 else f"{number:.6g}")}"""
 PAIRS = '[tuple(line.split("\\t", 1)) for line in lines]'
 
 OURS = '''

@@ -23,11 +23,11 @@ from maskwright.metrics.metrics import (
     Values,
     accuracy,
     checked,
-    is_constant,
 )
 
 LEVEL = 0.95
 RESAMPLES = 1000
+ROUNDING = 1e-12  # of a figure, as a share of it: a correlation of 1 varies in its last bits
 # With fewer resamples that have a value than this share, there is no interval.
 DEFINED = 0.5
 # (R, K) sums over rows of R resamples -> (R,) their figures
@@ -142,7 +142,7 @@ def _estimate(
 def _spread(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
     """Percentiles; none where all resamples are alike, which says nothing of other rows."""
     known = drawn[~np.isnan(drawn)]
-    alike = not len(known) or is_constant(known)
+    alike = not len(known) or np.ptp(known) <= ROUNDING * np.abs(known).max()
     return (math.nan, math.nan) if alike else _percentiles(drawn, level)
 
 

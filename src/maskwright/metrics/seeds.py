@@ -23,6 +23,7 @@ from maskwright.randomness import integers, key
 LEVEL = 0.95
 SEED = 20_260_000
 RESAMPLES = 1000
+ROUNDING = 1e-15  # of a difference, as a share of the numbers that it is of
 AT_ONCE = 1 << 22  # items that are drawn in one go
 Interval = tuple[float, float]
 Strata = Sequence[NDArray[np.float64]]
@@ -110,10 +111,12 @@ def difference(
     value = float(a.mean() - b.mean())
     if not math.isfinite(value):
         return None
-    errors = np.array([a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)])
+    # The variance of equal numbers is rounding, and not always 0.
+    errors = np.array([side.var(ddof=1) / len(side) if np.ptp(side) else 0.0 for side in (a, b)])
     paired = math.nan
     if ours.keys() == theirs.keys():
-        paired = _paired(np.array([ours[seed] - theirs[seed] for seed in ours]))
+        gaps = np.array([ours[seed] - theirs[seed] for seed in ours])
+        paired = _paired(gaps, ROUNDING * max(np.abs(a).max(), np.abs(b).max()))
     if errors.sum() == 0.0:
         return None
     freedom = errors.sum() ** 2 / (errors**2 / np.array([len(a) - 1, len(b) - 1])).sum()
@@ -123,9 +126,9 @@ def difference(
     return Difference(value, value - half, value + half, p, paired)
 
 
-def _paired(gaps: NDArray[np.float64]) -> float:
-    """Student's two-sided p that the mean of `gaps` is zero."""
+def _paired(gaps: NDArray[np.float64], rounding: float) -> float:
+    """Student's two-sided p that the mean of `gaps`, which are right to `rounding`, is zero."""
     error = gaps.std(ddof=1) / math.sqrt(len(gaps))
-    if error == 0.0:
-        return math.nan if gaps.mean() else 1.0
+    if np.ptp(gaps) <= rounding:
+        return math.nan if abs(gaps.mean()) > rounding else 1.0
     return 2 * float(scipy.stats.t.sf(abs(gaps.mean()) / error, len(gaps) - 1))

@@ -226,7 +226,7 @@ def _compared(ready: Prepared, made: Engine) -> Finding:
         ours = Prepared(ready.network, type(ready.products)(torch.float32, live=True))
         wanted = ours.ragged(tokens, groups).float()
     given = EngineNetwork(ready, made).ragged(tokens, groups).float()
-    off = float((given - wanted).abs().max() / wanted.abs().max().clamp(min=1))
+    off = float((given - wanted).abs().max()) / (float(wanted.abs().max()) or 1.0)
     cosines = torch.nn.functional.cosine_similarity(given, wanted, dim=-1)
     shown = f"largest difference of a state {off:.1g}, least cosine {float(cosines.min()):.4f}"
     if not off <= CLOSE.get(made.precision, float("inf")):

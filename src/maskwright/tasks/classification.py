@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.counted import rounded
 from maskwright.errors import DataError, UsageError
 from maskwright.findings import Finding
 from maskwright.labelled.columns.contents import is_empty, value_of
@@ -244,7 +245,7 @@ class Classification(TaskType):
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         if self.problem == "number":
             outputs = _of_texts(encoded, outputs)
-            yield from ({"score": round(float(n), 6)} for n in self._number(outputs))
+            yield from ({"score": rounded(n)} for n in self._number(outputs))
             return
         for row in self._shares(encoded, outputs):
             if self.problem == "multi":

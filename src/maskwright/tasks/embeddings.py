@@ -17,12 +17,14 @@ on into the next one:
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.counted import rounded
 from maskwright.errors import DataError, IncompatibleError
 from maskwright.inference.encoded import Examples
 from maskwright.labelled.examples import examples as labelled
@@ -75,7 +77,7 @@ SHAPES = (
     Shape(name=MATCHING, layout=MATCH, metrics=("first_is_right", "mrr")),
 )
 AT_ONCE = 1024  # anchors that are compared with all candidates
-DIGITS = 6  # of a number that is told
+DIGITS = 6  # decimals of a vector of length 1
 MODULES = ("Transformer", "Pooling", "Normalize")
 # What 1_Pooling/config.json calls each of `VECTOR_POOLINGS`, in releases before 6 as after.
 MODES = {pooling: f"pooling_mode_{pooling}_tokens" for pooling in VECTOR_POOLINGS} | {
@@ -287,9 +289,11 @@ class Embeddings(TaskType):
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         first, *others = self.parted(encoded, outputs)
         if not others:
-            yield from ({"vector": each} for each in first.astype(float).round(DIGITS).tolist())
+            for vector in first.astype(float):  # of whatever length the model makes them
+                size = math.floor(math.log10(float(np.abs(vector).max(initial=0.0)) or 1.0))
+                yield {"vector": vector.round(max(DIGITS, DIGITS - 1 - size)).tolist()}
             return
-        yield from ({"score": round(v, DIGITS)} for v in self.compared(first, others[0]).tolist())
+        yield from ({"score": rounded(v)} for v in self.compared(first, others[0]).tolist())
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         return {"vector": [float]} if isinstance(example, Single) else {"score": float}

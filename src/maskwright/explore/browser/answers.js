@@ -14,7 +14,7 @@
 import { softmax } from "./numbers.js";
 import { pieceOf } from "./pieces.js";
 import { placed } from "./places.js";
-import { wordsOf } from "./space.js";
+import { product, unit, wordsOf } from "./space.js";
 import { wholeWords, wordsIn } from "./words.js";
 
 const BEST = 20; // spans that are kept
@@ -213,13 +213,6 @@ const KEPT = {
   "head-and-tail": (ids, room, head) => [...ids.slice(0, head), ...ids.slice(-(room - head))],
 };
 
-export function unit(vector) {
-  let sum = 0;
-  for (const value of vector) sum += value * value;
-  const norm = Math.max(Math.sqrt(sum), 1e-12);
-  return vector.map((value) => value / norm);
-}
-
 /** One vector of states (T, D), as objectives/parts/contrastive.py names the ways. */
 function pool(states, width, pooling, skip) {
   const count = states.length / width;
@@ -261,17 +254,11 @@ function wholeText(task, texts, [first, second = null]) {
 }
 
 const SIMILARITIES = {
-  cosine: (a, b) => dot(unit(a), unit(b)),
-  dot,
+  cosine: (a, b) => product(unit(a), unit(b)),
+  dot: product,
   euclidean: (a, b) => -Math.sqrt(a.reduce((sum, value, n) => sum + (value - b[n]) ** 2, 0)),
   manhattan: (a, b) => -a.reduce((sum, value, n) => sum + Math.abs(value - b[n]), 0),
 };
-
-export function dot(a, b) {
-  let sum = 0;
-  for (let i = 0; i < a.length; i++) sum += a[i] * b[i];
-  return sum;
-}
 
 function alike(task, texts, encoded) {
   const { similarity } = task.told;

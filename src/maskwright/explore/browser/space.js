@@ -28,7 +28,7 @@ export function pca(vectors, count = 2) {
     let far = 0;
     for (const row of x) {
       const value = product(row, direction);
-      if (Math.abs(value) > Math.abs(far) + 1e-9) far = value;
+      if (Math.abs(value) > Math.abs(far) * (1 + 1e-9)) far = value;
     }
     if (far < 0) for (let i = 0; i < width; i++) direction[i] = -direction[i];
   }
@@ -43,7 +43,7 @@ export function pca(vectors, count = 2) {
 export const projected = ({ directions, centre }, vector) =>
   directions.map((direction) => product(Float64Array.from(vector, (value, i) => value - centre[i]), direction));
 
-function product(a, b) {
+export function product(a, b) {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += a[i] * b[i];
   return sum;
@@ -147,6 +147,12 @@ function jacobi(given) {
   }
   const order = a.map((_, n) => n).sort((x, y) => a[y][y] - a[x][x]);
   return { values: order.map((n) => a[n][n]), vectors: order.map((n) => Array.from(v[n])) };
+}
+
+/** A vector at length 1; one of zeros stays what it is. */
+export function unit(vector) {
+  const norm = Math.sqrt(product(vector, vector));
+  return norm > 0 ? vector.map((value) => value / norm) : vector;
 }
 
 /** The cosine of two vectors; 0 where one of them is nothing. */

@@ -236,7 +236,7 @@ def _alike(new: NDArray[Any], old: NDArray[Any], port: Port) -> float:
     if proof.is_scored(port):
         return float((proof.best_of(new, port) == proof.best_of(old, port)).mean())
     length = np.linalg.norm(new, axis=-1) * np.linalg.norm(old, axis=-1)
-    return float(((new * old).sum(-1) / np.maximum(length, 1e-12)).mean())
+    return float(((new * old).sum(-1) / np.where(length > 0, length, 1.0)).mean())
 
 
 def _alone(

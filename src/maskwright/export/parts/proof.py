@@ -88,7 +88,7 @@ def compare(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True) -> Co
                 )
             off = _largest(ours - theirs)
             differences.append(off)
-            relative.append(off / max(1.0, _largest(ours)))
+            relative.append(off / (_largest(ours) or 1.0))
             if is_scored(port):
                 equal.append(best_of(ours, port).ravel() == best_of(theirs, port).ravel())
     times: dict[str, float] = {}

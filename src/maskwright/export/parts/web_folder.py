@@ -157,7 +157,7 @@ def _proved(model: Model, place: Path, out: Path, *, exact: bool) -> dict[str, A
 def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     if ours.shape != theirs.shape:
         return float("inf")
-    return float((ours - theirs).abs().max() / ours.abs().max().clamp(min=1))
+    return float((ours - theirs).abs().max()) / (float(ours.abs().max()) or 1.0)
 
 
 def _differs(out: Path, found: float) -> CheckpointError:

@@ -18,9 +18,10 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field, ValidationError
 
+from maskwright.counted import rounded
 from maskwright.serve.dialects.parts.bodies import Body, Many, Text, refuse_set
 from maskwright.serve.dialects.parts.chosen import Chosen, choose
-from maskwright.serve.dialects.parts.classes import applied, classes, rounded, scored
+from maskwright.serve.dialects.parts.classes import applied, classes, scored
 from maskwright.serve.dialects.parts.headers import headers_of
 from maskwright.serve.dialects.parts.streams import streaming
 from maskwright.serve.dialects.parts.vectors import alike, vectors

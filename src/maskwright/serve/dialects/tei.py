@@ -19,6 +19,7 @@ from fastapi import APIRouter, Path, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
+from maskwright.counted import rounded
 from maskwright.serve.dialects.parts.bodies import (
     Body,
     Ids,
@@ -29,7 +30,7 @@ from maskwright.serve.dialects.parts.bodies import (
     texts_in,
 )
 from maskwright.serve.dialects.parts.chosen import Chosen, choose
-from maskwright.serve.dialects.parts.classes import classes, rounded, scored
+from maskwright.serve.dialects.parts.classes import classes, scored
 from maskwright.serve.dialects.parts.headers import headers_of
 from maskwright.serve.dialects.parts.vectors import alike, prompted, vectors
 from maskwright.serve.encoding import require_rows

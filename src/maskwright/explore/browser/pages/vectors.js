@@ -1,6 +1,6 @@
 // Vectors: texts of one's own, words of the vocabulary, and one word in several sentences.
 
-import { cosine, nearest } from "../space.js";
+import { cosine, nearest, unit } from "../space.js";
 import { bars, choice, cutTo, el, field, figure, percent, pressable, shown, slider, svg, wholeWithin, widthOf } from "../ui.js";
 import { wordsIn } from "../words.js";
 
@@ -294,11 +294,6 @@ function banks(box, { model, state, remember }) {
   }
 
   return { ready: draw().catch(wrong), close: () => turn++ };
-}
-
-function unit(vector) {
-  const norm = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
-  return norm > 0 ? vector.map((value) => value / norm) : vector;
 }
 
 /** A word with what stands beside it. */

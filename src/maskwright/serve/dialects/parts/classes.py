@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.counted import rounded
 from maskwright.serve.dialects.parts.chosen import Chosen
 from maskwright.serve.host import Answered
 
-DIGITS = 6
 Applied = Literal["sigmoid", "softmax", "none"]
 
 
@@ -34,11 +34,6 @@ def classes(
     """The labels with their scores, the best first."""
     order = np.argsort(-scores, kind="stable")[:top]
     return [{"score": rounded(scores[place]), "label": labels[place]} for place in order]
-
-
-def rounded(score: Any) -> float:
-    """A score as it is told."""
-    return round(float(score), DIGITS)
 
 
 def applied(logits: NDArray[np.floating], function: Applied) -> NDArray[np.float64]:
