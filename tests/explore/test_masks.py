@@ -7,6 +7,7 @@ import functools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,28 @@ import torch
 from explore.node import javascript, needs_node
 from maskwright import catalogue
 from maskwright.errors import IncompatibleError
-from maskwright.explore.masks import LENGTH, PACKED, VOCABULARY, example, masks
+from maskwright.explore.masks import (
+    LENGTH,
+    PACKED,
+    READING,
+    SIGNS,
+    START,
+    VOCABULARY,
+    example,
+    masks,
+)
 from maskwright.explore.site import Site
 from maskwright.explore.trial import Refused, architectures, defaults, numbered, told, tried
 from maskwright.families.parts.family import family
+from maskwright.labelled.examples.examples import Single
+from maskwright.models.open import open_model
 from maskwright.nn.config import Stack, TransformerConfig
 from maskwright.nn.initialise import build
 from maskwright.nn.mask import AttentionMask, SizedMask
 from maskwright.objectives.parts.objective import Objective
 from maskwright.objectives.parts.spec import member_of
+from maskwright.predict.predictor import predictor
+from small_tasks import made
 
 NARROW = (2, 2)
 
@@ -198,8 +212,36 @@ def _speaking(name: str) -> str:
 
 def test_every_objective_is_learned_by_some_family(found: dict[str, Any]) -> None:
     learned = {which for _, which, cell in cells(found) if "refused" not in cell}
-    assert learned == set(catalogue.names("objectives"))
+    assert learned == {*catalogue.names("objectives"), READING}
     assert len(json.dumps(found)) < 200_000
+
+
+def test_a_text_is_read_as_models_of_two_stacks_read_it(
+    models: dict[str, Path], tmp_path: Path
+) -> None:
+    """The second stack reads what the first one does, a place later."""
+    folder = made(models["t5"], tmp_path / "result", "classification")
+    opened = predictor(open_model(folder))
+    encoded = opened.task_type.encode([Single("the big cat", 0, "")], opened.frame)
+    batch, _ = encoded.examples.batch(np.array([0]), opened.collation)
+    assert batch.decoder_tokens is not None
+    found = json.loads(masks(Site.of([folder])))
+    row = next(each for each in found["rows"] if each["models"] == [0])
+    assert set(row["stacks"]) == {"encoder", "decoder"}
+    case = found["examples"][row["cells"][READING]["single"][0]]
+    count = int((batch.documents[0] > 0).sum()) if batch.documents is not None else None
+    (start, *rest), ids = (t[0].tolist()[:count] for t in (batch.decoder_tokens, batch.tokens))
+    assert case["read"] == [] and found["signs"][str(START)] == "start"
+    own = case["decoder"]["tokens"]
+    assert own == [-1 - START, *case["tokens"][:-1]]
+    assert rest == ids[:-1] and start not in ids
+    # Each document of a packed row begins anew; and one stack alone has no second one.
+    packed = found["examples"][row["cells"][READING]["packed"][0]]
+    begins = np.flatnonzero(np.array(packed["decoder"]["tokens"]) == -1 - START)
+    assert begins.tolist() == [0, *np.cumsum(PACKED)[:-1]]
+    bert = next(each for each in found["rows"] if each["name"] == "bert")
+    assert found["examples"][bert["cells"][READING]["single"][0]]["decoder"] is None
+    assert START not in {*VOCABULARY.special, *range(VOCABULARY.size)} and START in SIGNS
 
 
 def test_no_target_is_seen(found: dict[str, Any]) -> None:

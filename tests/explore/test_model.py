@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,21 @@ from tinyrun import recipe, text_file
 pytestmark = needs_node
 PROMPTS = ["The big cat", "Tree sat and then a", "on"]
 MASKED = ["The big [MASK] sat.", "[MASK] ran on a [MASK]."]
+# As masks are written by hand: without spaces and with several, twice, beside signs; and what is
+# none, since it is in other letters.
+ODD = [
+    "[MASK]",
+    "big[MASK]sat",
+    "big  [MASK]  sat",
+    "[MASK][MASK] sat [MASK] [MASK]",
+    "([MASK]), a",
+]
+NO_MASKS = ["the [mask] sat", "the <MASK> sat", "[ MASK ] sat", "[MAS K]", "big cat"]
+GAPS = [
+    "The <extra_id_0> sat on <extra_id_1>.",
+    "<extra_id_1>the big<extra_id_0> cat",
+    "cat <extra_id_7>",
+]
 LENGTH = 40  # tokens, more than some of these models read at once
 
 
@@ -48,16 +64,19 @@ def found(
         for file, data in files(each.model).items():
             (folder / file).write_bytes(data)
         sign = each.model.tokenizer.mask
-        texts = (
-            [t.replace("[MASK]", each.model.tokenizer.vocabulary[sign]) for t in MASKED]
-            if sign
-            else []
-        )
+        texts, read = [], []
+        if sign:
+            token = each.model.tokenizer.vocabulary[sign]
+            texts = [t.replace("[MASK]", token) for t in MASKED]
+            odd = [*ODD, *NO_MASKS]
+            read = [*texts, *(t.replace("[MASK]", token) for t in odd)]
         given.append(
             {
                 "name": name,
                 "folder": str(folder),
+                "read": read,
                 "prompts": PROMPTS if "generate" in each.abilities else [],
+                "gaps": GAPS if each.model.tokenizer.sentinels else [],
                 "masked": [_framed(each, text) for text in texts if "fill_mask" in each.abilities],
                 "count": LENGTH,
             }
@@ -67,7 +86,7 @@ def found(
             """
             const { Model } = await load("model.js");
             const text = (path) => JSON.parse(new TextDecoder().decode(bytes(path)));
-            return given.map(({ name, folder, prompts, masked, count }) => {
+            return given.map(({ name, folder, prompts, masked, count, read: texts, gaps }) => {
               const read = (n) => text(`${folder}/${n}.json`);
               const [facts, words] = [read("model"), read("tokenizer")];
               const model = new Model(facts, words, bytes(`${folder}/model.safetensors`));
@@ -81,7 +100,17 @@ def found(
                 }
                 return writing.text;
               };
+              const refused = (text) => {
+                try {
+                  return model.writing(text) && false;
+                } catch {
+                  return true;
+                }
+              };
               return [name, {
+                read: texts.map((each) => model.words.read(each, facts.mask).ids),
+                gaps: gaps.map((each) => write(each, { temperature: 0 })),
+                refused: [...gaps, "<extra_id_0> <extra_id_0>", "a <extra_id_99999>"].map(refused),
                 filled: masked.map(([ids, segments]) => model.fill(ids, segments, 8)),
                 sampled: prompts.map((p) => write(p, some)),
                 greedy: prompts.map((p) => write(p, { temperature: 0 })),
@@ -116,6 +145,35 @@ def test_masks(name: str, found: dict[str, Any], opened: dict[str, LanguageModel
             chances = [each["probability"] for each in best]
             np.testing.assert_allclose(chances, [c.probability for c in hole.candidates], atol=1e-5)
             assert [each["id"] for each in best][:1] == [c.id for c in hole.candidates][:1]
+
+
+@pytest.mark.parametrize("name", ["bert", "hybrid", "bart"])
+def test_masks_are_read_where_they_are_written(
+    name: str, found: dict[str, Any], opened: dict[str, LanguageModel]
+) -> None:
+    words = opened[name].model.tokenizer
+    assert words.mask is not None
+    sign = words.vocabulary[words.mask]
+    for text, ids in zip([*MASKED, *ODD], found[name]["read"], strict=False):
+        wanted = text.replace("[MASK]", sign)
+        assert ids == _framed(opened[name], wanted)[0]
+        assert ids.count(words.mask) == text.count("[MASK]")
+    # Negative control: other letters, and blanks within, are text, as in Python.
+    for ids in found[name]["read"][-len(NO_MASKS) :]:
+        assert words.mask not in ids
+
+
+def test_gaps_are_filled_by_what_is_written(
+    found: dict[str, Any], opened: dict[str, LanguageModel]
+) -> None:
+    model, (known, count) = opened["t5"], (opened["t5"].model.tokenizer.sentinels, len(GAPS))
+    assert found["t5"]["gaps"] == model.generate(GAPS, tokens=LENGTH, temperature=0)
+    assert len(known) > 7 and found["t5"]["refused"] == [False] * count + [True, True]
+    # Negative control: the same texts without the sentinels are answered otherwise.
+    plain = [re.sub(r"<extra_id_\d>", "", text) for text in GAPS]
+    assert found["t5"]["gaps"] != model.generate(plain, tokens=LENGTH, temperature=0)
+    # Of a model without sentinels they are plain text.
+    assert found["bart"]["refused"] == [False, False]
 
 
 @pytest.mark.parametrize("name", ["hybrid", "gpt2", "t5", "bart"])

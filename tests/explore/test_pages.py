@@ -19,6 +19,7 @@ from finetune.test_command import table
 from maskwright.analysis.heads import one_text
 from maskwright.analysis.hidden_states import ProbedModel
 from maskwright.explore.corrupted import Asked, corrupted
+from maskwright.explore.masks import READING
 from maskwright.explore.server import HEADERS, serving
 from maskwright.explore.single_file import bundled, single_file
 from maskwright.explore.site import Ready, Site, assets
@@ -490,6 +491,99 @@ def test_a_task_is_answered_and_its_words_are_weighed(
             page.get_by_role("link", name=name, exact=True).click()
         page.wait_for_selector("figure svg")
         assert all("NaN" not in each.get_attribute("viewBox") for each in page.locator("svg").all())
+        assert visit.wrong == []
+
+
+@pytest.fixture(scope="module")
+def cats_and_dogs(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier that has learned that a cat says meow."""
+    folder = tmp_path_factory.mktemp("cats")
+    data = table(folder / "data.csv", "classification", 200)
+    settings: dict[str, Any] = {"seeds": 1, "epochs": 10, "batch": 16, "rate": 1e-2}
+    finetune_file(model, data, folder / "out", stream=io.StringIO(), **settings)
+    return folder / "out"
+
+
+def test_words_that_speak_for_a_class_are_blue_with_a_plus(
+    chromium: Any, cats_and_dogs: Path
+) -> None:
+    text = "the big cat ran"
+    (answer,) = load(cats_and_dogs).predict([text])
+    assert answer["label"] == "meow" and answer["score"] > 0.9, "or there is nothing to explain"
+    with serving(Site.of([cats_and_dogs])) as at, Visit(chromium, at) as visit:
+        page = visit.open(page="task")
+        page.get_by_label("Text").fill(text)
+        for label, tone, sign in (("meow", "one", "+"), ("woof", "two", "−")):
+            page.locator(f"figure svg [role=button][aria-label^={label}]").press("Enter")
+            page.wait_for_selector(f"p:has-text('“{label}” is scored again')")
+            page.wait_for_function(
+                "() => document.querySelectorAll('.piece small').length === 4 &&"
+                "![...document.querySelectorAll('.piece small')].some((e) => e.innerText === '…')"
+            )
+            cat = page.locator(".piece", has_text="cat")
+            assert cat.locator("small").inner_text().startswith(sign)
+            assert tone in cat.get_attribute("class").split()
+            # Negative control: the other words decide nothing like as much.
+            others = [
+                abs(float(each.inner_text().replace("−", "-")))
+                for each in page.locator(".piece small").all()
+            ]
+            assert sorted(others)[-2] < 0.5 * max(others)
+            legend = page.locator(".key li").all_inner_texts()
+            assert legend == [
+                f"blue, + : speaks for “{label}”",
+                f"orange, − : speaks against “{label}”",
+            ]
+        assert visit.wrong == []
+
+
+def test_masks_of_a_fine_tuned_model_are_those_it_reads_with(
+    chromium: Any, cats_and_dogs: Path, model: Path
+) -> None:
+    with serving(Site.of([cats_and_dogs, model])) as at, Visit(chromium, at) as visit:
+        page = visit.open(page="masks", model=0)
+        assert page.get_by_label("Objective").input_value() == READING
+        assert page.get_by_label("Family, or model").input_value() == "out (here)"
+        assert page.locator(".notice:visible").count() == 0
+        # What it could not learn by is drawn with its mask, and a token that is seen is no target.
+        page.get_by_label("Objective").select_option("causal")
+        page.wait_for_selector(".notice:has-text('Refused')")
+        assert "so that there is nothing to predict" in page.inner_text("p[aria-live]")
+        assert page.locator("rect.leaking").count() > 5
+        # A control: a mask that hides what is to be predicted leaks nothing, in what is refused
+        # for its head alone, too.
+        page.get_by_label("Objective").select_option("masked")
+        page.wait_for_selector(".notice:has-text('Refused')")
+        assert page.locator("rect.leaking").count() == 0
+        page.get_by_label("Family, or model").select_option("gpt2")
+        page.get_by_label("Objective").select_option("causal")
+        page.wait_for_selector("p[aria-live]:has-text('which it does not see')")
+        assert page.locator("rect.leaking").count() == 0
+        # The model before it was fine-tuned opens with what it was trained by.
+        page = visit.open(page="masks", model=1)
+        assert page.get_by_label("Objective").input_value() == "masked"
+        assert visit.wrong == []
+
+
+def test_masks_that_are_written_are_filled(chromium: Any, address: str, model: Path) -> None:
+    text = "The big [MASK] sat on the [MASK]."
+    holes = load(model, precision="float32").fill_mask(text, top=1)
+    with Visit(chromium, address) as visit:
+        page = visit.open(page="fill", model=0, text=text)
+        page.wait_for_selector("figure figcaption")
+        captions = page.locator("figcaption").all_inner_texts()
+        assert captions == [f"Token {hole.position}: a mask of the text" for hole in holes]
+        chances = [page.locator("figure").nth(n).locator("svg text.soft").first for n in (0, 1)]
+        for shown, hole in zip(chances, holes, strict=True):
+            assert shown.text_content() == f"{100 * hole.candidates[0].probability:.2f} %"
+        # A token that is hidden by hand stands beside them, with its truth.
+        page.locator(".tokens button", has_text="sat").click()
+        page.wait_for_function("() => document.querySelectorAll('figure figcaption').length >= 3")
+        captions = page.locator("figcaption").all_inner_texts()
+        assert sum("the truth, “sat”" in caption for caption in captions) == 1
+        # A control: other letters are text, and nothing is hidden.
+        page.get_by_role("textbox", name="Text").fill("The big [mask] sat.")
+        page.wait_for_selector("p:has-text('Nothing is hidden yet')")
         assert visit.wrong == []
 
 

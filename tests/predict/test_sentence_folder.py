@@ -25,6 +25,7 @@ from maskwright.predict.file import predict_file
 from maskwright.predict.predictor import load
 from maskwright.serve.dialects.parts.vectors import alike
 from maskwright.tasks.parts import sentence_folder
+from maskwright.tasks.parts.similarities import compared
 
 LENGTH = 9
 PROMPT = "big red "
@@ -404,3 +405,18 @@ def test_another_task_says_what_it_goes_without(bare: Path, tmp_path: Path) -> N
         folder = written(bare, tmp_path / name, **settings)
         finetune_file(folder, table, tmp_path / f"{name}-out", stream=said, **COMMON)
         assert (word in said.getvalue()) if word else "goes without" not in said.getvalue()
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e6])
+def test_cosines_do_not_depend_on_how_long_vectors_are(scale: float) -> None:
+    draw = np.random.default_rng(0)
+    first, second = draw.standard_normal((2, 5, 8)).astype(np.float32)
+    wanted = (
+        (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    )
+    found = compared("cosine", np.float32(scale) * first, np.float32(scale) * second)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    # A control: the dot product does depend on it, and of nothing both are nothing.
+    dots = compared("dot", np.float32(scale) * first, np.float32(scale) * second)
+    np.testing.assert_allclose(dots, (first * second).sum(1) * scale**2, rtol=1e-4)
+    assert compared("cosine", 0 * first, second).tolist() == [0.0] * 5

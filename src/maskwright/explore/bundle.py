@@ -48,6 +48,7 @@ def facts(model: Model) -> dict[str, Any]:
         "alphabet": None if tokenizer.alphabet is None else sorted(tokenizer.alphabet),
         "labels": list(model.about.labels),
         "mask": tokenizer.mask,
+        "sentinels": list(tokenizer.sentinels),
         "begin": tokenizer.begin,
         "end": end,
         "opening": special_tokens.opening(tokenizer),

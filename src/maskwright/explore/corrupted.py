@@ -26,7 +26,7 @@ from maskwright.data.batch import Batch
 from maskwright.data.in_memory import TextStore
 from maskwright.data.rows import RowSource
 from maskwright.errors import DataError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.explore.masks import VOCABULARY, about, example
+from maskwright.explore.masks import VOCABULARY, about_of, example
 from maskwright.explore.trial import (
     Refused,
     architectures,
@@ -182,13 +182,8 @@ def learner(member: Member, options: dict[str, Any], tokenizer: Tokenizer) -> Ob
             return found[1]
         refused = refused or found
     assert refused is not None
-    raise IncompatibleError(
-        refused.what,
-        where=refused.where,
-        found=refused.found,
-        wanted=refused.wanted,
-        do=refused.do,
-    )
+    parts = {name: getattr(refused, name) for name in ("where", "found", "wanted", "do")}
+    raise IncompatibleError(refused.what, **parts)
 
 
 @cache
@@ -331,10 +326,7 @@ def corruption(site: Site) -> bytes:
     text, seeds = site.sample or SAMPLE, 0 if site.live else SEEDS
     groups: dict[str, dict[str, Any]] = {}
     members = [member_of(name) for name in catalogue.names("objectives")]
-    models: dict[Any, list[int]] = {}
-    for number, shown in enumerate(site.models):
-        models.setdefault(shown.run or shown.path, []).append(number)
-    for numbers in models.values():
+    for numbers in site.groups().values():
         try:
             ready = site.ready(numbers[-1])
             known = groups.get(ready.model.tokenizer.fingerprint)
@@ -364,9 +356,9 @@ def _precomputed(
     module = catalogue.load("objectives", member.name)
     found: dict[str, Any] = {
         "name": member.name,
-        "about": about(member),
+        "about": about_of(member),
+        "usual_for": member.spec.usual_for,
         "account": (module.__doc__ or "").strip(),
-        "usual": member.spec.usual_for is not None,
         "options": " ".join((member.options.__doc__ or "").split()),
     }
     first = Asked(text, member.name)

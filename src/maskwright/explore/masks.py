@@ -2,6 +2,7 @@
 
     rows        families in their published base size, and the models of the site: layers with
                 pattern and window; with each objective an example, or why it is refused
+                beside them, under READING, a text that is only read
     examples    a row, and what the objective's own code makes of it: `told`
 
 Whether an objective is refused is asked of its own `build`: nothing is known here of any of them.
@@ -12,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,14 +41,19 @@ VOCABULARY = Vocabulary(
     end=END,
     sentinels=SENTINELS,
 )
+START = VOCABULARY.size  # what a second stack begins with, beside all tokens that are drawn
 SIGNS = {
     PAD: "pad",
     BEGIN: "begin",
     END: "end",
     MASK: "mask",
+    START: "start",
     **{sentinel: f"gap {n + 1}" for n, sentinel in enumerate(SENTINELS)},
 }
+READING = "none: reading a text"
+ABOUT_READING = "The mask with which a text is read: nothing is hidden, and nothing is predicted."
 LENGTH, PACKED = 16, (6, 5, 5)
+LENGTHS = {"single": (LENGTH,), "packed": PACKED}
 # Rows among which one of each kind is looked for: kinds may be rare.
 ROWS, PREFIX = 128, 6
 
@@ -63,13 +68,13 @@ def masks(site: Site) -> bytes:
     ]
     found = {
         "rows": rows + models(site, members, examples),
+        "reading": READING,
         "objectives": [
-            {
-                "name": member.name,
-                "about": about(member),
-                "usual": member.spec.usual_for is not None,
-            }
-            for member in members
+            {"name": name, "about": about, "usual": usual}
+            for name, about, usual in (
+                (READING, ABOUT_READING, False),
+                *((m.name, about_of(m), m.spec.usual_for is not None) for m in members),
+            )
         ],
         "examples": examples,
         "signs": {str(id): sign for id, sign in SIGNS.items()},
@@ -79,11 +84,8 @@ def masks(site: Site) -> bytes:
 
 def models(site: Site, members: Sequence[Member], examples: list[Any]) -> list[dict[str, Any]]:
     """A row for each model of the site that can be opened; the checkpoints of a run are one."""
-    groups: dict[Path, list[int]] = {}
-    for number, shown in enumerate(site.models):
-        groups.setdefault(shown.run or shown.path, []).append(number)
     found: list[dict[str, Any]] = []
-    for path, numbers in groups.items():
+    for path, numbers in site.groups().items():
         try:
             config = site.ready(numbers[-1]).model.config
         except MaskwrightError:
@@ -102,20 +104,25 @@ def row(
     examples: list[Any],
 ) -> dict[str, Any]:
     """A family or a model with every objective; new examples are added to `examples`."""
-    cells: dict[str, Any] = {}
+    widest = max(configs, key=lambda config: len(config.stacks))
+    cells: dict[str, Any] = {
+        READING: {
+            kind: [_number(plain(example("labelled", lengths), widest), examples)]
+            for kind, lengths in LENGTHS.items()
+        }
+    }
     for member in members:
         found = tried(member, configs, VOCABULARY)
         if isinstance(found, Refused):
             cells[member.name] = {"refused": asdict(found)}
             continue
-        kinds = {
-            "single": cases(found[1], member.spec, (LENGTH,)),
-            "packed": cases(found[1], member.spec, PACKED),
-        }
+        config, objective = found
         cells[member.name] = {
-            kind: [_number(case, examples) for case in each] for kind, each in kinds.items()
+            kind: [
+                _number(case, examples) for case in cases(objective, config, member.spec, lengths)
+            ]
+            for kind, lengths in LENGTHS.items()
         }
-    widest = max(configs, key=lambda config: len(config.stacks))
     stacks = {side: layers(stack) for side, stack in widest.stacks.items()}
     return {"name": name, "stacks": stacks, "cells": cells, "models": []}
 
@@ -126,7 +133,7 @@ def layers(stack: Stack) -> list[list[Any]]:
     return [[a.pattern, *(a.window or (None, None))] for a in attentions]
 
 
-def about(member: Member) -> str:
+def about_of(member: Member) -> str:
     """What an objective says of itself in its first sentence."""
     module = catalogue.load("objectives", member.name)
     return " ".join((module.__doc__ or "").split("\n\n")[0].split())
@@ -169,12 +176,14 @@ def example(kind: str, lengths: Sequence[int]) -> Rows:
     )
 
 
-def cases(objective: Objective, spec: Spec, lengths: Sequence[int]) -> list[dict[str, Any]]:
+def cases(
+    objective: Objective, config: TransformerConfig, spec: Spec, lengths: Sequence[int]
+) -> list[dict[str, Any]]:
     """An example of each kind of row that the objective makes of documents of these lengths: of
     rows that are read both ways, to the left only, or with a prefix."""
     rows = example(spec.rows, lengths)
     if spec.rows == "labelled":  # labels lie beside the text, and all rows are as they were
-        return [plain(rows)]
+        return [plain(rows, config)]
     batch = objective.corrupt(numbered(rows), np.zeros(len(rows), dtype=np.int64), seed=0)
     row = {"row": signs(rows)}
     if batch.prefix is None:
@@ -188,13 +197,17 @@ def cases(objective: Objective, spec: Spec, lengths: Sequence[int]) -> list[dict
     return found
 
 
-def plain(rows: Rows) -> dict[str, Any]:
-    """A row without targets."""
-    nothing = dict.fromkeys(("segments", "prefix", "decoder", "label", "pooled"))
+def plain(rows: Rows, config: TransformerConfig) -> dict[str, Any]:
+    """A row without targets; a second stack reads the text, too, a place later."""
+    tokens, documents = list(range(rows.tokens.shape[1])), rows.documents[0].tolist()
+    shifted = [-1 - START if place == 0 else n - 1 for n, place in enumerate(rows.positions[0])]
+    second = {"tokens": shifted, "documents": documents} if len(config.stacks) > 1 else None
+    nothing = dict.fromkeys(("segments", "prefix", "label", "pooled"))
     return {
         "row": signs(rows),
-        "tokens": list(range(rows.tokens.shape[1])),
-        "documents": rows.documents[0].tolist(),
+        "tokens": tokens,
+        "documents": documents,
+        "decoder": second,
         "read": [],
         "wanted": [],
         "drawn": False,

@@ -151,17 +151,13 @@ def _listed(model: Given, room: int) -> list[tuple[Shown, int]]:
     """What is shown of a model, as far as there is room, and how many weights each has."""
     path = _path(model)
     if isinstance(model, LanguageModel):
-        opened = model.opened().model
-        last = Shown(folders.called(path), opened.path if is_run(path) else path)
+        opened = model.opened()
+        last = [Shown(folders.called(path), opened.model.path if is_run(path) else path)]
+        weights = opened.num_parameters
+    elif last := shown(path, 1):
+        weights = Site("", last).opened(0).network.num_parameters()
     else:
-        found = shown(path, 1)
-        if not found:
-            return []
-        last = found[0]
-    if isinstance(model, LanguageModel):
-        weights = model.opened().num_parameters
-    else:
-        weights = Site("", [last]).opened(0).network.num_parameters()
+        return []
     if weights > room:
         raise UsageError(
             "too many weights for a notebook, which would keep all of them",
@@ -171,6 +167,6 @@ def _listed(model: Given, room: int) -> list[tuple[Shown, int]]:
             do="run `maskwright explore` with this folder, which opens the same pages",
         )
     if isinstance(model, LanguageModel):
-        return [(last, weights)]
+        return [(last[0], weights)]
     most = min(room, max(FEW_WEIGHTS, weights)) // weights
     return [(each, weights) for each in shown(path, min(MOST_CHECKPOINTS, most))]

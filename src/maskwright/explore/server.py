@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +26,7 @@ from urllib.parse import unquote, urlsplit
 from maskwright import catalogue
 from maskwright.errors import MaskwrightError, UsageError
 from maskwright.explore.site import POLICY, Site
+from maskwright.explore.trial import Refused
 from maskwright.storage.strict_json import parse_object
 
 HOST = "127.0.0.1"
@@ -70,9 +72,7 @@ def reply(site: Site, path: str, body: bytes) -> tuple[int, str, bytes]:
         given = parse_object(body, f"ask/{name}", error=UsageError, largest=LARGEST)
         found = catalogue.load("explore.asked", name).answer(site, given)
     except MaskwrightError as error:
-        parts = ("what", "where", "found", "wanted", "do")
-        told = {part: getattr(error, part) for part in parts}
-        found = {"refused": {part: None if v is None else str(v) for part, v in told.items()}}
+        found = {"refused": asdict(Refused.by(error))}
     return HTTPStatus.OK, TYPES["json"], json.dumps(found, ensure_ascii=False).encode()
 
 

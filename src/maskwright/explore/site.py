@@ -111,6 +111,7 @@ class Site:
 
     def __post_init__(self) -> None:
         self._own = dict(self.more)
+        self._following, self._opening = threading.Lock(), threading.Lock()
         self._make_more()
 
     def _make_more(self) -> None:
@@ -158,6 +159,13 @@ class Site:
             if new:
                 self.models = [*self.models, *new]
                 self._make_more()  # they say something of each model
+
+    def groups(self) -> dict[Path, list[int]]:
+        """The numbers of the models; the checkpoints of a run are together."""
+        found: dict[Path, list[int]] = {}
+        for number, each in enumerate(self.models):
+            found.setdefault(each.run or each.path, []).append(number)
+        return found
 
     def names(self) -> list[str]:
         """All files."""
@@ -232,14 +240,6 @@ class Site:
                 for number, each in enumerate(self.runs)
             ],
         }
-
-    @functools.cached_property
-    def _following(self) -> threading.Lock:
-        return threading.Lock()
-
-    @functools.cached_property
-    def _opening(self) -> threading.Lock:
-        return threading.Lock()
 
     @functools.cached_property
     def _files(self) -> Callable[[int], dict[str, bytes]]:

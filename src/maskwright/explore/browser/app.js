@@ -83,10 +83,8 @@ class Shell {
       this.#controls(page, can);
       const refused = can[PAGES.indexOf(page)];
       main.replaceChildren(el("h2", {}, page.title), el("p", { class: "soft" }, page.lead));
-      if (refused !== null) {
-        main.append(el("p", { class: "notice" }, unopened === null ? refused : unopened.message));
-        return;
-      }
+      if (unopened !== null || refused !== null) main.append(el("p", { class: "notice" }, unopened === null ? refused : unopened.message));
+      if (refused !== null) return;
       const alert = el("p", { class: "notice", role: "alert", hidden: true });
       const root = el("div");
       main.append(alert, root);

@@ -7,7 +7,7 @@
 // A model is there as soon as its tokenizer is; what needs its weights waits for them.
 
 // What can be asked of a model's tokenizer, and of the model; `worker.js` answers.
-const OF_WORDS = ["read", "fitted", "tokenize", "decode", "names", "pieces", "steps"];
+const OF_WORDS = ["read", "fitted", "names", "pieces", "steps"];
 const OF_MODEL = [
   "fill", "look", "headWeights", "vector", "writing", "scores", "next", "take", "back", "release",
   "answer", "without", "wordVectors", "tableVector", "table", "nearWords", "components",

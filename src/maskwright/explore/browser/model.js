@@ -70,11 +70,16 @@ export class Model {
 export class Writing {
   constructor(model, prompt) {
     const { facts, words } = model;
-    const ids = words.encode(prompt);
+    const reads = model.network.config.encoder !== null && model.network.config.decoder !== null;
+    const gaps = reads ? gapsOf(prompt, facts.sentinels.map((id) => words.tokens[id])) : [];
+    const ids = words.encodeHoles(prompt, gaps.length ? facts.sentinels : []);
     this.model = model;
     this.source = null;
+    // A text with gaps is answered with its sentinels, another one is not.
+    this.sentinels = new Set(gaps.length ? facts.sentinels : []);
+    this.never = facts.never.filter((id) => !this.sentinels.has(id));
     let opened;
-    if (model.network.config.encoder !== null && model.network.config.decoder !== null) {
+    if (reads) {
       this.source = words.frame(ids).ids;
       if (this.source.length > (facts.longest ?? Infinity)) throw tooLong(this.source.length, facts.longest);
       opened = [facts.decoder_start, ...(facts.conventions.framed_target ? facts.opening : [])];
@@ -101,8 +106,15 @@ export class Writing {
 
   /** The whole text by now. */
   get text() {
-    const own = this.ids.slice(this.prompt.length);
-    return this.model.words.decode([...this.given, ...own]);
+    return this.spelled([...this.given, ...this.ids.slice(this.prompt.length)]);
+  }
+
+  /** The text of ids, sentinels shown. */
+  spelled(ids) {
+    const { words } = this.model, runs = [[]];
+    for (const id of ids) this.sentinels.has(id) ? runs.push(id, []) : runs.at(-1).push(id);
+    if (runs.length === 1) return words.decode(ids);
+    return runs.map((run) => (Array.isArray(run) ? words.decode(run).trim() : words.tokens[run])).filter(Boolean).join(" ");
   }
 
   /** Scores of the next token. */
@@ -126,7 +138,7 @@ export class Writing {
 
   /** The id that sampling with a seed takes next. */
   next(scores, settings) {
-    const forbidden = this.model.facts.never;
+    const forbidden = this.never;
     if (settings.temperature === 0) {
       const allowed = Float32Array.from(scores);
       for (const id of forbidden) allowed[id] = -Infinity;
@@ -144,6 +156,14 @@ export class Writing {
     if (this.written > 0) this.ids.pop();
     this.cache = new Cache();
   }
+}
+
+/** The gaps of a text, as T5 writes them; those that the tokenizer lacks, and one twice, are refused. */
+function gapsOf(text, known) {
+  const found = known.length ? text.match(/<extra_id_\d{1,6}>/g) ?? [] : [];
+  const wrong = found.find((sign, n) => !known.includes(sign) || found.indexOf(sign) < n);
+  if (wrong === undefined) return found;
+  throw new Error(`${wrong} is ${known.includes(wrong) ? "in the text twice" : "no gap of this tokenizer"}: write each of ${known[0]} to ${known.at(-1)} at most once`);
 }
 
 /** Where reading starts in a text of so many tokens (`inference/incremental.py`). */

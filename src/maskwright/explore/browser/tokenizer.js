@@ -1,5 +1,5 @@
 // Text to ids and back by a model's tokenizer.json, as Python does it. A special token is never read
-// from a text: its string is ordinary text there.
+// from a text, where its string is ordinary text, but for the holes that `encodeHoles` is told.
 //
 //   const words = new Tokenizer(json)
 //   words.encode("a text")            -> ids without frame
@@ -72,6 +72,15 @@ export class Tokenizer {
     return ids;
   }
 
+  /** Ids of a text in which the strings of some special tokens, in their own letters, stand for holes.
+   * Where tokens carry the space before a word (`joined`), the hole stands for it too. */
+  encodeHoles(text, holes, joined = true) {
+    const signs = holes.map((id) => this.tokens[id]).sort((a, b) => b.length - a.length).map(escaped);
+    if (!signs.length) return this.encode(text);
+    return text.split(new RegExp(`(${signs.join("|")})`, "u")).flatMap((part, n, parts) =>
+      n % 2 ? [this.numbers.get(part)] : this.encode(joined && n < parts.length - 1 ? part.replace(/ $/u, "") : part));
+  }
+
   /** The ids of one of `words`. */
   encode1(word) {
     let found = this.cache.get(word);
@@ -97,9 +106,10 @@ export class Tokenizer {
     return { ids, segments };
   }
 
-  /** The ids of a text in its frame, {ids, segments}; a second text makes a pair. */
-  read(text, second = null) {
-    return this.frame(this.encode(text), second === null ? null : this.encode(second));
+  /** The ids of a text in its frame, {ids, segments}; the string of the mask is the mask. */
+  read(text, mask = null) {
+    const joined = this.kind === "byte-bpe" || this.kind === "unigram";
+    return this.frame(this.encodeHoles(text, mask === null ? [] : [mask], joined));
   }
 
   decode(ids) {

@@ -92,6 +92,13 @@ export function beside({ site, model, value, change }) {
 export const namesNone = ({ facts }) => facts.config.vocabulary_head === null
   ? `This model has no head that names tokens: it was trained for something else. See ${facts.task.trained ? "Task" : "Vectors"}.` : null;
 
+/** Why an objective refuses, in its own words, with `more` below. */
+export function refusal({ what, where, found, wanted, do: remedy }, ...more) {
+  const line = (name, value) => (value ? el("p", { class: "small" }, el("span", { class: "soft" }, `${name}: `), value) : null);
+  return el("div", { class: "notice" }, el("p", {}, el("strong", {}, `Refused: ${what}`)),
+    line("where", where), line("found", found), line("wanted", wanted), line("what to do", remedy), more);
+}
+
 /** A box to tick. */
 export function check({ label, value, change }) {
   const box = el("input", { type: "checkbox", change: () => change(box.checked) });

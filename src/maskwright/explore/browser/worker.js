@@ -26,7 +26,7 @@ const CALLS = {
     for (const kept of [tasks, looks]) kept.delete(at); // of weights that were read before
     models.set(at, new Model(facts, words, file));
   },
-  read: (at, ...given) => about.get(at).words.read(...given),
+  read: (at, text) => about.get(at).words.read(text, about.get(at).facts.mask),
   fitted(at, text) {
     const { words, facts } = about.get(at);
     const known = Array.from(text).filter((c) => !words.strange(c).length).join("").replace(/ {2,}/g, " ");
@@ -35,10 +35,8 @@ const CALLS = {
     while (parts.length > 1 && words.frame(words.encode(parts.join(" "))).ids.length > most) parts.pop();
     return parts.join(" ");
   },
-  tokenize: (at, text) => about.get(at).words.encode(text),
   pieces: (at, text) => pieces(about.get(at).words, text),
   steps: (at, text) => steps(about.get(at).words, text),
-  decode: (at, ids) => about.get(at).words.decode(ids),
   names(at, ids) {
     const { words } = about.get(at);
     return ids.map((id) => {
@@ -107,18 +105,17 @@ function taskOf(at) {
 }
 
 function state(text) {
-  const { words } = text.model;
-  const own = text.ids.slice(text.prompt.length);
+  const own = text.ids.slice(text.prompt.length), given = text.spelled(text.given);
   // A character of several tokens is shown with the last of them.
-  let before = words.decode(text.given);
+  let before = given;
   const pieces = own.map((_, n) => {
-    let made = words.decode([...text.given, ...own.slice(0, n + 1)]);
+    let made = text.spelled([...text.given, ...own.slice(0, n + 1)]);
     if (n < own.length - 1) made = made.replace(/\ufffd+$/u, "");
     const piece = made.slice(before.length);
     before = made.length > before.length ? made : before;
     return piece;
   });
-  return { ids: own, pieces, text: text.text, given: words.decode(text.given) };
+  return { ids: own, pieces, text: text.text, given, never: text.never };
 }
 
 self.onmessage = ({ data: { id, call, given } }) => {

@@ -12,7 +12,7 @@ Vectors = NDArray[np.float64]
 
 def _cosines(a: Vectors, b: Vectors) -> Vectors:
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return np.asarray(np.clip((a * b).sum(1) / np.maximum(lengths, 1e-12), -1.0, 1.0))
+    return np.asarray(np.clip((a * b).sum(1) / np.where(lengths > 0, lengths, 1.0), -1.0, 1.0))
 
 
 SIMILARITIES: dict[str, Callable[[Vectors, Vectors], Vectors]] = {

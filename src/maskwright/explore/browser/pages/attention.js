@@ -2,7 +2,7 @@
 // worker one head at a time.
 
 import { SHARES, role } from "../heads.js";
-import { bars, choice, el, field, figure, percent, pressable, shown, svg, wholeWithin } from "../ui.js";
+import { bars, choice, cutTo, el, field, figure, percent, pressable, shown, svg, wholeWithin } from "../ui.js";
 
 const SAMPLE = "The king shall not speak to thee of love, and the queen shall not speak to him.";
 const TARGET = "The king is silent.";
@@ -279,10 +279,7 @@ export const attention = {
 
 const roleOf = (now, l, h) => role(now.found[l][h], now.even[l]);
 
-const cutter = (most) => (piece) => {
-  const letters = Array.from(shown(piece) || "·");
-  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : letters.join("");
-};
+const cutter = (most) => (piece) => cutTo(shown(piece) || "·", most);
 
 /** A label in a size of its own. */
 function named(text, attributes, font) {

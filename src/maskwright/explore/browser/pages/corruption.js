@@ -1,6 +1,6 @@
 // Corruption: a text before and after an objective, as its own code prepares it in Python.
 
-import { choice, el, field, figure, percent, shown, slider, svg, wholeWithin } from "../ui.js";
+import { check, choice, el, field, figure, percent, refusal, shown, slider, svg, wholeWithin } from "../ui.js";
 
 const FILE = "data/corruption.json";
 const CELL = 9;
@@ -28,10 +28,12 @@ export const corruption = {
     const opened = opener(group.lists);
     const known = group.objectives;
     const live = site.live && Boolean(source.ask);
+    const { encoder, decoder } = model.facts.config;
+    const form = encoder === null ? "decoder" : decoder === null ? "encoder" : model.facts.sentinels.length ? "sentinels" : "masks";
     const settings = {
       objective: known.find(({ name }) => name === state.objective)
-        ?? known.find(({ name, refused }) => !refused && name === model?.facts.objective)
-        ?? known.find((each) => !each.refused && each.usual)
+        ?? known.find(({ name, refused }) => !refused && name === model.facts.objective)
+        ?? known.find(({ usual_for: usual, refused }) => !refused && usual === form)
         ?? known.find((each) => !each.refused) ?? known[0],
       preset: state.preset ?? "", options: parsed(state.options), seed: wholeWithin(state.seed, 0, 99, 0), row: 0,
       text: live ? state.text ?? found.text : found.text,
@@ -86,7 +88,7 @@ export const corruption = {
         soon();
       };
       if (kind === "choice") return choice({ label, value, options: choices.map((each) => [each, each]), change }).element;
-      if (kind === "switch") return check(label, value, change);
+      if (kind === "switch") return check({ label, value, change }).element;
       if (kind === "share") {
         return slider({ label, min: 0, max: 1, step: 0.01, value: value ?? 0, show: (v) => (v || usual !== null ? percent(v) : "none"),
           input: (v) => change(v || usual !== null ? v : null) }).element;
@@ -130,11 +132,8 @@ export const corruption = {
 
     function show(answer) {
       if (answer.refused) {
-        const { what, where, found: had, wanted, do: remedy } = answer.refused;
-        const line = (name, value) => (value ? el("p", { class: "small" }, el("span", { class: "soft" }, `${name}: `), value) : null);
-        prepared.replaceChildren(el("div", { class: "notice" }, el("p", {}, el("strong", {}, `Refused: ${what}`)),
-          line("where", where), line("found", had), line("wanted", wanted), line("what to do", remedy)));
-        announce(`Refused: ${what}`);
+        prepared.replaceChildren(refusal(answer.refused));
+        announce(`Refused: ${answer.refused.what}`);
         return;
       }
       const { row, special, case: told, rows } = answer;
@@ -185,13 +184,15 @@ export const corruption = {
 /** Counts in a sentence. */
 function counted({ row, special, mask, case: told }) {
   const text = special.filter((s) => !s).length, targets = told.read.length;
+  const signs = told.wanted.filter((token) => special[token]).length;
   const parts = [];
   if (told.decoder !== null) {
     const read = told.tokens.filter((_, n) => told.documents[n]), put = read.filter((token) => token < 0).length;
     parts.push(`Of ${text} tokens of text the encoder reads ${read.filter((token) => token >= 0 && !special[token]).length}, with ${put} signs or other tokens put among them`);
     parts.push(`the decoder is to say ${targets} tokens`);
   } else {
-    parts.push(`${targets} of ${text} tokens of text are predicted (${percent(text ? targets / text : 0)})`);
+    const own = targets - signs, count = `${own} of ${text} tokens of text are predicted`;
+    parts.push(`${count} (${percent(text ? own / text : 0)})${signs ? `, and ${signs} special ${signs === 1 ? "token" : "tokens"}` : ""}`);
     const at = told.wanted.filter((token) => token >= 0).map((place) => [place, told.tokens[place]]);
     const masked = at.filter(([, token]) => token === -1 - mask && mask !== null).length;
     const left = at.filter(([place, token]) => token === place).length;
@@ -262,9 +263,3 @@ const opener = (lists) => function open(value) {
   if (value === null || typeof value !== "object") return value;
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, open(each)]));
 };
-
-function check(label, on, change) {
-  const box = el("input", { type: "checkbox", change: () => change(box.checked) });
-  box.checked = on;
-  return el("label", {}, box, " ", label);
-}

@@ -8,13 +8,14 @@ const SAMPLE = "The king shall not speak of love and death tonight.";
 export const fill = {
   id: "fill",
   title: "Fill masks",
-  lead: "Click tokens to hide them. The bars are what the model puts there, the truth in green.",
+  lead: "Click tokens to hide them, or write the mask token where a word is to be found. The bars are what the model puts there, a hidden token in green.",
 
   cannot(model) {
     if (model === null) return "There is no model here.";
-    const { config, mask, conventions } = model.facts;
+    const { config, mask, sentinels, conventions } = model.facts;
     if (config.vocabulary_head === null) return namesNone(model);
     if (config.encoder === null) return "This model fills no masks: it reads to the left only, and writes. See Generation.";
+    if (mask === null && sentinels.length) return `This model fills gaps by writing: write ${model.tokens[sentinels[0]]} for the first gap of a source. See Generation.`;
     if (mask === null) return "The tokenizer of this model has no mask token. See Generation.";
     return conventions.prediction_offset === undefined ? "The model's file is of another release." : null;
   },
@@ -52,7 +53,7 @@ export const fill = {
       if (own !== turn) return;
       hidden = new Set([...hidden].filter((place) => Number.isInteger(place) && place in ids && !special.has(ids[place])));
       tokens.replaceChildren(...ids.map((id, place) => el("li", {}, special.has(id)
-        ? el("span", { class: "token special" }, model.tokens[id])
+        ? el("span", { class: `token ${id === model.facts.mask ? "masked" : "special"}` }, model.tokens[id])
         : el("button", {
           type: "button", "aria-pressed": hidden.has(place) ? "true" : "false",
           "aria-label": `${pieces[place]}, token ${place}`,
@@ -70,9 +71,10 @@ export const fill = {
 
     async function answer(ids, segments) {
       const own = ++turn;
-      const places = [...hidden].sort((a, b) => a - b);
+      const written = ids.flatMap((id, place) => (id === model.facts.mask ? [place] : []));
+      const places = [...hidden, ...written].sort((a, b) => a - b);
       if (!places.length) {
-        answers.replaceChildren(el("p", { class: "soft" }, "Nothing is hidden yet."));
+        answers.replaceChildren(el("p", { class: "soft" }, `Nothing is hidden yet: click a token, or write ${model.tokens[model.facts.mask]} in the text.`));
         return;
       }
       const columns = [[model, model.entry.name]];
@@ -83,7 +85,7 @@ export const fill = {
       if (own !== turn) return;
       const drawn = await Promise.all(columns.map(([each, name]) =>
         column(each, name, ids, segments, places, each === model ? null : text)));
-      const learned = await history(ids, segments, places);
+      const learned = await history(ids, segments, places.filter((place) => hidden.has(place)));
       if (own !== turn) return;
       answers.replaceChildren(el("div", { class: "columns" }, drawn), learned ?? "");
       announce(`${places.length} hidden`);
@@ -108,16 +110,17 @@ export const fill = {
       const masked = ids.map((id, place) => (places.includes(place) ? each.facts.mask : id));
       const all = await each.fill(masked, segments, each.tokens.length);
       for (const [n, place] of places.entries()) {
-        const truth = ids[place];
+        const truth = ids[place] === model.facts.mask ? null : ids[place]; // of a written mask nobody knows it
         const rank = all[n].findIndex((one) => one.id === truth);
         const rows = all[n].slice(0, TOP);
         if (rank >= TOP) rows.push(all[n][rank]);
         const names = await each.names(rows.map((one) => one.id));
-        const [truthName] = await each.names([truth]);
+        const told = truth === null ? "a mask of the text"
+          : `the truth, “${shown((await each.names([truth]))[0])}”, is number ${rank + 1} of ${all[n].length.toLocaleString("en")}`;
         const picture = bars(rows.map((one, k) => ({
           name: names[k], value: one.probability, kind: one.id === truth ? "truth" : "",
-        })), { label: `Token ${place}: ${rows.map((one, k) => `${names[k]} ${percent(one.probability)}`).join(", ")}; the truth is ${truthName}` });
-        figures.append(figure(picture, `Token ${place}: the truth, “${shown(truthName)}”, is number ${rank + 1} of ${all[n].length.toLocaleString("en")}`, `fill-${place}`));
+        })), { label: `Token ${place}: ${rows.map((one, k) => `${names[k]} ${percent(one.probability)}`).join(", ")}; ${told}` });
+        figures.append(figure(picture, `Token ${place}: ${told}`, `fill-${place}`));
       }
       box.append(figures);
       return box;
@@ -128,7 +131,7 @@ export const fill = {
       const steps = site.models.map((each, n) => ({ ...each, n }))
         .filter((each) => each.run !== null && each.run === model.entry.run && each.step !== null && (!each.gone || engine.opened.has(each.n)))
         .sort((a, b) => a.step - b.step);
-      if (steps.length < 2) return null;
+      if (steps.length < 2 || !places.length) return null;
       const masked = ids.map((id, place) => (places.includes(place) ? model.facts.mask : id));
       const chances = [], gone = [];
       for (const one of [...steps]) {
@@ -139,7 +142,8 @@ export const fill = {
         });
         if (each === null) continue;
         const all = await each.fill(masked, segments, each.tokens.length);
-        chances.push(places.map((place, k) => all[k].find((one) => one.id === ids[place]).probability));
+        const filled = masked.flatMap((id, place) => (id === model.facts.mask ? [place] : []));
+        chances.push(places.map((place) => all[filled.indexOf(place)].find((one) => one.id === ids[place]).probability));
       }
       if (steps.length < 2) return null;
       const width = widthOfPictures(), height = 150, left = 54, bottom = 22, right = 24;

@@ -31,7 +31,7 @@ export const generate = {
     const written = el("div", { class: "written", "aria-label": "The text" });
     const chances = el("div");
     const size = model.tokens.length;
-    const forbidden = model.facts.never.filter((id) => id < size);
+    const forbidden = () => text.never.filter((id) => id < size);
     const guarded = (work) => (busy = busy.then(async () => {
       await work();
       failed(null);
@@ -72,7 +72,7 @@ export const generate = {
 
     async function look() {
       const found = (await model.scores(text.number)).subarray(0, size);
-      const even = distribution(found, { temperature: 1, forbidden });
+      const even = distribution(found, { temperature: 1, forbidden: forbidden() });
       const best = Array.from(even.keys()).sort((a, b) => even[b] - even[a] || a - b).slice(0, TOP);
       await named(best);
       [scores, plain, order, ended] = [found, even, best, false];
@@ -110,7 +110,7 @@ export const generate = {
         pressable(`token ${n + 1}: ${shown(piece)}; go back to it`, () => guarded(() => go(n))), piece || "·")),
       ended ? el("span", { class: "soft", title: "the model ended the text here" }, " ■") : "",
       text.given || text.pieces.length ? "" : el("span", { class: "soft" }, "Nothing is written yet."));
-      const drawn = distribution(scores, { ...settings, forbidden });
+      const drawn = distribution(scores, { ...settings, forbidden: forbidden() });
       let entropy = 0, possible = 0;
       for (const p of drawn) {
         if (p > 0) {

@@ -1,7 +1,7 @@
 // Masks: who may see whom in a family, or in this model, by an objective; through the layers.
 
 import { matrices, reach, reachAcross } from "../rules.js";
-import { choice, el, figure, pressable, slider, svg, wholeWithin } from "../ui.js";
+import { check, choice, el, figure, pressable, refusal, slider, svg, wholeWithin } from "../ui.js";
 
 const FILE = "data/masks.json";
 const CELL = 20, LEFT = 46, TOP = 58;
@@ -23,7 +23,7 @@ export const masks = {
     const own = rows.find((row) => row.models.includes(model?.number));
     const named = (name) => rows.find((row) => row.name === name);
     const settings = {
-      row: (named(state.masks_of) ?? own ?? rows[0]).name, objective: state.objective ?? model?.facts.objective,
+      row: (named(state.masks_of) ?? own ?? rows[0]).name, objective: state.objective,
       packed: state.packed === "1", narrow: state.windows !== "real", kind: wholeWithin(state.kind, 0, 99, 0),
       layer: wholeWithin(state.layer, 1, 999, 1), position: wholeWithin(state.position, 0, 999, null),
     };
@@ -39,12 +39,9 @@ export const masks = {
 
     function draw() {
       const row = named(settings.row);
-      if (!Object.hasOwn(row.cells, settings.objective ?? "")) {
-        const learns = found.objectives.filter(({ name }) => row.cells[name].single?.some((n) => found.examples[n].read.length));
-        settings.objective = (learns.find(({ usual }) => usual) ?? learns[0] ?? found.objectives[0]).name;
-      }
+      if (!Object.hasOwn(row.cells, settings.objective ?? "")) settings.objective = usualOf(row);
       const { example, cases } = chosen();
-      settings.position ??= example?.read[Math.min(2, example.read.length - 1)] ?? 0;
+      settings.position ??= example?.read[Math.min(2, example.read.length - 1)] ?? 2;
       settings.position = Math.max(0, Math.min(settings.position, lengthOf(example) - 1));
       const windows = Object.values(row.stacks).flat().some((layer) => layer[1] !== null);
       const deepest = Math.max(...Object.values(row.stacks).map((layers) => layers.length));
@@ -57,8 +54,8 @@ export const masks = {
           options: found.objectives.map(({ name }) => [name, row.cells[name].refused ? `${name} (refused)` : name]), change: (v) => set("objective", "objective", v) }).element),
         cases.length > 1 ? tagged("kind", choice({ label: "Row", value: Math.min(settings.kind, cases.length - 1),
           options: cases.map((n, at) => [at, kindOf(found.examples[n])]), change: (v) => set("kind", "kind", Number(v)) }).element) : null,
-        tagged("packed", check("documents packed in one row", settings.packed, (on) => set("packed", "packed", on))),
-        windows ? tagged("narrow", check(`windows narrowed to ${NARROW}, to be seen`, settings.narrow, (on) => set("narrow", "windows", on ? null : "real"))) : null),
+        tagged("packed", check({ label: "documents packed in one row", value: settings.packed, change: (on) => set("packed", "packed", on) }).element),
+        windows ? tagged("narrow", check({ label: `windows narrowed to ${NARROW}, to be seen`, value: settings.narrow, change: (on) => set("narrow", "windows", on ? null : "real") }).element) : null),
       el("div", { class: "controls" },
         tagged("layer", slider({ label: "Layer", min: 1, max: deepest, value: settings.layer, show: (n) => `${n} of ${deepest}`, input: (v) => set("layer", "layer", v, false) }).element),
         tagged("position", slider({ label: "Position", min: 0, max: lengthOf(example) - 1, value: settings.position, input: (v) => set("position", "position", v, false) }).element)));
@@ -69,22 +66,42 @@ export const masks = {
       if (within) table.querySelector("[aria-pressed=true]").focus();
     }
 
-    /** What is looked at: the cell of the table, and its example; of a refused one that of others. */
+    /** What a row is shown by first: a model by the objective that it was trained by, and one that was
+     * fine-tuned since by none, as it reads a text. */
+    function usualOf(row) {
+      const trained = model?.facts.objective ?? null;
+      if (row === own) return trained !== null && row.cells[trained]?.single ? trained : found.reading;
+      const learns = found.objectives.filter(({ name }) => row.cells[name].single?.some((n) => found.examples[n].read.length));
+      return (learns.find(({ usual }) => usual) ?? learns[0] ?? found.objectives[0]).name;
+    }
+
+    /** What is looked at: the cell of the table, and its example; of a refused one that of another row,
+     * which does learn by it. */
     function chosen() {
-      const cell = named(settings.row).cells[settings.objective];
+      const row = named(settings.row), cell = row.cells[settings.objective];
       const how = settings.packed ? "packed" : "single";
-      const stacks = named(settings.row).stacks;
-      const other = cell.refused ? rows.map((row) => row.cells[settings.objective]).filter((each) => !each.refused)
-        .map((each) => each[how]).find((each) => drawable(found.examples[each[0]], stacks)) : null;
-      const cases = cell.refused ? other ?? [] : cell[how];
-      return { cell, cases, example: found.examples[cases[Math.min(settings.kind, cases.length - 1)]] ?? null };
+      const learner = cell.refused ? rows.find(({ cells }) => {
+        const each = cells[settings.objective][how];
+        return each && drawable(found.examples[each[0]], row.stacks);
+      }) : row;
+      const cases = learner?.cells[settings.objective][how] ?? [];
+      return { cell, cases, learner, example: found.examples[cases[Math.min(settings.kind, cases.length - 1)]] ?? null };
+    }
+
+    /** Whether a place sees, through all layers, what it is to predict and what it does not see in a
+     * network that learns by the objective. */
+    function leaksOf(learner, example, narrow) {
+      const drawn = matrices(learner.stacks, example, narrow), own = drawn[example.decoder === null && drawn.encoder ? "encoder" : "decoder"];
+      const allowed = reach(own, own[0].length);
+      return (query, key) => !allowed[query][key];
     }
 
     function drawPicture() {
-      const row = named(settings.row), { cell, example } = chosen();
+      const row = named(settings.row), { cell, example, learner } = chosen();
       const about = found.objectives.find(({ name }) => name === settings.objective).about;
       const parts = [el("p", { class: "small" }, about)];
-      if (cell.refused) parts.push(refusal(cell.refused, settings));
+      if (cell.refused) parts.push(refusal(cell.refused, example && el("p", { class: "small" },
+        `Drawn below as if it were not: a row of ${settings.objective} as ${learner.name} learns by it, with the mask of ${row.name}.`)));
       if (example !== null) {
         const narrow = settings.narrow ? [NARROW, NARROW] : null;
         const drawn = matrices(row.stacks, example, narrow);
@@ -94,6 +111,7 @@ export const masks = {
         const next = (place) => (decoder.documents[place + 1] === decoder.documents[place] ? place + 1 : NaN);
         const targets = read.map((place, n) => [place, decoder === null ? wanted[n] : next(place),
           decoder !== null || example.tokens[wanted[n]] === wanted[n]]);
+        const leaks = leaksOf(learner, example, narrow);
         const within = (count) => Math.min(settings.layer, count);
         const boxes = [];
         for (const side of ["encoder", "decoder"]) {
@@ -104,7 +122,7 @@ export const masks = {
             title: `${side}, layer ${count}: ${say(row.stacks[side][count - 1], narrow !== null)}`, name: `mask-${side}`,
             direct: drawn[side][count - 1], felt: reach(drawn[side].slice(0, count), length),
             queries: text[side] ?? text.encoder, groups: decoder !== null && side === "decoder" ? decoder.documents : example.documents,
-            targets: predicts ? targets : [], position: predicts ? settings.position : null,
+            targets: predicts ? targets : [], leaks, position: predicts ? settings.position : null,
             press: (n) => set("position", "position", n),
           }));
         }
@@ -117,8 +135,9 @@ export const masks = {
             press: (n) => set("position", "position", n),
           }));
         }
-        const told = sentence(cell, example, drawn, targets, text);
-        parts.push(el("p", { "aria-live": "polite" }, told), el("div", { class: "columns" }, boxes), legend(example, cell));
+        const told = sentence(leaks, example, drawn, targets, text);
+        const red = boxes.some((box) => box.querySelector(".leaking"));
+        parts.push(el("p", { "aria-live": "polite" }, told), el("div", { class: "columns" }, boxes), legend(example, red));
         announce(told);
       }
       const pressed = () => [...picture.querySelectorAll("button, [role=button]")];
@@ -127,7 +146,7 @@ export const masks = {
       if (focused >= 0) pressed()[focused]?.focus();
     }
 
-    function sentence(cell, example, drawn, targets, text) {
+    function sentence(leaks, example, drawn, targets, text) {
       const side = drawn.decoder ? "decoder" : "encoder";
       const direct = drawn[side][Math.min(settings.layer, drawn[side].length) - 1];
       const through = reach(drawn[side].slice(0, settings.layer), direct.length);
@@ -142,7 +161,7 @@ export const masks = {
           const next = target < direct.length ? `, which stands at ${target} and is ${through[query][target] ? "seen" : "not seen"}` : "";
           parts.push(`it predicts the next token${next}`);
         } else if (target < 0) parts.push(`it predicts “${found.signs[-1 - target] ?? "another token"}”`);
-        else parts.push(`it predicts ${letter(target, example)} of place ${target}, ${visible(example, through, query, target, Boolean(cell.refused?.leak))}`);
+        else parts.push(`it predicts ${letter(target, example)} of place ${target}, ${visible(example, through, query, target, leaks)}`);
       }
       if (!own.length && targets.length) parts.push("nothing is predicted from here");
       return `${parts.join("; ")}.`;
@@ -151,7 +170,7 @@ export const masks = {
     function tableOf() {
       return el("div", { class: "wide" }, el("table", { class: "cells" },
         el("thead", {}, el("tr", {}, el("th", { scope: "col" }, ""), rows.map((row) => el("th", { scope: "col" }, row.name)))),
-        el("tbody", {}, found.objectives.map(({ name }) => el("tr", {}, el("th", { scope: "row" }, name), rows.map((row) => {
+        el("tbody", {}, found.objectives.filter(({ name }) => name !== found.reading).map(({ name }) => el("tr", {}, el("th", { scope: "row" }, name), rows.map((row) => {
           const { refused } = row.cells[name];
           const here = row.name === settings.row && name === settings.objective;
           const words = refused ? (refused.leak ? "would see its target" : "does not fit") : "learns by it";
@@ -196,11 +215,11 @@ function signsOf(example, signs) {
 }
 
 /** Whether the reader of a target sees it where it stands, in words. */
-function visible(example, through, query, target, leak) {
+function visible(example, through, query, target, leaks) {
   if (target >= example.tokens.length) return "which it does not read";
   const there = example.tokens[target];
   if (!through[query][target]) return "which it does not see";
-  if (there === target && leak) return "and sees it, so that there is nothing to predict";
+  if (there === target && leaks(query, target)) return "and sees it, so that there is nothing to predict";
   if (there === target) return "and sees it: it was left as it is, on purpose";
   return "where it sees another token put in its place";
 }
@@ -217,16 +236,9 @@ function places(row, signs) {
   return found.map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`)).join(", ") + (found.length === 1 && found[0][0] === found[0][1] ? ` (${signs[found[0][0]] ?? ""})` : "");
 }
 
-function refusal(refused, { row, objective }) {
-  const line = (name, value) => (value ? el("p", { class: "small" }, el("span", { class: "soft" }, `${name}: `), value) : null);
-  return el("div", { class: "notice" }, el("p", {}, el("strong", {}, `Refused: ${refused.what}`)),
-    line("where", refused.where), line("found", refused.found), line("wanted", refused.wanted), line("what to do", refused.do),
-    refused.leak ? el("p", { class: "small" }, `Drawn below as if it were not: in red what ${objective} would have ${row} predict, and see.`) : null);
-}
-
 /** One matrix: rows are queries, columns keys. `targets` are [query, key, whether the
  * wanted token itself stands there]: outlined, and red where it is seen. */
-function matrix({ title, name, direct, felt, queries, keys = queries, groups, targets, position, press }) {
+function matrix({ title, name, direct, felt, queries, keys = queries, groups, targets, leaks, position, press }) {
   const height = TOP + direct.length * CELL + 6, width = LEFT + keys.length * CELL + 6;
   const wanted = new Map(targets.map(([query, key, shown]) => [`${query},${key}`, shown]));
   const count = direct.reduce((sum, row) => sum + row.reduce((a, b) => a + b, 0), 0);
@@ -243,19 +255,19 @@ function matrix({ title, name, direct, felt, queries, keys = queries, groups, ta
       svg("text", { class: "end tiny", x: LEFT - 10, y: TOP + query * CELL + 14 }, queries[query]),
       Array.from(row, (seen, key) => {
         const place = `${query},${key}`, target = wanted.has(place);
-        const leak = wanted.get(place) && felt[query][key] && query !== key;
+        const leak = wanted.get(place) && felt[query][key] && leaks(query, key);
         return svg("rect", { class: `${seen ? "seen" : felt[query][key] ? "felt" : "unseen"} ${target ? "wanted" : ""} ${leak ? "leaking" : ""}`,
           x: LEFT + key * CELL, y: TOP + query * CELL, width: CELL - 2, height: CELL - 2, rx: 3 });
       }))));
   return figure(picture, title, name);
 }
 
-function legend({ read, decoder, documents }, { refused }) {
+function legend({ read, decoder, documents }, red) {
   const parts = ["A row is a position that sees, a column one that is seen.", "Letters are tokens of the text, words are signs that stand for none."];
   if (read.length) parts.push(decoder === null
     ? "Framed: the place of the token that this row predicts."
     : "Framed: where the token that this row predicts stands in what the decoder reads.");
-  if (refused?.leak) parts.push("Red: it is seen.");
+  if (red) parts.push("Red: it is seen, so that there is nothing to predict.");
   if (Math.max(...documents) > 1) parts.push("Each document has its own colour, and is blind to the others.");
   return el("p", { class: "soft small" }, parts.join(" "));
 }
@@ -264,9 +276,3 @@ const tagged = (name, element) => {
   element.dataset.name = name;
   return element;
 };
-
-function check(label, on, change) {
-  const box = el("input", { type: "checkbox", change: () => change(box.checked) });
-  box.checked = on;
-  return el("label", {}, box, " ", label);
-}

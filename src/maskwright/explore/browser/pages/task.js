@@ -82,7 +82,7 @@ export const task = {
         });
         target = view.target;
         answer.replaceChildren(...[
-          found.cut ? el("p", { class: "notice" }, `${found.cut.toLocaleString("en")} tokens are more than the model reads, and are left out as it was trained.`) : null,
+          found.cut ? el("p", { class: "notice" }, `${found.cut.toLocaleString("en")} ${found.cut === 1 ? "token is" : "tokens are"} more than the model reads, and left out as it was trained.`) : null,
           ...view.elements].filter(Boolean));
       };
       show(target);
@@ -103,10 +103,12 @@ export const task = {
       const drops = new Map();
       const body = el("div");
       const how = found.masks ? "hidden behind the mask token" : "left out";
+      const [more, less] = wanted.whole ? [`raises ${wanted.name}`, `lowers ${wanted.name}`] : [`speaks for ${wanted.name}`, `speaks against ${wanted.name}`];
+      const key = (tone, text) => el("li", {}, el("i", { class: tone, "aria-hidden": "true" }), text);
       mattered.replaceChildren(el("h3", {}, "Which words mattered"),
-        el("p", { class: "soft" }, `Each word by itself is ${how}, and ${wanted.name} is scored again: blue where the score falls without the word, orange where it rises, with the change ${head === null || found.problem === "number" ? "of the number" : "in percentage points"}.`),
-        body);
-      const paint = () => body.replaceChildren(...weighed(now, words, drops, wanted.whole));
+        el("p", { class: "soft" }, `Each word by itself is ${how}, and ${wanted.name} is scored again. Below a word stands what it adds to ${wanted.whole ? "it" : "the probability, in percentage points"}: the score with the word minus the score without it.`),
+        el("ul", { class: "key" }, key("one", `blue, + : ${more}`), key("two", `orange, − : ${less}`)), body);
+      const paint = () => body.replaceChildren(...weighed(now, words, drops, wanted));
       const run = async () => {
         const mine = ++turn;
         for (const word of words) {
@@ -128,15 +130,15 @@ export const task = {
       } }, `Hide ${words.length} words one by one (about ${lasting(took * words.length / 1000)})`));
     }
 
-    function weighed(now, words, drops, whole) {
-      const most = Math.max(whole ? 0.05 : 0.02, ...[...drops.values()].map(Math.abs));
+    function weighed(now, words, drops, { whole, score }) {
+      const most = Math.max(whole ? 0.01 * Math.abs(score) : 0.02, ...[...drops.values()].map(Math.abs));
       const made = now.map((text, n) => {
         const letters = Array.from(text), own = words.filter((word) => word.text === n);
         if (!own.length) return null;
         return el("ul", { class: "pieces" }, own.map((word) => {
           const drop = drops.get(word), name = letters.slice(word.begin, word.end).join("");
           const piece = el("span", { class: `piece share ${drop < 0 ? "two" : "one"}` }, shown(name),
-            el("small", {}, drop === undefined ? "…" : change(drop, whole)));
+            el("small", {}, drop === undefined ? "…" : added(drop, whole ? Math.abs(score) : null)));
           piece.style.setProperty("--share", drop === undefined ? 0 : Math.min(1, Math.abs(drop) / most));
           return el("li", {}, piece);
         }));
@@ -151,12 +153,11 @@ export const task = {
 
 const lasting = (seconds) => (seconds < 90 ? `${Math.ceil(seconds)} s` : `${Math.ceil(seconds / 60)} min`);
 
-const change = (drop, whole) => {
-  const value = whole ? -drop : -100 * drop;
-  const size = Math.abs(value);
-  const least = whole ? 0.0005 : 0.05;
-  const text = size < least ? "0" : size.toFixed(size >= 10 ? 0 : whole && size < 1 ? 3 : 1);
-  return text === "0" ? "0" : `${value < 0 ? "−" : "+"}${text}`;
+/** What a word adds: in percentage points, or to a number of size `whole`, whatever its unit. */
+const added = (drop, whole) => {
+  const size = whole === null ? 100 * Math.abs(drop) : Math.abs(drop);
+  if (size < (whole === null ? 0.05 : 1e-5 * whole)) return "0";
+  return `${drop < 0 ? "−" : "+"}${whole === null ? size.toFixed(size >= 10 ? 0 : 1) : Number(size.toPrecision(2))}`;
 };
 
 // ------------------------------------------------------------------------------- answers by head
@@ -233,7 +234,7 @@ function answers(found, [, context], target, choose) {
 }
 
 function alike(found) {
-  const number = found.number.toFixed(3);
+  const number = found.similarity === "cosine" ? found.number.toFixed(3) : found.number.toPrecision(4);
   return { elements: [el("p", { class: "answer" }, el("b", {}, number), ` ${found.similarity === "cosine" ? "cosine of the two vectors: 1 for the same direction, 0 for none in common" : `${found.similarity} of the two vectors`}`)],
     said: number, target: { target: {}, name: "the similarity", score: found.number, whole: true } };
 }

@@ -2,7 +2,7 @@
 
 import { chart, count } from "../curves.js";
 import { Journal } from "../journal.js";
-import { choice, el, percent, slider } from "../ui.js";
+import { check, choice, el, percent, slider } from "../ui.js";
 
 // Milliseconds between two looks: while a journal grows, and when it has not for a while.
 const SOON = 1000, LATER = 5000, PATIENCE = 120;
@@ -40,19 +40,19 @@ export const training = {
           remember({ axis: value });
           draw();
         } }).element,
-        check("logarithmic across", settings.logarithmic, (on) => {
+        check({ label: "logarithmic across", value: settings.logarithmic, change: (on) => {
           settings.logarithmic = on;
           remember({ log: on ? "1" : null });
           draw();
-        }));
+        } }).element);
       if (trained.length < 2) return box;
       const which = el("fieldset", { class: "checks" }, el("legend", { class: "label" }, "Runs"),
-        trained.map((course) => check(course.run.name, chosen.has(course.run.number), (on) => {
+        trained.map((course) => check({ label: course.run.name, value: chosen.has(course.run.number), change: (on) => {
           if (on) chosen.add(course.run.number);
           else chosen.delete(course.run.number);
           remember({ runs: [...chosen].join(",") });
           draw();
-        })));
+        } }).element));
       return el("div", {}, which, box);
     }
 
@@ -335,10 +335,4 @@ function epochsOf(run, { measure, method, chosen, seeds }, width) {
   ].filter(Boolean);
   return el("section", {}, el("h3", {}, `${run.name}${method ? `, fine-tuned: ${method}` : ""}`),
     drawn.length ? el("div", { class: "columns" }, drawn) : el("p", { class: "soft" }, "Its file has no figures by epoch."));
-}
-
-function check(label, on, change) {
-  const box = el("input", { type: "checkbox", change: () => change(box.checked) });
-  box.checked = on;
-  return el("label", {}, box, " ", label);
 }

@@ -93,4 +93,5 @@ async def alike(
     (first, *others), answered = await vectors(model, [source, *texts], normalize=False, **options)
     task_type = model.task_type
     similarity = "cosine" if task_type is None else task_type.decoding[COMPARED]
-    return compared(similarity, first[None], np.stack(others)).round(7).tolist(), answered
+    scores = compared(similarity, first[None], np.stack(others)).tolist()
+    return [float(f"{score:.7g}") for score in scores], answered  # of any size
