@@ -365,7 +365,7 @@ def test_a_test_part_without_the_column_of_labels_is_not_used() -> None:
     table = table_of(train=train, test=rows(id=lambda n: n, text=some))
     assert infer(table).name == "classification" and list(table.parts) == ["train"]
     assert list(map(str, table.counts["test"].findings)) == [
-        "not used: it has no column 'label' with the label"
+        "not used: no column 'label' in place of a label in all 40 rows"
     ]
     error = refusal(DataError, lambda: infer(table_of(train=train, validation=rows(text=some))))
     assert error.what == "the part 'validation' has no column 'label'"

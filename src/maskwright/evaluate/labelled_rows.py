@@ -25,7 +25,7 @@ from maskwright.finetune.hashes import hashes
 from maskwright.labelled.columns.columns import as_names
 from maskwright.labelled.columns.contents import stands
 from maskwright.labelled.columns.infer import Task, infer
-from maskwright.labelled.examples.build import build
+from maskwright.labelled.examples.build import build, hidden_by, no_answers
 from maskwright.labelled.examples.survey import as_read, left_out
 from maskwright.labelled.formats import table
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
@@ -186,6 +186,10 @@ def _rows(
     if part in (ALL, TRAIN) and _learned_from(folder, data):
         what = "these are the files that the model learned from, so the figures flatter it"
         say(Finding("evaluated-on-training-data", what).line())
+    learned_from = loaded.parts.get(TRAIN, []) if part != TRAIN else []
+    hidden = hidden_by(asked_of.first, learned_from, task.columns)
+    if hidden is not None and (learned_from or hidden not in model.task_type.labels):
+        raise no_answers(part, asked_of.first, task.columns, hidden)
     made = build(
         asked_of,
         task,
@@ -198,7 +202,8 @@ def _rows(
         assume=bool(model.task_type.options.get(UNTOLD)),
     )
     of_labels = task.columns.layout.label_findings(model.task_type.labels)
-    for found in (*as_read(part, loaded.counts[part]), *left_out(made), *of_labels):
+    of_part = task.columns.layout.findings(ALL, made)
+    for found in (*as_read(part, loaded.counts[part]), *left_out(made), *of_part, *of_labels):
         say(found.line())
     return made.parts[ALL], model.task_type
 

@@ -22,7 +22,7 @@ from maskwright.findings import Finding
 from maskwright.inference.encoded import Examples, framed
 from maskwright.labelled.columns.contents import value_of
 from maskwright.labelled.examples import examples as labelled
-from maskwright.labelled.examples.examples import Tagged
+from maskwright.labelled.examples.examples import UNKNOWN, Tagged
 from maskwright.labelled.formats import tags
 from maskwright.labelled.formats.parts import TRAIN
 from maskwright.labelled.formats.rows import Row
@@ -167,7 +167,8 @@ class Tagging(TaskType):
         return words
 
     def _sentence(self, row: Tagged) -> Sentence:
-        return Sentence(row.tokens, tuple(self.labels[n] for n in row.tags), row.text, row.where)
+        tags_ = tuple(None if n == UNKNOWN else self.labels[n] for n in row.tags)
+        return Sentence(row.tokens, tags_, row.text, row.where)
 
     # ------------------------------------------------------------------------ the way back
     def answers(self, encoded: Encoded, outputs: Scores) -> list[list[str]]:
@@ -183,16 +184,26 @@ class Tagging(TaskType):
         spelling = spelling_of(self.labels)
         if spelling is not None and spelling.outside in self.labels:
             return self.with_options({"missing": spelling.outside})
-        counts = Counter(tag for row in encoded.rows for tag in row.tags)
+        counts = Counter(tag for row in encoded.rows for tag in row.tags if tag != UNKNOWN)
         return self.with_options({"missing": self.labels[_commonest(counts)]})
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        true = [[self.labels[n] for n in row.tags] for row in rows]
-        predicted: list[list[str]] = list(answers)
+        true, predicted = self._compared(rows, answers)
         if not self.marks_entities:
             return {"accuracy": tags.accuracy(predicted, true)}
         found = self._scored(predicted, true)
         return {"entity_f1": found.overall.f1, "accuracy": tags.accuracy(predicted, true)}
+
+    def _compared(
+        self, rows: Sequence[Tagged], answers: Answers
+    ) -> tuple[list[list[str]], list[list[str]]]:
+        """The true and the predicted tags of each row, without words whose tag is not known."""
+        true = [[self.labels[n] for n in row.tags if n != UNKNOWN] for row in rows]
+        predicted = [
+            [tag for tag, n in zip(answer, row.tags, strict=True) if n != UNKNOWN]
+            for row, answer in zip(rows, answers, strict=True)
+        ]
+        return true, predicted
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         counts = self._counts(rows, answers)
@@ -205,8 +216,7 @@ class Tagging(TaskType):
     def _counts(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64]:
         """(N, 5): words, words told right, entities, entities told, entities told right."""
         found = np.zeros((len(rows), 5), np.int64)
-        for number, (row, mine) in enumerate(zip(rows, answers, strict=True)):
-            true = [self.labels[n] for n in row.tags]
+        for number, (true, mine) in enumerate(zip(*self._compared(rows, answers), strict=True)):
             right = sum(a == b for a, b in zip(true, mine, strict=True))
             found[number, :2] = len(true), right
             if self.marks_entities:
@@ -219,9 +229,10 @@ class Tagging(TaskType):
         each: dict[str, Counter[int]] = {}
         every: Counter[int] = Counter()
         for row in data.parts[TRAIN]:
-            every.update(row.tags)
             for word, tag in zip(row.tokens, row.tags, strict=True):
-                each.setdefault(word, Counter())[tag] += 1
+                if tag != UNKNOWN:
+                    every[tag] += 1
+                    each.setdefault(word, Counter())[tag] += 1
         usual = _commonest(every)
         best = {word: _commonest(counts) for word, counts in each.items()}
         rows = data.parts[part]
@@ -238,14 +249,16 @@ class Tagging(TaskType):
         return "words wrong"
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
-        predicted = np.array([tag for answer in answers for tag in answer])
-        true = np.array([self.labels[n] for row in rows for n in row.tags])
+        true, predicted = (
+            np.array([tag for sentence in some for tag in sentence])
+            for some in self._compared(rows, answers)
+        )
         return alike(true, predicted, str, "word")
 
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
-        true = [[self.labels[n] for n in row.tags] for row in rows]
+        true, predicted_tags = self._compared(rows, answers)
         if self.marks_entities:
-            by_type = self._scored(list(answers), true).by_type
+            by_type = self._scored(predicted_tags, true).by_type
             figures = [  # a share of nothing is none here, as in the tables of other tasks
                 metrics.ClassFigures(
                     name,
@@ -260,7 +273,7 @@ class Tagging(TaskType):
         numbers = {name: n for n, name in enumerate(self.labels)}
         truth, predicted = (
             np.array([numbers[tag] for sentence in some for tag in sentence], np.int64)
-            for some in (true, answers)
+            for some in (true, predicted_tags)
         )
         figures = metrics.per_class(truth, predicted, self.labels)
         return classes_table(figures, "Rows are the words with that tag in the file.")
@@ -268,7 +281,7 @@ class Tagging(TaskType):
     def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
         found = []
         for row, mine in zip(encoded.rows, self.answers(encoded, outputs), strict=True):
-            true = [self.labels[n] for n in row.tags]
+            true = [mine[w] if n == UNKNOWN else self.labels[n] for w, n in enumerate(row.tags)]
             wrong = [n for n, (a, b) in enumerate(zip(true, mine, strict=True)) if a != b]
             wanted, predicted_words = (
                 ", ".join(f"{row.tokens[n]} {some[n]}" for n in wrong) for some in (true, mine)

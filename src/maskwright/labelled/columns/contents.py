@@ -18,7 +18,7 @@ from typing import Any
 from maskwright.corpus.parquet import Unread
 from maskwright.labelled.formats.marked_text import are_parts
 from maskwright.labelled.formats.rows import Row
-from maskwright.labelled.formats.whole_number import INTEGER
+from maskwright.labelled.formats.whole_number import INTEGER, as_integer
 
 # A number with zeros before it, such as a postal code, is a name: 01067 is not 1067.
 CODE = re.compile(r"\s*[-+]?0\d+\s*")
@@ -44,6 +44,19 @@ MISSING = {
     "--",
     "?",
 }
+# How people write that nobody gave a label.
+UNLABELLED = {
+    "unlabeled",
+    "unlabelled",
+    "not labeled",
+    "unknown",
+    "missing",
+    "undefined",
+    "hidden",
+    "tbd",
+}
+# Numbers that stand for none in surveys, sensors and benchmarks.
+STAND_INS = re.compile(r"-(1|9+|10*)(\.0*)?|(9{2,}|8{2,}|7{2,})(\.0*)?|-?2147483648|2147483647")
 MISSING_WORDS = {word.casefold() for word in MISSING}
 # With so many numbers among the values, what is none is a mistake in its row and no class.
 MOSTLY = 0.95
@@ -54,6 +67,10 @@ MANY_ROWS = 20
 
 class NoList(str):
     """A cell that is no list in a column of lists: no text to those who ask for one."""
+
+
+class NoTag(str):
+    """The tag of a word of which nothing is known: it is neither learned nor scored."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +156,14 @@ def is_empty(value: Any) -> bool:
     return value is None or (type(value) is str and INVISIBLE.fullmatch(value) is not None)
 
 
+def is_no_label(no_label: Collection[str], value: object) -> bool:
+    """Whether `value` is one of `no_label`, also as a number written otherwise."""
+    if str(value).strip() in no_label:
+        return True
+    number = as_integer(value)
+    return number is not None and any(as_integer(each) == number for each in no_label)
+
+
 # ------------------------------------------------------------------------------ one column
 def _described(name: str, values: Sequence[Any]) -> Column:
     filled = [v for v in values if not is_empty(v) and type(v) not in (NoList, Unread)]
@@ -151,7 +176,7 @@ def _described(name: str, values: Sequence[Any]) -> Column:
         others = [v for v in filled if not _is_nothing(v)]
         if (of_others := _merged(Counter(map(_kind, others)), len(others))) in ("whole", "number"):
             kind, known = of_others, others
-    numbers = [n for v in known if (n := _finite(v)) is not None] if kind == "number" else []
+    numbers = [n for v in known if (n := as_number(v)) is not None] if kind == "number" else []
     fractions = sum(number != int(number) for number in numbers)
     return Column(
         name=name,
@@ -226,6 +251,26 @@ def is_missing(value: str) -> bool:
     return word in MISSING_WORDS or NOT_A_NUMBER.fullmatch(value) is not None
 
 
+def as_number(value: Any) -> float | None:
+    """`value` as a finite number; None where it is none."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def means_nothing(value: str) -> bool:
+    """Whether a text may stand for a label that is not known."""
+    word = value.strip()
+    return (
+        word == "None"  # `none` may well be the name of a class
+        or word.casefold() in {"", *UNLABELLED, *MISSING_WORDS} - {"none"}
+        or NOT_A_NUMBER.fullmatch(word) is not None
+        or STAND_INS.fullmatch(word) is not None
+    )
+
+
 def _is_nothing(value: Any) -> bool:
     if type(value) is float:
         return not math.isfinite(value)
@@ -239,11 +284,3 @@ def is_named(value: Any) -> bool:
         and bool(value)
         and all(type(v) in (bool, int, float) and v in (0, 1) for v in value.values())
     )
-
-
-def _finite(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None

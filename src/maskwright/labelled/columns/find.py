@@ -224,18 +224,14 @@ def _refuse_mixed_lists(table: Table, columns: Columns) -> None:
 def _check_parts(table: Table, columns: Columns) -> None:
     for part, rows in list(table.parts.items()):
         for role, names in columns.roles.items():
-            for name in names if role != "label_name" else ():
+            for name in names if role != "label_name" and part in table.parts else ():
                 outer = name.partition(".")[0]
                 if rows and not any({name, outer} & row.values.keys() for row in rows):
                     others = sorted({n for row in rows for n in row.values})
                     alike = get_close_matches(name, set(others) - set(table.columns))
-                    reason = f"it has no column {name!r} with the {role}"
-                    if (
-                        role == columns.layout.learned
-                        and not alike
-                        and table.without_labels(part, reason)
-                    ):
-                        return
+                    hidden = role == columns.layout.answer_role and not alike
+                    if hidden and table.without_labels(part, rows, f"no column {name!r}"):
+                        break
                     raise DataError(
                         f"the part {part!r} has no column {name!r}",
                         where=rows[0].file,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from maskwright.errors import DataError
 from maskwright.labelled.columns import flags
 from maskwright.labelled.columns.columns import Columns
-from maskwright.labelled.columns.contents import Column, is_empty, value_of
+from maskwright.labelled.columns.contents import Column, is_empty, is_no_label, value_of
 from maskwright.labelled.columns.find import find
 from maskwright.labelled.columns.spellings import plain
 from maskwright.labelled.columns.unclear_labels import SCORES, refuse_unclear
@@ -217,15 +217,9 @@ def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
     return "number", f"{name} holds {distinct:,} different whole numbers"
 
 
-def is_no_label(no_label: str, value: object) -> bool:
-    """Whether `value` is `no_label`, also as a number written otherwise."""
-    number = as_integer(no_label)
-    return str(value).strip() == no_label or (number is not None and as_integer(value) == number)
-
-
 def _known(table: Table, name: str, no_label: str) -> Table:
     """The table without the training rows whose label is not known, but for one of no others."""
-    rows = [row for row in table.first if not is_no_label(no_label, value_of(row, name))]
+    rows = [row for row in table.first if not is_no_label([no_label], value_of(row, name))]
     first = next(part for part, each in table.parts.items() if each is table.first)
     return replace(table, parts={**table.parts, first: rows}) if rows else table
 

@@ -6,23 +6,28 @@ the policy `skip`, bad rows are left out, counted and listed, up to a share.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
-from maskwright.labelled.columns.contents import is_empty, value_of
-from maskwright.labelled.columns.infer import Task, is_no_label
+from maskwright.labelled.columns.columns import Columns
+from maskwright.labelled.columns.contents import is_empty, means_nothing, value_of
+from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.examples import classes as classes_of
 from maskwright.labelled.examples.classes import record_finding
-from maskwright.labelled.examples.examples import Examples
+from maskwright.labelled.examples.examples import Example, Examples
 from maskwright.labelled.examples.labels import Vocabulary
+from maskwright.labelled.examples.one_label import spelled
 from maskwright.labelled.examples.one_row import reader
 from maskwright.labelled.formats.bad_rows import list_rejected, usable
+from maskwright.labelled.formats.parts import ALL
 from maskwright.labelled.formats.rows import DEFAULT_READING, Row
 from maskwright.labelled.formats.table import Table
-from maskwright.labelled.formats.whole_number import as_integer
+
+# One answer in all rows of a part is no chance where it is less likely than this.
+UNLIKELY = 0.01
 
 
 def build(
@@ -57,9 +62,9 @@ def build(
         StorageError: the list of rejected rows cannot be written.
     """
     known, changed, unlabelled = None, 0, 0
-    if no_label is not None:
-        table, unlabelled = _labelled(table, task, no_label)
     layout = task.columns.layout
+    if no_label := {*layout.ignored, *([] if no_label is None else [no_label])} - {*classes}:
+        table, unlabelled = _labelled(table, task, no_label)
     table, notes = layout.prepare(table, task, classes)
     for message in notes:
         record_finding(table, message)
@@ -83,8 +88,12 @@ def build(
     groups: dict[str, list[str]] = {}
     dropped: list[tuple[str, str]] = []
     for part, rows in list(table.parts.items()):
-        if rows is not table.first and not _is_labelled(table, part, rows, task, known):
-            continue
+        if rows is not table.first:
+            hidden = hidden_by(rows, table.first, task.columns)
+            if hidden is not None and table.without_labels(part, rows, instead(hidden)):
+                continue
+            if hidden is not None and means_nothing(hidden):
+                raise no_answers(part, rows, task.columns, hidden)
         made, bad = usable(rows, lambda row: (row, read(row)), reading)
         parts[part] = [example for _, example in made]
         if "group" in task.columns.roles:
@@ -95,6 +104,8 @@ def build(
         if not made:
             _refuse_empty(part, bad)
         layout.require_sound(parts[part])
+        if rows is table.first and not classes:
+            _refuse_one_answer(parts[part], rows, task.columns)
     return Examples(
         task,
         parts,
@@ -133,61 +144,83 @@ def _joined(table: Table, task: Task, known: Vocabulary | None) -> int:
     if known is None or not known.folded:
         return 0
     rows = (row for part in table.parts.values() for row in part)
-    return sum(str(cell) in known.folded for row in rows for cell in classes_of.readable(row, task))
+    return sum(
+        spelled(cell, row, known.column, known.has_numbers, words=True) in known.folded
+        for row in rows
+        for cell in classes_of.readable(row, task)
+        if not is_empty(cell)
+    )
 
 
-def _labelled(table: Table, task: Task, no_label: str) -> tuple[Table, int]:
-    """The rows whose label is not `no_label`, in none of its columns, and how many others there
-    are."""
-    names = task.columns.roles.get("label", ())
-    if not names:
-        raise UsageError(
-            "the task has no column of labels",
-            where="--read no_label",
-            found=task.name,
-            do="leave it out",
-        )
-    parts = {
-        part: [
-            row
-            for row in rows
-            if not any(is_no_label(no_label, value_of(row, name)) for name in names)
-        ]
+def _labelled(table: Table, task: Task, no_label: Collection[str]) -> tuple[Table, int]:
+    """The rows without answers that `no_label` stands for, and how many had no other."""
+    columns = task.columns
+    made = {
+        part: [columns.layout.without(row, columns, no_label) for row in rows]
         for part, rows in table.parts.items()
     }
+    parts = {part: [row for row in rows if row is not None] for part, rows in made.items()}
     for part, rows in list(table.parts.items()):
         if rows and not parts[part]:
-            reason = f"{no_label} in place of a label in all {len(rows):,} rows"
-            if table.without_labels(part, reason):
-                del parts[part]
-                continue
-            raise DataError(
-                "no row of the part has a label",
-                where=part,
-                found=f"{no_label} in all {len(rows):,} rows",
-                do="move the file out of the folder",
-            )
-    left = sum(len(rows) - len(parts[part]) for part, rows in table.parts.items())
-    return replace(table, parts=parts), left
+            hidden = str(columns.layout.answers(rows[0], columns)[0])
+            if not table.without_labels(part, rows, instead(hidden)):
+                raise no_answers(part, rows, columns, hidden)
+            del parts[part]
+    return replace(table, parts=parts), sum(row is None for rows in made.values() for row in rows)
 
 
-def _is_labelled(
-    table: Table, part: str, rows: Sequence[Row], task: Task, known: Vocabulary | None
-) -> bool:
-    """Test parts of public sets often come without labels, or with -1 in every row."""
-    names = task.columns.roles.get("label", ())
-    if len(names) != 1 or (known and -1 in known.places):
-        return True
-    values = [value_of(row, names[0]) for row in rows]
-    if all(is_empty(v) or (known is not None and as_integer(v) == -1) for v in values):
-        reason = f"{values[0]!r} in place of a label in all {len(rows):,} rows"
-        if table.without_labels(part, reason):
-            return False
+def hidden_by(rows: Sequence[Row], learned_from: Sequence[Row], columns: Columns) -> str | None:
+    """What stands in place of the answer in all `rows` of a part whose answers are hidden, as those
+    of public test sets are; None where they are not.
+
+    It is one value: nothing, a sign for nothing that no row of `learned_from` has, or an answer
+    that all of so many rows, drawn as these were, hardly ever share.
+    """
+    values = {_spelled(row, columns) for row in rows}
+    if len(values) != 1:
+        return None
+    (value,) = values
+    again = sum(_spelled(row, columns) == value for row in learned_from)
+    if all(map(is_empty, value)) or (not again and all(map(means_nothing, value))):
+        return value[0]
+    share = (again + 1) / (len(learned_from) + 1)
+    return value[0] if len(rows) > 1 and share ** len(rows) < UNLIKELY else None
+
+
+def instead(hidden: str) -> str:
+    """How `hidden` is shown."""
+    return repr(hidden) if hidden else "nothing"
+
+
+def _spelled(row: Row, columns: Columns) -> tuple[str, ...]:
+    """The values of the answer of a row as texts; of equal ones, one."""
+    values = columns.layout.answers(row, columns)
+    spelled = tuple("" if is_empty(value) else str(value).strip() for value in values)
+    return spelled if len(set(spelled)) > 1 else spelled[:1]
+
+
+def no_answers(part: str, rows: Sequence[Row], columns: Columns, hidden: str) -> DataError:
+    """The error for a part of which `hidden_by` says what stands in place of its answers."""
+    return DataError(
+        "the rows have no labels" if part == ALL else f"the part {part!r} has no labels",
+        where=f"{rows[0].file}, column {columns[columns.layout.answer_role]!r}",
+        found=f"{instead(hidden)} in all {len(rows):,} rows",
+        wanted="labels to compare with",
+        do="name a part or a file with labels, or take the file out of the folder: a part can be "
+        "drawn from the training rows",
+    )
+
+
+def _refuse_one_answer(examples: Sequence[Example], rows: Sequence[Row], columns: Columns) -> None:
+    """Refuse training rows of which all have one answer, unless it is a text."""
+    first = examples[0]
+    may_be_right = first.has_text_answer and first.repeated
+    if len({e.repeated for e in examples}) == 1 and len(examples) > 1 and not may_be_right:
+        role = columns.layout.answer_role
         raise DataError(
-            f"the part {part!r} has no labels",
-            where=f"{rows[0].file}, column {names[0]!r}",
-            found=f"{values[0]!r} in all {len(rows):,} rows",
-            wanted="labels to compare with",
-            do="move the file out of the folder; the part can be drawn from the training rows",
+            "all labels are the same",
+            where=f"{rows[0].file}, column {columns[role]!r}",
+            found=f"{instead(_spelled(rows[0], columns)[0])} in all {len(examples):,} rows",
+            wanted="at least two different answers",
+            do=f"add rows with another, or name another column (--column {role}=…)",
         )
-    return True

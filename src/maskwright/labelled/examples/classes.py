@@ -234,4 +234,5 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
         name_column=columns["label_name"] if "label_name" in columns.roles else None,
         numbers=numbers,
         fold=fold,
+        also=task.columns.layout.meanings([cell for cells in cells_by_row for cell, _ in cells]),
     )

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from maskwright.corpus.ledger import Counts
 from maskwright.labelled.examples.labels import Vocabulary
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from maskwright.labelled.columns.infer import Task
 
 Target = int | float | tuple[int, ...]
+UNKNOWN = -1  # the number of the tag of a word of which nothing is known
 BETWEEN = "\x1f"  # no text has it: the reader takes control characters out
 
 
@@ -37,6 +38,8 @@ class Example(ABC):
 
     __slots__ = ()
     where: str
+    # Whether the answer is a text, which may be right in all rows.
+    has_text_answer: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -68,6 +71,11 @@ class Example(ABC):
     def answers_may_differ(self) -> bool:
         """Whether rows with one text may have different answers, none of them wrong."""
         return False
+
+    @property
+    def repeated(self) -> Hashable:
+        """What is equal in all rows of a part that tells no answers apart."""
+        return self.answer
 
     @property
     def stratum(self) -> Hashable:
@@ -129,7 +137,7 @@ class Pair(Example):
 
 @dataclass(frozen=True, slots=True)
 class Tagged(Example):
-    """Words, and the class of each; the text they are cut from, if they are, how many parts that
+    """Words, and the class of each, `UNKNOWN` where it has none; the text they are cut from, if they are, how many parts that
     were marked in it begin or end within a word, and the counting of places by which none does."""
 
     tokens: tuple[str, ...]
@@ -147,11 +155,18 @@ class Tagged(Example):
     def answer(self) -> tuple[int, ...]:
         return self.tags
 
+    @property
+    def repeated(self) -> Hashable:
+        """The only tag of the words; of a sentence with several tags, the sentence."""
+        known = set(self.tags) - {UNKNOWN}
+        return known.pop() if len(known) == 1 else self.where
+
 
 @dataclass(frozen=True, slots=True)
 class Answered(Example):
     """A question; (answer, where it begins in the context); no answers where there are none."""
 
+    has_text_answer: ClassVar[bool] = True
     question: str
     context: str
     answers: tuple[tuple[str, int], ...]
@@ -179,6 +194,7 @@ class Choice(Example):
     """A question and its choices; the label is the place of the right one. The question has what it
     is about before it, which is `context`, too."""
 
+    has_text_answer: ClassVar[bool] = True
     question: str
     choices: tuple[str, ...]
     label: int
@@ -194,6 +210,11 @@ class Choice(Example):
         return self.label
 
     @property
+    def repeated(self) -> str:
+        """The right words: a model does not see at which place they stand."""
+        return self.choices[self.label]
+
+    @property
     def shared_texts(self) -> Mapping[str, str]:
         return {"context": self.context}
 
@@ -202,6 +223,7 @@ class Choice(Example):
 class Rewrite(Example):
     """A text to read and one to write; `others` would have been as good."""
 
+    has_text_answer: ClassVar[bool] = True
     source: str
     target: str
     where: str
@@ -224,6 +246,7 @@ class Rewrite(Example):
 class Match(Example):
     """Two texts that belong together, and others that nearly do: as many in every row."""
 
+    has_text_answer: ClassVar[bool] = True
     anchor: str
     positive: str
     where: str

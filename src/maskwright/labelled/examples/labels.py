@@ -15,7 +15,7 @@ from typing import Any
 
 from maskwright.errors import DataError, near, shorten
 from maskwright.labelled.columns.contents import is_empty, value_of
-from maskwright.labelled.examples.near_labels import near_spellings
+from maskwright.labelled.examples.near_labels import Keys, meanings, near_spellings
 from maskwright.labelled.examples.one_label import Label, spelled
 from maskwright.labelled.formats.rows import Row
 
@@ -85,6 +85,7 @@ def learn(
     name_column: str | None = None,
     numbers: bool = False,
     fold: bool = False,
+    also: Keys = lambda label: set(),
 ) -> Vocabulary:
     """The classes of the training rows.
 
@@ -95,11 +96,12 @@ def learn(
             or a column holds them.
         name_column: a column with the name of each row's class.
         numbers: whether labels are whole numbers; otherwise they are names.
-        fold: join labels that differ only by case or blanks with the commonest of them.
+        fold: join labels in several spellings with the commonest of them.
+        also: further meanings of a label, by which two may be one (`near_labels.meanings`).
 
     Raises:
         DataError: an empty label, no whole number, out of range or unknown to `names`, two names
-            for a class or two classes of a name, spellings that nearly agree, one class only.
+            for a class or two classes of a name, spellings that nearly agree.
     """
     counts: Counter[Label] = Counter()
     rows: dict[Label, Row] = {}
@@ -110,29 +112,17 @@ def learn(
         rows.setdefault(label, row)
         if name_column is not None:
             _note_name(called, label, row, name_column)
-    folded = {} if numbers else near_spellings(counts, rows, column, fold)
+    folded = {} if numbers else near_spellings(counts, rows, column, fold, also)
     values = sorted((label for label in counts if label not in folded), key=_order)
     if names:
         called_so = tuple(names.values())
         listed: tuple[Label, ...] = tuple(names) if numbers else called_so
         made = Vocabulary(called_so, listed, column, folded, NAMES)
-        # A label that is not among the names is refused where its row is read.
-        met = {made.places[label] for label in values if label in made.places}
-        _check_agreement(called, made)
+        _check_agreement(called, made)  # other labels are refused where their rows are read
     else:
         _refuse_name_of_two(called)
         class_names = tuple(called[v][0] if v in called else str(v) for v in values)
         made = Vocabulary(class_names, tuple(values), column, folded)
-        met = set(range(len(values)))
-    if len(met) == 1 and all(label in made.places for label in values):
-        raise DataError(
-            "all labels are the same",
-            where=f"{next(iter(rows.values())).file}, column {column!r}",
-            found=f"all {sum(counts.values()):,} labels are {made.names[met.pop()]!r}",
-            wanted="at least two classes in the training rows",
-            do="add rows of another class, or name another column (--column "
-            f"{'tags' if OUTSIDE in counts else 'label'}=…)",
-        )
     return made
 
 
@@ -164,11 +154,14 @@ def _note_name(
 def _refuse_name_of_two(called: Mapping[Label, tuple[str, Row]]) -> None:
     owner: dict[str, Label] = {}
     for label, (name, row) in called.items():
-        if owner.setdefault(name, label) != label:
+        other = next(
+            (o for k in meanings(name) if (o := owner.setdefault(k, label)) != label), None
+        )
+        if other is not None:
             raise DataError(
                 "two classes have the same name",
                 where=row.where,
-                found=f"{_shown(owner[name])} and {_shown(label)} are both {name!r}",
+                found=f"{_shown(other)} and {_shown(label)} are both {name!r}",
                 wanted="a name of its own for each class",
                 do="correct the rows, or leave the names out",
             )

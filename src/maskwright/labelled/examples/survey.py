@@ -18,15 +18,17 @@ import numpy as np
 from maskwright.corpus.ledger import Counts
 from maskwright.counted import counted
 from maskwright.findings import Finding
-from maskwright.labelled.columns.contents import MISSING
+from maskwright.labelled.columns.contents import as_number, means_nothing
 from maskwright.labelled.examples import shared_texts
 from maskwright.labelled.examples.examples import (
     BETWEEN,
+    UNKNOWN,
     Example,
     Examples,
     folded,
 )
 from maskwright.labelled.examples.near_labels import near_misses
+from maskwright.terminal import shell_word
 
 LISTED, LISTED_FILES = 3, 5
 LISTED_CLASSES = 30
@@ -268,8 +270,10 @@ def _findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
     yield from shared_texts.findings(examples)
     for name, part in survey.parts.items():
         yield from _repeated(name, part)
+        yield from _same_answer(name, examples.parts[name])
         yield from examples.task.columns.layout.findings(name, examples)
     yield from left_out(examples)
+    yield from _missing_answers(examples)
     if examples.labels is not None:
         yield from _label_findings(examples, survey)
         yield from _class_findings(examples, survey)
@@ -293,8 +297,59 @@ def _repeated(name: str, part: Part) -> Iterator[Finding]:
         )
 
 
+def _same_answer(name: str, rows: Sequence[Example]) -> Iterator[Finding]:
+    if len(rows) > 1 and len({row.repeated for row in rows}) == 1:
+        yield Finding(
+            "same-answer",
+            f"all rows of {name} have the same answer: no figure on them tells answers apart",
+            f"the first: {rows[0].where}",
+        )
+
+
+def _missing_answers(examples: Examples) -> Iterator[Finding]:
+    """What may be an answer that nobody gave, in any part."""
+    columns = examples.task.columns
+    if len(columns.roles[columns.layout.answer_role]) > 1:
+        return  # flags, of which each column has its own
+    counts = Counter(
+        value
+        for rows in examples.parts.values()
+        for row in rows
+        for value in _values(row.answer, examples)
+    )
+    what = "the name of a class" if examples.labels is not None else "an answer"
+    for value in filter(means_nothing, counts):
+        number = as_number(value)
+        others = [n for other in counts if other != value and (n := as_number(other)) is not None]
+        if number is None or _is_apart(number, others):
+            yield Finding(
+                "label-like-missing-value",
+                f"{value!r} ({counted(counts[value], 'row')}) is read as {what}",
+                remedy="where it means that there is none, use --read no_label="
+                f"{shell_word(value)}",
+            )
+
+
+def _values(answer: Any, examples: Examples) -> Iterator[str]:
+    """The classes, the number or the texts of an answer, each once and as a text."""
+    values = answer if isinstance(answer, tuple | frozenset) else (answer,)
+    for value in dict.fromkeys(values):
+        if examples.labels is None:
+            yield f"{value:g}" if isinstance(value, float) else str(value)
+        elif value != UNKNOWN:
+            yield examples.labels.names[value]
+
+
+def _is_apart(number: float, others: Sequence[float]) -> bool:
+    """Whether a number lies outside of the others: below 0 where none of them does, or farther away
+    than they are from each other."""
+    low, high = min(others, default=number), max(others, default=number)
+    far = max(low - number, number - high) > max(high - low, 1)
+    return not others or number < 0 <= low or (far and len(others) > 1)
+
+
 def _label_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
-    """What may be a label that nobody gave."""
+    """What may be wrong with the names of the classes."""
     columns = examples.task.columns
     names = columns.roles.get("label", ())
     if examples.labels is not None:
@@ -308,18 +363,6 @@ def _label_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
             f"labels begin or end with blanks, such as {blank[0]!r}, and so will the answers",
             remedy="take them out of the file if that is not meant",
         )
-    counts: Counter[str] = Counter()
-    for part in survey.parts.values():
-        below = [name for name in part.classes if name.startswith("-") and name[1:].isdigit()]
-        missing_names = MISSING if below != ["-1"] else {*MISSING, "-1"}
-        counts.update({name: n for name, n in part.classes.items() if name in missing_names})
-    for name, rows in counts.items():
-        if rows and len(names) == 1:  # of others nothing is left out
-            yield Finding(
-                "label-like-missing-value",
-                f"{name!r} ({counted(rows, 'row')}) is read as the name of a class",
-                remedy=f"where it means that there is no label, use --read no_label={name}",
-            )
 
 
 def _sets_of_labels(examples: Examples, names: Sequence[str]) -> Iterator[Finding]:
@@ -351,12 +394,6 @@ def _class_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
             yield Finding(
                 "class-never-seen",
                 f"{name} has no row of {_listed(empty)}: the model cannot learn what it never sees",
-            )
-        elif len(part.classes) - len(empty) == 1:
-            only = next(c for c, n in part.classes.items() if n)
-            yield Finding(
-                "single-class",
-                f"all rows of {name} are {only!r}: no score on them tells classes apart",
             )
         elif empty:
             yield Finding(

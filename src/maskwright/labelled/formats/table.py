@@ -76,13 +76,14 @@ class Table:
             return self.names.get(column, {})
         return self.names.get(LABEL, {})
 
-    def without_labels(self, part: str, reason: str) -> bool:
-        """Leave a test part out that has no labels, as public sets have it, and note so. False of
-        every other part."""
+    def without_labels(self, part: str, rows: Sequence[Row], instead: str) -> bool:
+        """Leave a test part out whose `rows` have no labels, as public sets have it, and note what
+        stands there instead. False of every other part."""
         if part != TEST or TRAIN not in self.parts:
             return False
         del self.parts[part]
-        unused = Finding("part-not-used", f"not used: {reason}")
+        what = f"not used: {instead} in place of a label in all {len(rows):,} rows"
+        unused = Finding("part-not-used", what)
         self.counts.setdefault(part, Counts()).notes.append(unused)
         return True
 

@@ -40,7 +40,8 @@ LAST = re.compile(r"O|[BIESLUM](-\w.*)?")  # of one entity type, which has no na
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words and, where they are known, a tag for each; checked when it is made.
+    """Words and, where they are known, a tag for each, None where that of a word is not; checked
+    when it is made.
 
     Attributes:
         text: what the words stand in, in order; by default the words with a blank between them.
@@ -50,7 +51,7 @@ class Sentence:
     """
 
     words: tuple[str, ...]
-    tags: tuple[str, ...] | None = None
+    tags: tuple[str | None, ...] | None = None
     text: str = ""
     where: str = ""
 

@@ -6,12 +6,13 @@ are outside, too: files get them where a prefix is put before every tag.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from maskwright.findings import Finding
-from maskwright.labelled.formats.tags import OUTSIDE, PREFIXES
+from maskwright.labelled.formats.tags import ALSO, OUTSIDE, PREFIXES, Scheme, split_tag
 
 MARKS = ("-", "_", ":", "|", "/")
 # What stands outside of entities where O does not.
@@ -124,6 +125,36 @@ def _empty(spelling: Spelling, marked: Iterable[str], outside: str) -> list[str]
     ]
     others = {entity_types[name] for name in entity_types if name not in empty}
     return [] if all(len(entity_type) == 1 for entity_type in others) else empty
+
+
+@lru_cache(maxsize=256)
+def scheme_of(names: tuple[str, ...]) -> Scheme | None:
+    """The scheme by whose rules spans of these tags begin and end; None where all are right."""
+    if (spelling := spelling_of(names)) is None:
+        return None
+    prefixes = {split_tag(spelling.read(name))[0] for name in names}
+    if prefixes & {"E", "S"}:
+        return "IOBES" if prefixes & {"B", "S"} else None
+    return "IOB2" if "B" in prefixes else None
+
+
+def meanings(names: Iterable[str]) -> Callable[[str], set[str]]:
+    """What a tag means however it is written, such as `B-PER`, `PER_B` and `b:per`; nothing where
+    none of `names` begins an entity as `B-PER` does."""
+    names = set(names)
+    if not any(tag[:2] in ("B-", "S-", "U-") and tag[2:] for tag in names):
+        return lambda tag: set()
+    return lambda tag: {as_usual(tag, names).casefold()}
+
+
+def as_usual(tag: str, names: Collection[str]) -> str:
+    """A tag as tags.py has it, whichever its spelling is; others as they are. A type without a
+    prefix is inside, where `names` has this type with one."""
+    for last, lower, mark in itertools.product((False, True), (False, True), MARKS):
+        if (parts := Spelling(mark, last, lower).split(tag)) is not None and parts[1]:
+            return f"{ALSO.get(parts[0], parts[0])}-{parts[1]}"
+    inside = next((name for name in (f"I-{tag}", f"B-{tag}") if name in names), tag)
+    return OUTSIDE if tag.casefold() in OUTSIDES else inside
 
 
 def as_entities(tags: Sequence[str], names: Iterable[str]) -> list[str]:

@@ -130,7 +130,8 @@ def options_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
     value = value_of(row, names[0])
     if type(value) is dict:
         value = value.get("text")
-    if type(value) is not list or len(value) < 2 or not all(type(v) is str for v in value):
+    texts = [v for v in value if type(v) is str and not is_empty(v)] if type(value) is list else []
+    if len(texts) < 2 or texts != value:
         raise missing(row, names[0], "list of choices", "a list of at least two texts")
     return tuple(value)
 

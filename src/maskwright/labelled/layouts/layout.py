@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from maskwright.labelled.columns.contents import is_no_label, value_of
 
 if TYPE_CHECKING:
     from maskwright.findings import Finding
@@ -29,6 +31,7 @@ class Layout(ABC):
             below it. A text in which places are counted is none of these.
         lists: roles whose cells may be lists.
         learned: the role of what a model learns to predict; prediction needs no such column.
+        ignored: answers that stand for none without being named by the user.
         spellings: names of columns by role, plain (`spellings.plain`), the likeliest first; roles
             of `spellings.NAMES` need none.
         rank: layouts are tried in rising order, the most particular first.
@@ -43,6 +46,7 @@ class Layout(ABC):
     joined: ClassVar[tuple[str, ...]] = ()
     lists: ClassVar[tuple[str, ...]] = ()
     learned: ClassVar[str] = "label"
+    ignored: ClassVar[tuple[str, ...]] = ()
     spellings: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     rank: ClassVar[int] = 100
     has_label_forms: ClassVar[bool] = False
@@ -85,6 +89,25 @@ class Layout(ABC):
         Raises:
             DataError: the row is bad; the error has its file, line and remedy.
         """
+
+    @property
+    def answer_role(self) -> str:
+        """The role of the answers: `learned`, or the last where no role is that."""
+        return self.learned if self.learned in self.roles else self.roles[-1]
+
+    def answers(self, row: Row, columns: Columns) -> list[Any]:
+        """The values in `row` that make its answer, as they stand there."""
+        values = [value_of(row, name) for name in columns.roles.get(self.answer_role, ())]
+        return values[0] if len(values) == 1 and type(values[0]) is list and values[0] else values
+
+    def without(self, row: Row, columns: Columns, no_label: Collection[str]) -> Row | None:
+        """`row` without the answers that `no_label` stands for; None where no answer is left."""
+        unknown = any(is_no_label(no_label, value) for value in self.answers(row, columns))
+        return None if unknown else row
+
+    def meanings(self, labels: Collection[Any]) -> Callable[[str], set[str]]:
+        """What else a label may mean than its text does; two that mean the same are refused."""
+        return lambda label: set()
 
     def label_cells(self, row: Row, task: Task) -> Iterator[Any] | None:
         """The labels in a row, where they are not those of a column `label`; None: they are."""

@@ -57,6 +57,13 @@ class Question(Layout):
         if "context" in search.roles and "answers" in search.roles:
             search.by_name("question", lambda c: c.kind in TEXTLIKE)
 
+    def answers(self, row: Row, columns: Columns) -> list[Any]:
+        value = value_of(row, columns["answers"])
+        texts = value.get("text") if type(value) is dict else value
+        if type(texts) is not list or not texts:
+            return [texts]
+        return [each.get("text") if type(each) is dict else each for each in texts]
+
     def reason(self, columns: Columns) -> str:
         return "each row has a question, a context and answers in it"
 

@@ -8,7 +8,7 @@ of one class that touch. Tags of a class O are outside.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,19 +17,25 @@ from maskwright.errors import DataError, UsageError
 from maskwright.findings import Finding
 from maskwright.labelled.columns import fields
 from maskwright.labelled.columns.columns import Columns
-from maskwright.labelled.columns.contents import MANY_ROWS, is_empty, value_of
+from maskwright.labelled.columns.contents import (
+    MANY_ROWS,
+    NoTag,
+    is_empty,
+    is_no_label,
+    value_of,
+)
 from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.columns.search import Search
 from maskwright.labelled.columns.spellings import NAMES, plain
 from maskwright.labelled.examples import labels
 from maskwright.labelled.examples.cell import missing, text_of
-from maskwright.labelled.examples.examples import Examples, Tagged
+from maskwright.labelled.examples.examples import UNKNOWN, Examples, Tagged
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.formats import tag_spelling, tags
 from maskwright.labelled.formats.marked_text import marked
 from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.formats.table import Table
-from maskwright.labelled.formats.tag_spelling import Spelling, spelling_of
+from maskwright.labelled.formats.tag_spelling import as_usual, spelling_of
 from maskwright.labelled.layouts.layout import Layout
 
 # So many rows, and such a share of those with parts that cut words, are no chance.
@@ -43,6 +49,7 @@ class Words(Layout):
     roles = ("tokens", "tags")
     lists = ("tokens", "tags")
     learned = "tags"
+    ignored = ("-100",)  # what torch's cross-entropy leaves out, as datasets of tokens have it
     rank = 10
 
     def find(self, search: Search) -> None:
@@ -95,8 +102,27 @@ class Words(Layout):
             return Tagged(
                 tagging.words, numbers, row.where, text, tagging.widened, tagging.miscounted
             )
-        cells = list(self.label_cells(row, task))
+        cells = self.answers(row, columns)
         return _tagged(row, columns["tokens"], columns["tags"], cells, known)
+
+    def answers(self, row: Row, columns: Columns) -> list[Any]:
+        value = value_of(row, columns["tags"])
+        if columns.column("tags").kind == "parts":
+            return [value]
+        return value if type(value) is list else [] if is_empty(value) else [value]
+
+    def without(self, row: Row, columns: Columns, no_label: Collection[str]) -> Row | None:
+        """The row with a `NoTag` for each of these tags; None where all are."""
+        tags = self.answers(row, columns)
+        known = [not is_no_label(no_label, tag) for tag in tags]
+        if all(known):
+            return row
+        masked = [tag if ok else NoTag(tag) for tag, ok in zip(tags, known, strict=True)]
+        name = columns["tags"]
+        return replace(row, values={**row.values, name: masked}) if any(known) else None
+
+    def meanings(self, labels: Collection[Any]) -> Callable[[str], set[str]]:
+        return tag_spelling.meanings({label for label in labels if type(label) is str})
 
     def label_cells(self, row: Row, task: Task) -> Iterator[Any]:
         name = task.columns["tags"]
@@ -107,7 +133,7 @@ class Words(Layout):
             return
         if value is None:
             raise missing(row, name, "tags", "a list of tags")
-        yield from value if type(value) is list else [] if is_empty(value) else [value]
+        yield from (tag for tag in self.answers(row, task.columns) if type(tag) is not NoTag)
 
     def require_sound(self, made: Sequence[Any]) -> None:
         """Refuse texts whose marked parts begin and end within words, but in another counting of
@@ -127,7 +153,12 @@ class Words(Layout):
             )
 
     def findings(self, part: str, examples: Examples) -> Iterator[Finding]:
-        """Marked parts of texts that do not begin and end where words do."""
+        """Words without a tag, and marked parts that do not begin and end where words do."""
+        if unknown := sum(row.tags.count(UNKNOWN) for row in examples.parts[part]):
+            yield Finding(
+                "words-without-tag",
+                f"{counted(unknown, 'word')} of {part} without a tag: neither learned nor scored",
+            )
         widened = [row for row in examples.parts[part] if row.widened]
         if widened:
             yield Finding(
@@ -151,8 +182,12 @@ def _marked_text(row: Row, columns: Columns) -> str | None:
 
 def _tagged(row: Row, name: str, tags_name: str, tags: list[Any], known: Vocabulary) -> Tagged:
     tokens = value_of(row, name)
-    if type(tokens) is not list or not tokens or not all(type(t) is str for t in tokens):
-        raise missing(row, name, "list of tokens", "a list of texts")
+    if (
+        type(tokens) is not list
+        or not all(type(t) is str for t in tokens)
+        or not any(map(str.strip, tokens))
+    ):
+        raise missing(row, name, "list of tokens", "a list of texts that are not all blank")
     if len(tokens) != len(tags):
         raise DataError(
             "tokens and tags differ in number",
@@ -161,33 +196,36 @@ def _tagged(row: Row, name: str, tags_name: str, tags: list[Any], known: Vocabul
             wanted="one tag for each token",
             do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
         )
-    numbers = tuple(known.index(tag, row) for tag in tags)
-    _check_spans([known.names[n] for n in numbers], tokens, row, tags_name, known)
+    numbers = tuple(UNKNOWN if type(tag) is NoTag else known.index(tag, row) for tag in tags)
+    _check_spans(numbers, tokens, row, tags_name, known)
     return Tagged(tuple(tokens), numbers, row.where)
 
 
 def _check_spans(
-    tags: list[str], tokens: list[str], row: Row, name: str, known: Vocabulary
+    numbers: Sequence[int], tokens: Sequence[str], row: Row, name: str, known: Vocabulary
 ) -> None:
-    """`I-x` follows `B-x` or `I-x`, where the tags are of that scheme."""
-    spelling = spelling_of(known.names)
-    prefixes = {spelling.read(name)[:2] for name in known.names} if spelling else set()
-    if spelling is None or "B-" not in prefixes or not prefixes <= {"B-", "I-", "O"}:
+    """Refuse spans that are not written as the scheme of the tags writes them."""
+    spelling, scheme = spelling_of(known.names), tag_spelling.scheme_of(known.names)
+    if spelling is None or scheme is None:
         return
-    before, before_read = labels.OUTSIDE, labels.OUTSIDE
-    for place, tag in enumerate(tags):
-        read = spelling.read(tag)
-        if read[:2] == "I-" and before_read[2:] != read[2:]:
-            raise DataError(
-                "a span begins with I-",
-                where=f"{row.where}, column {name!r}, token {place + 1}",
-                found=f"{tag!r} of {tokens[place]!r} after {before!r}",
-                wanted=f"{spelling.write('B' + read[1:])!r}, as IOB2 writes the first token of a "
-                "span",
-                do="correct the row, take it out (--read on_bad=skip drops and counts it), or let "
-                "all spans begin with B- (--read repair_tags=true, for files in IOB1, too)",
-            )
-        before, before_read = tag, read
+    places = [place for place, number in enumerate(numbers) if number != UNKNOWN]
+    given = [known.names[numbers[place]] for place in places]
+    read = [spelling.read(tag) for tag in given]
+    legal, _ = tags.repair(read, scheme, row.where)
+    split = [(tags.split_tag(tag), tags.split_tag(right)) for tag, right in zip(read, legal)]
+    wrong = next((n for n, (tag, right) in enumerate(split) if tag != right), None)
+    if wrong is None:
+        return
+    raise DataError(
+        "a span begins with I-" if scheme == "IOB2" else "two schemes of tags, or a broken span",
+        where=f"{row.where}, column {name!r}, token {places[wrong] + 1}",
+        found=f"{given[wrong]!r} of {tokens[places[wrong]]!r} after "
+        f"{given[wrong - 1] if wrong else labels.OUTSIDE!r}",
+        wanted=f"{spelling.write(legal[wrong])!r}, as {scheme} writes the span",
+        do="correct the row, take it out (--read on_bad=skip drops and counts it), or let "
+        "all spans begin with B- and go on with I- (--read repair_tags=true, for files in IOB1, "
+        "too)",
+    )
 
 
 def _repaired(table: Table, task: Task) -> tuple[Table, int]:
@@ -199,7 +237,8 @@ def _repaired(table: Table, task: Task) -> tuple[Table, int]:
         DataError: a tag that is none of a span.
     """
     name, changed = task.columns["tags"], 0
-    spelling = spelling_of(_tags(table, name)) or Spelling()
+    names = _tags(table, name)
+    spelling = spelling_of(names)
     parts: dict[str, list[Row]] = {}
     for part, rows in table.parts.items():
         parts[part] = []
@@ -207,7 +246,8 @@ def _repaired(table: Table, task: Task) -> tuple[Table, int]:
             given = value_of(row, name)
             made = row
             if type(given) is list and given:
-                if not all(type(tag) is str for tag in given):
+                known = [n for n, tag in enumerate(given) if type(tag) is not NoTag]
+                if not all(type(given[n]) is str for n in known):
                     raise UsageError(
                         "tags that are numbers do not mark where a span begins",
                         where=f"{row.where}, column {name!r}",
@@ -215,10 +255,16 @@ def _repaired(table: Table, task: Task) -> tuple[Table, int]:
                         wanted="tags such as B-LOC",
                         do="leave it out",
                     )
-                read = [spelling.read(tag) for tag in given]
-                legal, here = tags.repair(read, "IOB2", row.where)
+                # Of several spellings in one file each tag is read in its own.
+                read = [
+                    spelling.read(tag) if spelling else as_usual(tag, names)
+                    for tag in map(given.__getitem__, known)
+                ]
+                legal = list(given)
+                for n, tag in zip(known, tags.repair(read, "IOB2", row.where)[0], strict=True):
+                    legal[n] = spelling.write(tag) if spelling else tag
+                here = sum(a != b for a, b in zip(given, legal, strict=True))
                 changed += here
-                legal = [spelling.write(tag) for tag in legal]
                 made = replace(row, values={**row.values, name: legal}) if here else row
             parts[part].append(made)
     return replace(table, parts=parts), changed

@@ -105,6 +105,9 @@ class TagWindows:
         for number, (sentence, (ids, raw)) in enumerate(zip(self.sentences, encoded, strict=True)):
             first = first_tokens(sentence, raw)
             dropped += int((first < 0).sum())
+            if sentence.tags is not None:  # words without a tag are neither learned nor scored
+                known = self._wanted[self._origin[number] : self._origin[number + 1]] != IGNORE
+                first = np.where(known, first, -1)
             divided = windows(len(ids), room, min(stride, max(1, room)))
             parts.append(np.insert(divided, 0, number, axis=1))
             self._words += self._owned(number, first, divided)
@@ -199,6 +202,8 @@ class TagWindows:
         wanted = np.full(self._origin[-1], IGNORE, np.int64)
         for start, sentence in zip(self._origin, self.sentences, strict=False):
             for place, tag in enumerate(sentence.tags or ()):
+                if tag is None:
+                    continue
                 if tag not in number:
                     raise DataError(
                         "a tag that is not among the labels",
