@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -104,7 +106,34 @@ def test_F68_one_large_value_is_refused_with_the_command(tmp_path: Path, data: s
     error = refusal(DataError, write(tmp_path, "a.json", data))
     assert error.what == "a .json file with one value in it is not read"
     assert error.wanted == "JSON Lines: one object per line"
-    assert "jq -c '.[]'" in error.do
+    assert ("jq -c '.[]'" if data.startswith("[") else "jq -c '.'") in error.do
+
+
+@pytest.mark.parametrize(
+    "data", ['{\n  "text": "a"\n}\n{\n  "text": "b"\n}\n', '[\n{"text": "a"}\n]']
+)
+def test_rows_over_several_lines_are_refused_with_the_command(tmp_path: Path, data: str) -> None:
+    error = refusal(DataError, write(tmp_path, "a.jsonl", data))
+    assert error.what == "JSON over several lines is not read"
+    command = error.do.partition(": ")[2].replace("FILE", "a.jsonl")
+    if shutil.which("jq") is None:
+        return
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert [d.text for d in Reader(tmp_path / "LINES.jsonl")] == ["a", "b"][: data.count("text")]
+
+
+def test_a_line_above_the_header_is_refused(tmp_path: Path) -> None:
+    """And the advice works; one column whose texts have commas is another fault."""
+    table = "id,text\n1,a\n2,b\n"
+    for above in ("# made in May\n", "# made, in May\n", "// a\n// b\n", "List of May\n\n"):
+        path = write(tmp_path, "a.csv", above + table)
+        error = refusal(DataError, path)
+        assert error.what == "a line stands above the names of the columns"
+        line = int(error.do.rpartition(" ")[2])
+        lines = path.read_text().split("\n")[line - 1 :]
+        assert [d.text for d in Reader(write(tmp_path, "b.csv", "\n".join(lines)))] == ["a", "b"]
+    error = refusal(DataError, write(tmp_path, "c.csv", "text\nHello, world\n"))
+    assert error.what == "the row has too many fields"
 
 
 @given(st.binary(max_size=60))

@@ -41,8 +41,8 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
     column, kept = ledger.reading.column, ledger.reading.notes
     any_of = "," in column
     for block in blocks:
-        if source.suffix == ".json" and block.line == 1:
-            _refuse_one_value(block.text, file)
+        if block.line == 1:
+            _refuse_one_value(block.text, file, lines=source.suffix != ".json")
         for number, line in block.lines():
             if not line or line.isspace():
                 counts.blank += 1
@@ -190,19 +190,22 @@ def _without_traps(text: str, ledger: Ledger, strip: bool = True) -> str:
     return strip_controls(text, ledger.counts) if strip else text
 
 
-def _refuse_one_value(text: str, file: str) -> None:
-    """Refuse a `.json` file that is an array, or one object over several lines: one that has `{`
-    alone on its first line, or a line that ends within it. Other faults are those of a row."""
+def _refuse_one_value(text: str, file: str, *, lines: bool) -> None:
+    """Refuse a file that is an array, or objects over several lines: its first line ends within
+    one. Other faults are those of a row, and with `lines` also a first line that is cut off."""
     first, _, rest = text.lstrip().partition("\n")
-    line = first.rstrip()
-    over = line.startswith("{") and line.endswith(("{", ",", "[", ":")) and bool(rest.strip())
-    if line.startswith("[") or over:
+    first, rest = first.rstrip(), rest.lstrip()
+    is_array = first.startswith("[") and (not lines or (first == "[" and rest.startswith("{")))
+    over = first.startswith("{") and first.endswith(("{", ",", "[", ":")) and bool(rest)
+    if is_array or (over and (not lines or rest.startswith('"'))):
         raise DataError(
-            "a .json file with one value in it is not read",
+            "a .json file with one value in it is not read"
+            if not lines
+            else "JSON over several lines is not read",
             where=file,
-            found="an array" if first.startswith("[") else "an object over several lines",
+            found="an array" if is_array else "an object over several lines",
             wanted="JSON Lines: one object per line",
-            do="turn an array into lines: jq -c '.[]' FILE.json > FILE.jsonl",
+            do=f"write a line for each: jq -c '.{'[]' if is_array else ''}' FILE > LINES.jsonl",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 
 from maskwright.corpus.ledger import OR_SKIP, at
 from maskwright.counted import counted
@@ -14,6 +15,30 @@ BACKSLASH = (
     "escapechar='\\\\'"
 )
 PLAIN_QUOTES = "are quotes plain signs in this file? then read with quoting=False"
+
+
+NAME = re.compile(r"\w[\w .-]{0,40}")
+
+
+def is_comment(row: list[str]) -> bool:
+    """Whether a row begins as comments do."""
+    return row[0].lstrip().startswith(("#", "//", "%"))
+
+
+def is_above(header: list[str], row: list[str]) -> bool:
+    """Whether the first row of a table is none of it, and a wider one names the columns."""
+    title = len(header) == 1 and " " in header[0] and all(map(NAME.fullmatch, row))
+    return len(row) > len(header) and (is_comment(header) or title)
+
+
+def above_header(header: list[str], file: str, line: int) -> DataError:
+    return DataError(
+        "a line stands above the names of the columns",
+        where=at(file, line),
+        found=repr(" ".join(header)[:80]),
+        wanted="the names of the columns in the first line",
+        do=f"delete the lines above line {line}",
+    )
 
 
 def wrong_width(

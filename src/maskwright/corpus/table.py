@@ -44,6 +44,9 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
     header, line = next(found, ([], 1))
     if not header:
         return
+    if row_faults.is_comment(header) and ledger.reading.column_of(header) not in header:
+        below = (number for row, number in found if not row_faults.is_comment(row))
+        raise row_faults.above_header(header, file, next(below, line + 1))
     column = _place(header, line, file, separator_of(source, ledger), ledger)
     kept = _kept(header, line, file, ledger) if ledger.reading.notes else []
     for row, line in found:
@@ -96,6 +99,8 @@ def rows(
             yield row, line
         elif not row:
             counts.blank += 1
+        elif row_faults.is_above(header, row) and all(map(row_faults.is_comment, others.before)):
+            raise row_faults.above_header(header, file, line)
         else:
             fault = row_faults.wrong_width(row, header, file, line, separator, feed.raw(line, last))
             ledger.reject(fault, file=file, line=line)

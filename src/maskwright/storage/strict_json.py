@@ -21,6 +21,8 @@ MAX_DEPTH = 64
 # Strings (closed, or running to the end) so that brackets inside them do not count.
 BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|([\[{])|([\]}])', re.DOTALL)
 
+BETWEEN = re.compile(r"[\s,]*")
+
 # What may be half of a character, by its number.
 HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -28,13 +30,16 @@ Refusal = Callable[..., MaskwrightError]
 """One of the classes in `errors`, or a function with their arguments."""
 
 
-def parse(text: str, where: object = "", *, error: Refusal = DataError) -> Any:
+def parse(
+    text: str, where: object = "", *, error: Refusal = DataError, several: bool = False
+) -> Any:
     """The value written in `text`.
 
     Args:
         text: one JSON value.
         where: the place of `text`, for messages; line and column are added where they are known.
         error: makes the refusal.
+        several: take values one after the other, with blanks or commas between, as a list.
 
     Raises:
         error: not JSON, or one of the traps above.
@@ -42,7 +47,7 @@ def parse(text: str, where: object = "", *, error: Refusal = DataError) -> Any:
     if text.count("[") + text.count("{") > MAX_DEPTH:
         _check_depth(text, where, error)
     try:
-        return DECODER.decode(text)
+        return _several(text) if several else DECODER.decode(text)
     except json.JSONDecodeError as fault:
         place = fault.pos
         raise error(
@@ -62,6 +67,14 @@ def parse(text: str, where: object = "", *, error: Refusal = DataError) -> Any:
             found="a whole number of thousands of digits",
             wanted="numbers a computer can hold",
         ) from None
+
+
+def _several(text: str) -> list[Any]:
+    values, place = [], 0
+    while (place := BETWEEN.match(text, place).end()) < len(text):  # type: ignore[union-attr]
+        value, place = DECODER.raw_decode(text, place)
+        values.append(value)
+    return values
 
 
 def parse_object(

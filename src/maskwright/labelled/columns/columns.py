@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Roles that a column may have in every layout: the names of classes that are numbers; what must not
 # be in two parts when parts are drawn.
 COMMON = ("label_name", "group")
+LISTED = 20
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ class Columns:
             for role, names in self.roles.items()
         ]
         if self.left_out:
-            sentences.append(f"not used: {', '.join(map(repr, self.left_out))}")
+            left_out = self.left_out
+            more = f" and {len(left_out) - LISTED:,} more" if len(left_out) > LISTED else ""
+            sentences.append(f"not used: {', '.join(map(repr, left_out[:LISTED]))}{more}")
         return sentences
 
     def _in_cells(self, names: Sequence[str]) -> bool:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from maskwright.corpus.parquet import Unread
@@ -63,6 +63,8 @@ MOSTLY = 0.95
 # Texts of more words than this, most of them different, are texts and no names of classes.
 LABEL_WORDS = 4.0
 MANY_ROWS = 20
+# Columns of so few different values list them.
+FEW_VALUES = 30
 
 
 class NoList(str):
@@ -86,6 +88,7 @@ class Column:
         words: words per text, on average; of other kinds 0.
         fractions: how many of its numbers are no whole ones.
         in_cells: whether cells of a csv spell the lists.
+        values: how often each value comes, as a text without case; empty where there are many.
     """
 
     name: str
@@ -96,6 +99,7 @@ class Column:
     words: float
     fractions: int = 0
     in_cells: bool = False
+    values: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def integral(self) -> bool:
@@ -125,15 +129,15 @@ class Column:
 def describe(rows: Sequence[Row], lists: Collection[str] = ()) -> dict[str, Column]:
     """Every column of `rows`, and the two sides of a column `translation`; cells of `lists` were
     read by `read_lists`."""
-    names = dict.fromkeys(name for row in rows for name in row.values)
-    described = {name: _described(name, [value_of(row, name) for row in rows]) for name in names}
-    described |= {name: replace(described[name], in_cells=True) for name in lists}
-    sides = (row.values["translation"] for row in rows if "translation" in row.values)
-    inner = next((each for each in sides if type(each) is dict), None)
-    if type(inner) is dict:
-        for name in (f"translation.{side}" for side in inner):
-            described[name] = _described(name, [value_of(row, name) for row in rows])
-    return described
+    cells: dict[str, list[Any]] = {}
+    for row in rows:
+        for name, value in row.values.items():
+            cells.setdefault(name, []).append(value)
+    sides = [value for value in cells.get("translation", ()) if type(value) is dict]
+    for side in sides[0] if sides else ():
+        cells[f"translation.{side}"] = [value.get(side) for value in sides]
+    described = {name: _described(name, values, len(rows)) for name, values in cells.items()}
+    return described | {name: replace(described[name], in_cells=True) for name in lists}
 
 
 def value_of(row: Row, name: str) -> Any:
@@ -165,7 +169,7 @@ def is_no_label(no_label: Collection[str], value: object) -> bool:
 
 
 # ------------------------------------------------------------------------------ one column
-def _described(name: str, values: Sequence[Any]) -> Column:
+def _described(name: str, values: Sequence[Any], rows: int) -> Column:
     filled = [v for v in values if not is_empty(v) and type(v) not in (NoList, Unread)]
     kinds = Counter(map(_kind, filled))
     kind, known = _merged(kinds, len(filled)), filled
@@ -178,17 +182,19 @@ def _described(name: str, values: Sequence[Any]) -> Column:
             kind, known = of_others, others
     numbers = [n for v in known if (n := as_number(v)) is not None] if kind == "number" else []
     fractions = sum(number != int(number) for number in numbers)
+    # True and 1 are equal in Python, and two values in a file.
+    distinct = len({v if type(v) in (str, int, float) else repr(v) for v in known})
     return Column(
         name=name,
         kind=kind,
         rows=len(filled),
-        empty=sum(map(is_empty, values)),
-        # True and 1 are equal in Python, and two values in a file.
-        distinct=len({v if type(v) in (str, int, float) else repr(v) for v in known}),
+        empty=rows - sum(not is_empty(v) for v in values),
+        distinct=distinct,
         words=sum(len(str(v).split()) for v in filled) / len(filled)
         if kind == "text" and filled
         else 0.0,
         fractions=fractions,
+        values=Counter(str(v).strip().casefold() for v in filled) if distinct <= FEW_VALUES else {},
     )
 
 

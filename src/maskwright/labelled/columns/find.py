@@ -278,8 +278,8 @@ def _nothing_fits(
         f"{c.name} ({c.kind}, {c.distinct:,} different)" for c in list(described.values())[:12]
     )
     free = [c for c in described.values() if plain(c.name) not in IDS]
-    flags = columns_of_flags(table.first, free)
-    flags += [name for name in columns_of_marks(table.first, free) if name not in flags]
+    flags = columns_of_flags(free)
+    flags += [name for name in columns_of_marks(free) if name not in flags]
     likely = [c.name for c in free if c.has_classes]
     texts = [c.name for c in described.values() if c.kind == "text" and c.words >= 2]
     called = {plain(name) for name in described}

@@ -40,8 +40,6 @@ NUMBERS = {
 YES = ("yes", "y", "t", "ja", "j", "oui", "si", "sí", "sì", "sim", "tak", "да")
 NO = ("no", "n", "f", "nein", "non", "não", "nao", "nee", "nej", "nei", "nie", "нет")
 WORDS = {**dict.fromkeys(YES, True), **dict.fromkeys(NO, False)}
-# A column of flags has no more different values, counting those that mean unknown.
-MOST = 30
 # What stands where nobody knows.
 UNKNOWN = {"-1", "-1.0", *MISSING_WORDS}
 # Flags only where the user names the columns as labels: a mark or nothing, and 1 or -1.
@@ -164,20 +162,19 @@ def named(cell: Any, row: Row, name: str, known: Iterable[str]) -> list[str]:
 
 
 # ------------------------------------------------------------------------------ a column per class
-def columns_of_flags(rows: Sequence[Row], columns: Iterable[Column]) -> list[str]:
+def columns_of_flags(columns: Iterable[Column]) -> list[str]:
     """The columns of which nearly all cells are flags: of 0 and 1, or where there are hardly any of
     these, of yes and no."""
     spelled: dict[bool, list[str]] = {True: [], False: []}
     for column in columns:
-        if not column.rows or not column.scalar or column.distinct > MOST:
+        if not column.scalar:
             continue
-        values = [value_of(row, column.name) for row in rows]
-        words = Counter(_word(v) for v in values if not is_empty(v))
+        words = column.values
         for numbers, known in ((True, NUMBERS), (False, WORDS)):
             fitting = {word: n for word, n in words.items() if word in known}
             # A few rows of which nothing is known, or one mistake, make no other column of it.
             other_words = {word: n for word, n in words.items() if word not in known}
-            few = nearly_all(sum(fitting.values()), words.total()) and (
+            few = nearly_all(sum(fitting.values()), sum(words.values())) and (
                 sum(other_words.values()) <= 1 or other_words.keys() <= UNKNOWN
             )
             both = numbers or len(fitting) == 1 or len({known[word] for word in fitting}) == 2
@@ -187,17 +184,14 @@ def columns_of_flags(rows: Sequence[Row], columns: Iterable[Column]) -> list[str
     return spelled[True] if len(spelled[True]) >= len(spelled[False]) else spelled[False]
 
 
-def columns_of_marks(rows: Sequence[Row], columns: Iterable[Column]) -> list[str]:
+def columns_of_marks(columns: Iterable[Column]) -> list[str]:
     """The columns that hold a mark or nothing, or 1 and -1 alone: flags where the user
     names them as labels."""
     names = []
     for column in columns:
-        if column.distinct > MOST:
-            continue
-        values = [value_of(row, column.name) for row in rows]
-        words = {_word(v) for v in values if not is_empty(v)}
+        words = set(column.values)
         marked = len(words) == 1 and words < set(MARKS) and column.empty > 0
-        if marked or (words <= SIGNS.keys() and len({SIGNS[word] for word in words}) == 2):
+        if marked or (words <= SIGNS.keys() and {SIGNS[word] for word in words} == {True, False}):
             names.append(column.name)
     return names
 

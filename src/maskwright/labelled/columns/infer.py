@@ -150,7 +150,7 @@ def _with_flags(task: Task, rows: Sequence[Row]) -> Task:
     """The same, where its labels are flags, with how they are to be read."""
     names, column = task.columns.roles["label"], task.columns.column("label")
     if len(names) > 1:
-        marked = flags.columns_of_marks(rows, [task.columns.described[name] for name in names])
+        marked = flags.columns_of_marks([task.columns.described[name] for name in names])
         signs = tuple(name for name in marked if task.columns.described[name].kind == "whole")
         marks = set(marked) - set(signs)
         empty = {name for name in names if task.columns.described[name].kind == "empty"}

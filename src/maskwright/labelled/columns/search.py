@@ -129,7 +129,7 @@ class Search:
         if "label" in self.roles or not self.by_content or self._has_unusable_label():
             return
         free = [c for c in self.free() if not self.is_group(c)]
-        flags = columns_of_flags(self.rows, free)
+        flags = columns_of_flags(free)
         if len(flags) > 2:
             others = [repr(c.name) for c in free if c.has_classes and c.name not in flags]
             rivals = f"; {' and '.join(others[:3])} might be it, too" if others else ""
@@ -148,7 +148,7 @@ class Search:
         name = self.roles.get("label", ("",))[0]
         if plain(name) not in ASPECTS:
             return False
-        flags = columns_of_flags(self.rows, [self.described[name], *self.free()])
+        flags = columns_of_flags([self.described[name], *self.free()])
         return name in flags and len(flags) > 2
 
     def _has_unusable_label(self) -> bool:

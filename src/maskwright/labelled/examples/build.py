@@ -63,8 +63,8 @@ def build(
     """
     known, changed, unlabelled = None, 0, 0
     layout = task.columns.layout
-    if no_label := {*layout.ignored, *([] if no_label is None else [no_label])} - {*classes}:
-        table, unlabelled = _labelled(table, task, no_label)
+    if missing := {*layout.ignored, *([] if no_label is None else [no_label])} - {*classes}:
+        table, unlabelled = _labelled(table, task, missing)
     table, notes = layout.prepare(table, task, classes)
     for message in notes:
         record_finding(table, message)

@@ -137,8 +137,9 @@ class Pair(Example):
 
 @dataclass(frozen=True, slots=True)
 class Tagged(Example):
-    """Words, and the class of each, `UNKNOWN` where it has none; the text they are cut from, if they are, how many parts that
-    were marked in it begin or end within a word, and the counting of places by which none does."""
+    """Words, and the class of each or `UNKNOWN`; the text they are cut from, if they are, how many
+    parts that were marked in it begin or end within a word, and the counting of places by which
+    none does."""
 
     tokens: tuple[str, ...]
     tags: tuple[int, ...]

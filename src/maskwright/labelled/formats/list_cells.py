@@ -54,7 +54,9 @@ def read_lists(table: Table, texts: Collection[str] = ()) -> frozenset[str]:
     Raises:
         DataError: lists without commas.
     """
-    names = frozenset(n for n in table.columns if n not in texts and _are_lists(table.first, n))
+    rows = [row for row in table.first if _in_table(row)]
+    columns = dict.fromkeys(name for row in rows for name in row.values)
+    names = frozenset(name for name in columns if name not in texts and _are_lists(rows, name))
     if names:
         for part, rows in table.parts.items():
             table.parts[part] = [_with_lists(row, names) for row in rows]
@@ -118,7 +120,7 @@ def refuse_list_of_numpy(row: Row, name: str) -> None:
 
 def _are_lists(rows: Sequence[Row], name: str) -> bool:
     """Whether nearly all cells are lists that can be read."""
-    filled = [row for row in rows if _in_table(row) and not is_empty(row.values.get(name))]
+    filled = [row for row in rows if not is_empty(row.values.get(name))]
     cells = [row.values[name] for row in filled]
     bracketed = sum(
         type(cell) is str and bool(BRACKETED.fullmatch(cell) or WRAPPED.fullmatch(cell))

@@ -1,5 +1,6 @@
-"""A `.json` file that is one value: an array of objects, an object with such a list, SQuAD, or
-what a program for annotation exports."""
+"""A `.json` or `.jsonl` file that is no lines of objects: an array of objects, objects over several
+lines, columns as lists, an object with a list of rows, SQuAD, or what a program for annotation
+exports."""
 
 from __future__ import annotations
 
@@ -9,36 +10,118 @@ from typing import Any
 from maskwright.corpus import jsonl
 from maskwright.corpus.ledger import Ledger
 from maskwright.errors import DataError
+from maskwright.findings import Finding
+from maskwright.labelled.columns.spellings import NAMES, plain
 from maskwright.labelled.formats import exports, squad_file
+from maskwright.labelled.formats.parts import PARTS
 from maskwright.storage.strict_json import parse
 
+# What the rows are called in an object that holds them.
+WRAPPERS = ("data", "rows", "records", "items", "examples")
 
-def is_one_value(text: str) -> bool:
-    """Whether the file is not JSON Lines: its first line is no whole object, or is one that holds
-    everything."""
+
+def is_one_value(text: str, *, lines: bool) -> bool:
+    """Whether a file that begins with `text` is no JSON Lines: its first line is no whole object,
+    or is one that holds everything. With `lines`, a first line that is broken is a bad row."""
     first, _, rest = text.lstrip().partition("\n")
     try:
         value = parse(jsonl.with_escapes(first))
     except DataError:
-        return True
+        is_begun = first.rstrip()[-1:] in tuple("{[,:") and not _is_whole(rest)
+        return not lines or is_begun or first.strip() in ("[", "{") or _is_whole(first)
     if rest.strip():  # a line of each pair of a text and its marks, or of each row
         return type(value) is not dict and not exports.is_line(value)
-    return type(value) is not dict or type(value.get("data")) is list or exports.is_one(value)
+    return not _is_row(value) or exports.is_one(value)
+
+
+def _is_whole(text: str) -> bool:
+    """Whether the first line of a text is values in JSON, and no begin of one."""
+    try:
+        return bool(parse(jsonl.with_escapes(text.partition("\n")[0]), several=True))
+    except DataError:
+        return False
+
+
+def _is_row(value: Any) -> bool:
+    """Whether an object that is alone in its file is a row: it has a text or a number, or a list of
+    words."""
+    if type(value) is not dict or type(value.get("data")) is list:
+        return False
+    words = [v for name, v in value.items() if plain(name) in NAMES["tokens"] and type(v) is list]
+    values = list(value.values())
+    return (
+        any(type(v) not in (list, dict) for v in values)
+        or any(all(type(word) is str for word in v) for v in words)
+        or (all(type(v) is dict for v in values) and not _are_numbered(value, *values))
+    )
+
+
+def _are_numbered(*objects: dict[str, Any]) -> bool:
+    """Whether some of these objects, the first or all others, have numbers as keys."""
+    first, *others = objects
+    return all(map(str.isdecimal, first)) or all(
+        all(map(str.isdecimal, each)) and each.keys() == others[0].keys() for each in others
+    )
+
+
+def _are_objects(values: list[Any]) -> bool:
+    return bool(values) and all(type(value) is dict for value in values)
+
+
+def _rows_in(value: Any, file: str, ledger: Ledger) -> list[Any]:
+    """The rows that a value holds, each an object if it is right.
+
+    Raises:
+        DataError: it holds none.
+    """
+    rows = value if type(value) is list else None
+    if type(value) is dict:
+        values = list(value.values())
+        lists = [v for v in values if type(v) is list]
+        names, data = value.get("columns"), value.get("data")
+        if type(names) is list and type(data) is list and all(type(v) is list for v in data):
+            rows = [dict(zip(map(str, names), v, strict=False)) for v in data]
+        elif wrapped := [value[name] for name in WRAPPERS if type(value.get(name)) is list]:
+            rows = wrapped[0]
+        elif lists == values and len(set(map(len, lists))) == 1 and not _are_objects(lists[0]):
+            rows = [dict(zip(value, cells, strict=True)) for cells in zip(*lists, strict=True)]
+        elif all(type(v) is dict for v in values) and all(map(str.isdecimal, value)):
+            rows = values
+        elif all(type(v) is dict for v in values) and _are_numbered({"": ""}, *values):
+            rows = [{name: value[name][key] for name in value} for key in values[0]]
+        if rows is not None and rows is not data:
+            what = f"{len(rows):,} rows made of the columns or rows of one object"
+            ledger.counts.notes.append(Finding("rows-of-one-object", what, file))
+    if rows is None or (rows and not any(type(item) is dict for item in rows)):
+        parts = type(value) is dict and bool({*PARTS, "dev"} & value.keys())
+        raise DataError(
+            "the .json file is no table",
+            where=file,
+            found=f"an object with {', '.join(list(value)[:5])}"
+            if type(value) is dict
+            else f"a list of {type(value[0]).__name__}",
+            wanted='[{"text": "…", "label": "…"}, …], or JSON Lines',
+            do="write each part into a file of its own in one folder: train.json, test.json"
+            if parts
+            else "write a list of objects, one for each row",
+        )
+    return rows
 
 
 def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any], int]]:
-    """The rows of an array of objects, of `{"data": [...]}`, or of SQuAD, each with its number.
+    """The rows of such a file, each with its number.
 
     Raises:
-        DataError: not JSON, or none of these; a bad item, when the policy is strict.
+        DataError: not JSON, or no rows; a bad item, when the policy is strict.
     """
     try:
-        value = parse(jsonl.with_escapes(text), file)
+        values = parse(jsonl.with_escapes(text), file, several=True)
     except DataError as error:
         raise error.advising(
             "correct the file: it is one value, of which no row can be left out; JSON Lines, a row "
             "on each line, can be read with on_bad='skip'"
         ) from None
+    value = values[0] if len(values) == 1 else values
     try:  # exports are read whole; of other values a bad item is one row
         checked = jsonl.checked(value, ledger)
     except DataError:
@@ -50,17 +133,7 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
             yield row, getattr(row, "item", 0) or number
         return
     value = value if checked is None else checked
-    items = value.get("data") if type(value) is dict else value
-    if type(items) is not list or (items and not any(type(item) is dict for item in items)):
-        raise DataError(
-            "the .json file is no table",
-            where=file,
-            found="an object without a list 'data'"
-            if type(value) is dict
-            else type(value).__name__,
-            wanted='[{"text": "…", "label": "…"}, …], or JSON Lines',
-            do="write a list of objects, one for each row",
-        )
+    items = _rows_in(value, file, ledger)
     # Bad rows are a share of the items: all may stand on one line.
     ledger.counts.rows -= lines
     if any("paragraphs" in item for item in items if type(item) is dict):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,10 @@ from maskwright.corpus.ledger import Counts, Ledger, at
 from maskwright.corpus.lines import Block
 from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
+from maskwright.corpus.row_faults import above_header, is_comment
 from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
+from maskwright.labelled.columns.spellings import NAMES, plain
 from maskwright.labelled.formats import (
     as_given,
     class_folders,
@@ -40,6 +42,8 @@ DEFAULT_READING = Reading()
 TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)
 WHOLE_BYTES = 1 << 30
 LOOKED_AT = 50  # lines
+MOST_COLUMNS = 10_000
+SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +87,40 @@ def read_rows(
         DataError: bad rows when strict, too many of them, or none at all.
     """
     counts = Counts() if counts is None else counts
+    columns: set[str] = set()
     texts = set(class_folders.in_folders(sources, lambda name: False))
     with Ledger(reading, counts, rejects) as ledger:
         for source in sources:
             before = counts.documents
             # One value may stand on one line; it is held whole in any case.
-            one_value = source.suffix == ".json"
-            longest = max(reading.max_line_bytes, WHOLE_BYTES if one_value else 0)
+            longest = max(reading.max_line_bytes, WHOLE_BYTES if source.suffix == ".json" else 0)
             ledger.reading = replace(reading, max_line_bytes=longest)
             with RegularFile(source) as opened:
                 counts.files += 1
                 for row in _rows(opened, source, header, ledger, alone=source in texts):
                     counts.documents += 1
+                    if not row.values.keys() <= columns:
+                        columns.update(row.values)
+                        _require_few(columns, row)
                     yield row
                 counts.hashes[source.shown] = opened.finish()
             if counts.documents == before:
                 counts.empty_files.append(source.shown)
         ledger.finish("the data have 0 rows", "row below the header")
+
+
+def _require_few(columns: Collection[str], row: Row) -> None:
+    """Refuse what has more columns than a table."""
+    if len(columns) > MOST_COLUMNS:
+        raise DataError(
+            "too many columns",
+            where=row.where,
+            found=f"{len(columns):,} names of columns up to here, such as "
+            f"{', '.join(list(row.values)[-SHOWN:])}"[:200],
+            wanted=f"at most {MOST_COLUMNS:,}",
+            do="leave out columns that are not read; many values that have names, or many labels, "
+            'stand in one column: {"text": …, "labels": ["a", "b"]}',
+        )
 
 
 # ------------------------------------------------------------------------------ one file
@@ -146,7 +167,7 @@ def _rows(
         _refuse_webanno(begin, file)
         yield from _table(blocks, source, header, ledger)
         return
-    elif source.suffix == ".json" and one_value.is_one_value(begin):
+    elif source.format == "jsonl" and one_value.is_one_value(begin, lines=source.suffix != ".json"):
         text = "".join(block.text for block in blocks)
         for values, number in one_value.items(text, file, ledger):
             yield _cleaned(values, file, number, ledger, "item")
@@ -316,6 +337,9 @@ def _table(
     first = next(rows, None)
     if first is None:
         return
+    if not header and (is_title(names, first[0]) or (len(names) == 1 and is_comment(names))):
+        below = next((row for row in rows if not is_comment(row[0])), first)
+        raise above_header(names, file, (below if is_comment(first[0]) else first)[1])
     named = (
         (dict(zip(names, row, strict=True)), number)
         for row, number in itertools.chain([first], rows)
@@ -331,6 +355,13 @@ def _table(
         )
         sentences = word_table.sentences(read, *columns, file, ledger)
         yield from (Row(values, file, number) for values, number in sentences)
+
+
+def is_title(names: Sequence[str], row: Sequence[str]) -> bool:
+    """Whether the row below the first one names the columns, as no name in the first does."""
+    known = {spelling for spellings in NAMES.values() for spelling in spellings}
+    is_known = [plain(cell) in known for cell in row]
+    return sum(is_known) > 1 and not any(plain(name) in known for name in names)
 
 
 def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:

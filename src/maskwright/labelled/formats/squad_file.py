@@ -152,9 +152,13 @@ def _row(
             wanted="another id for each question",
         )
     known.add(name)
-    impossible, golds = row.get("is_impossible"), row.get("answers", [])
-    labelled = "answers" in row or impossible is True
-    if type(golds) is not list:
+    impossible, golds = row.get("is_impossible"), row.get("answers", row.get("answer", []))
+    labelled = bool({"answers", "answer"} & row.keys()) or impossible is True
+    if type(golds) is dict:  # one answer, or columns of several
+        values = [value if type(value) is list else [value] for value in golds.values()]
+        golds = [dict(zip(golds, each, strict=True)) for each in zip(*values, strict=False)]
+    labelled &= type(golds) is not str  # a text alone is looked for in the context
+    if type(golds) is not list and labelled:
         raise _wrong("answers", list, golds, named)
     if (impossible is True and golds) or (impossible is False and labelled and not golds):
         raise DataError(

@@ -54,7 +54,7 @@ class Question(Layout):
             return
         search.by_name("answers", lambda c: c.kind in ("object", "texts", "text"))
         search.by_name("context", lambda c: c.kind in TEXTLIKE)
-        if "context" in search.roles and "answers" in search.roles:
+        if "context" in search.roles:
             search.by_name("question", lambda c: c.kind in TEXTLIKE)
 
     def answers(self, row: Row, columns: Columns) -> list[Any]:

@@ -212,7 +212,9 @@ def _check_spans(
     given = [known.names[numbers[place]] for place in places]
     read = [spelling.read(tag) for tag in given]
     legal, _ = tags.repair(read, scheme, row.where)
-    split = [(tags.split_tag(tag), tags.split_tag(right)) for tag, right in zip(read, legal)]
+    split = [
+        (tags.split_tag(tag), tags.split_tag(right)) for tag, right in zip(read, legal, strict=True)
+    ]
     wrong = next((n for n, (tag, right) in enumerate(split) if tag != right), None)
     if wrong is None:
         return
