@@ -44,9 +44,12 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
     header, line = next(found, ([], 1))
     if not header:
         return
-    if row_faults.is_comment(header) and ledger.reading.column_of(header) not in header:
+    is_comment = row_faults.is_comment(header)
+    if (is_comment or len(header) == 1) and ledger.reading.column_of(header) not in header:
         below = (number for row, number in found if not row_faults.is_comment(row))
-        raise row_faults.above_header(header, file, next(below, line + 1))
+        number = next(below, line + 1)  # a wider row is refused there
+        if is_comment:
+            raise row_faults.above_header(header, file, number)
     column = _place(header, line, file, separator_of(source, ledger), ledger)
     kept = _kept(header, line, file, ledger) if ledger.reading.notes else []
     for row, line in found:

@@ -1,0 +1,239 @@
+"""What a table costs grows with its size: each dimension of each format is doubled, and neither the
+calls of functions nor the memory may more than triple. No clock is asked."""
+
+from __future__ import annotations
+
+import cProfile
+import json
+import pstats
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labelled.tables import refusal, write_parquet
+from maskwright.corpus.table import _refuse_twice
+from maskwright.errors import DataError
+from maskwright.labelled.columns import contents
+from maskwright.labelled.examples.survey import survey
+from maskwright.labelled.formats import rows as formats_rows
+from maskwright.labelled.prepare import prepare
+
+RATIO = 3.0
+ROWS = 20
+Row = dict[str, Any]
+
+
+def labelled(n: int, **more: Any) -> Row:
+    return {"text": f"the small house {n}", "label": ("good", "bad")[n % 2], **more}
+
+
+def lines(path: Path, rows: list[Row]) -> Path:
+    file = path.with_suffix(".jsonl")
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def array(path: Path, rows: list[Row]) -> Path:
+    file = path.with_suffix(".json")
+    file.write_text(json.dumps(rows))
+    return file
+
+
+def table(separator: str, ending: str) -> Callable[[Path, list[Row]], Path]:
+    def write(path: Path, rows: list[Row]) -> Path:
+        cells = [list(rows[0]), *(list(map(str, row.values())) for row in rows)]
+        file = path.with_suffix(ending)
+        file.write_text("".join(separator.join(row) + "\n" for row in cells))
+        return file
+
+    return write
+
+
+def parquet(path: Path, rows: list[Row]) -> Path:
+    return write_parquet(path.with_suffix(".parquet"), rows)
+
+
+def words(path: Path, sentences: list[list[str]]) -> Path:
+    file = path.with_suffix(".conll")
+    file.write_text("\n\n".join("\n".join(lines) for lines in sentences) + "\n\n")
+    return file
+
+
+def squad(path: Path, contexts: int, questions: int) -> Path:
+    paragraphs = [
+        {
+            "context": f"In May Anna came to Rome {n}.",
+            "qas": [
+                {
+                    "id": f"{n} {k}",
+                    "question": f"Who came {k} to {n}?",
+                    "answers": [{"text": "Anna", "answer_start": 7}],
+                }
+                for k in range(questions)
+            ],
+        }
+        for n in range(contexts)
+    ]
+    file = path.with_suffix(".json")
+    file.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+    return file
+
+
+def label_studio(path: Path, tasks: int, marks: int) -> Path:
+    def result(n: int) -> list[Row]:
+        size = len(f"the small house {n} ")
+        return [
+            {
+                "from_name": "label",
+                "to_name": "text",
+                "type": "labels",
+                "value": {
+                    "start": 4 + k * size,
+                    "end": 9 + k * size,
+                    "text": "small",
+                    "labels": ["A"],
+                },
+            }
+            for k in range(marks)
+        ]
+
+    return array(
+        path,
+        [
+            {
+                "id": n,
+                "data": {"text": f"the small house {n} " * marks},
+                "annotations": [{"id": n, "result": result(n)}],
+            }
+            for n in range(tasks)
+        ],
+    )
+
+
+WRITERS = {
+    "jsonl": lines,
+    "json": array,
+    "csv": table(",", ".csv"),
+    "tsv": table("\t", ".tsv"),
+    "parquet": parquet,
+}
+DIMENSIONS: dict[str, Callable[[int], list[Row]]] = {
+    "rows": lambda size: [labelled(n) for n in range(4 * size)],
+    "columns": lambda size: [
+        labelled(n, **{f"c{k}": (n * 7 + k) % 50 for k in range(size)}) for n in range(ROWS)
+    ],
+    "length of a cell": lambda size: [
+        labelled(n) | {"text": f"the small house {n} " * size} for n in range(ROWS)
+    ],
+    "classes": lambda size: [labelled(n) | {"label": f"class{n // 3}"} for n in range(6 * size)],
+}
+NESTED: dict[str, Callable[[int], list[Row]]] = {
+    "keys of its own in each row": lambda size: [
+        labelled(n, **{f"own{n}": n}) for n in range(4 * size)
+    ],
+    "texts of its own in each row": lambda size: [
+        labelled(n, **{f"own{n}": f"some words {n}"}) for n in range(4 * size)
+    ],
+    "keys in a cell": lambda size: [
+        labelled(n, meta={f"k{n} {k}": k for k in range(size)}) for n in range(ROWS)
+    ],
+    "nesting": lambda size: [
+        labelled(n, meta=json.loads("[" * (size // 4) + "1" + "]" * (size // 4)))
+        for n in range(4 * ROWS)
+    ],
+    "labels in a row": lambda size: [
+        {"text": f"the small house {n}", "labels": [f"l{(n % 3 + k)}" for k in range(size // 4)]}
+        for n in range(2 * ROWS)
+    ],
+}
+CASES: dict[str, Callable[[Path, int], Path]] = {
+    **{
+        f"{ending}, {name}": lambda path, size, write=write, make=make: write(path, make(size))
+        for ending, write in WRITERS.items()
+        for name, make in DIMENSIONS.items()
+        if name in ("rows", "columns") or ending in ("jsonl", "csv")
+    },
+    **{
+        f"{ending}, {name}": lambda path, size, write=WRITERS[ending], make=make: write(
+            path, make(size)
+        )
+        for ending in ("jsonl", "json")
+        for name, make in NESTED.items()
+    },
+    "conll, sentences": lambda path, size: words(
+        path, [[f"Anna{n} B-PER", "sleeps O"] for n in range(4 * size)]
+    ),
+    "conll, words": lambda path, size: words(
+        path, [[f"Anna{n} B-PER", *["sleeps O"] * size] for n in range(ROWS)]
+    ),
+    "conll, columns": lambda path, size: words(
+        path, [[f"Anna{n} {'x ' * size}B-PER", f"sleeps {'y ' * size}O"] for n in range(ROWS)]
+    ),
+    "squad, contexts": lambda path, size: squad(path, 4 * size, 1),
+    "squad, questions": lambda path, size: squad(path, 10, size // 2),
+    "Label Studio, tasks": lambda path, size: label_studio(path, 2 * size, 1),
+    "Label Studio, marks": lambda path, size: label_studio(path, 10, size // 2),
+}
+SIZE = 24
+
+
+def cost(path: Path) -> tuple[int, int]:
+    """(calls of functions, bytes at the peak) of reading and surveying a file."""
+    profile = cProfile.Profile()
+    profile.runcall(lambda: survey(prepare(path)))
+    tracemalloc.start()
+    try:
+        survey(prepare(path))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return pstats.Stats(profile).total_calls, peak  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_twice_the_size_costs_at_most_three_times(case: str, tmp_path: Path) -> None:
+    small, large = (cost(CASES[case](tmp_path / f"t{n}", n * SIZE)) for n in (1, 2))
+    assert large[0] <= RATIO * small[0], (small, large)
+    assert large[1] <= RATIO * small[1], (small, large)
+
+
+def test_the_control_finds_a_column_that_is_looked_for_in_every_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def describe(rows: Any, lists: Any = ()) -> dict[str, contents.Column]:
+        names = dict.fromkeys(name for row in rows for name in row.values)
+        every = {name: [contents.value_of(row, name) for row in rows] for name in names}
+        return {name: contents._described(name, cells, len(rows)) for name, cells in every.items()}
+
+    monkeypatch.setattr("maskwright.labelled.columns.find.describe", describe)
+    make = CASES["jsonl, keys of its own in each row"]
+    small, large = (cost(make(tmp_path / f"t{n}", n * 3 * SIZE))[0] for n in (1, 2))
+    assert large > RATIO * small
+
+
+def test_too_many_columns_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats_rows, "MOST_COLUMNS", 40)
+    for ending, write in WRITERS.items():
+        file = write(tmp_path / "t", DIMENSIONS["columns"](39))
+        error = refusal(DataError, lambda file=file: prepare(file))
+        assert error.what == "too many columns" and str(file) in str(error.where), ending
+        assert prepare(write(tmp_path / "t", DIMENSIONS["columns"](38)))
+    own = lines(tmp_path / "own", NESTED["keys of its own in each row"](10))
+    error = refusal(DataError, lambda: prepare(own))
+    assert str(error.where) == f"{own}, line 39"
+
+
+def test_a_wide_header_is_looked_through_once() -> None:
+    class Name(str):
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            Name.compared += 1
+            return str(self) == other
+
+    _refuse_twice([Name(n) for n in range(2000)], 1, "t.csv")
+    assert Name.compared < 4000
