@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.errors import ConfigError, DataError, IncompatibleError
+from maskwright.errors import ConfigError, DataError
 from maskwright.labelled.formats.tag_file import Sentence
 from maskwright.labelled.windows.answers import IGNORE
 from maskwright.labelled.windows.tag_windows import TagWindows, first_tokens
@@ -37,6 +37,16 @@ def perfect(windows: TagWindows, parts: int = 2) -> list[Any]:
 
 
 # ------------------------------------------------------------------------------ by hand
+def decoded(windows: TagWindows, batches: list[Any], missing: str = "O") -> list[list[str]]:
+    """The best tag of each word by scores (B, T, L) of batches, by sentence."""
+    words, best = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for rows, scores in batches:
+        here = rows.words >= 0
+        words.append(rows.words[here])
+        best.append(scores[here].argmax(axis=-1))
+    return windows.by_sentence(np.concatenate(words), np.concatenate(best), missing=missing)
+
+
 def test_only_first_tokens_have_labels() -> None:
     tokenizer = trained("wordpiece")
     given = sentence("Kalomi sat in \x01 Po", "B-PER O O O B-LOC")
@@ -52,8 +62,8 @@ def test_only_first_tokens_have_labels() -> None:
     assert windows.counts.render() == (
         "5 words of 1 sentence in 1 window; without a token: 1 word, divided: 0 sentences"
     )
-    assert windows.decode(perfect(windows, 1)) == [["B-PER", "O", "O", "O", "B-LOC"]]
-    assert windows.decode(perfect(windows, 1), missing="?")[0][3] == "?"
+    assert decoded(windows, perfect(windows, 1)) == [["B-PER", "O", "O", "O", "B-LOC"]]
+    assert decoded(windows, perfect(windows, 1), missing="?")[0][3] == "?"
 
 
 @every_kind
@@ -74,7 +84,7 @@ def test_a_token_belongs_to_the_word_it_begins_in() -> None:
     windows = TagWindows(tokenizer, [sentence("ka lo mi", "A B C", "kalomi")], ["A", "B", "C"])
     assert windows.rows([0]).labels[0].tolist() == [IGNORE, 0, 1, IGNORE]
     assert windows.counts.dropped == 1
-    assert windows.decode(perfect(windows, 1), missing="-") == [["A", "B", "-"]]
+    assert decoded(windows, perfect(windows, 1), missing="-") == [["A", "B", "-"]]
 
 
 # ------------------------------------------------------------------------------ there and back
@@ -100,7 +110,7 @@ def test_every_word_is_labelled_once_and_comes_back(kind: str, style: str) -> No
     assert len(read) == len(set(read.tolist())) == counts.words - counts.dropped
     assert ((rows.labels != IGNORE) == (rows.words >= 0)).all()
     wanted = [list(s.tags or ()) for s in sentences]
-    told = windows.decode(perfect(windows, 4), missing="?")
+    told = decoded(windows, perfect(windows, 4), missing="?")
     dropped = 0
     for ours, gold in zip(told, wanted, strict=True):
         assert all(a in (b, "?") for a, b in zip(ours, gold, strict=True))
@@ -152,16 +162,16 @@ def test_batches_of_any_size_answer_alike() -> None:
         for at in range(0, len(windows), size):
             rows = windows.rows(range(at, min(len(windows), at + size)))
             batches.append((rows, scores[at : at + size, : rows.tokens.shape[1]]))
-        return windows.decode(batches)
+        return decoded(windows, batches)
 
     assert told(1) == told(7) == told(999)
 
 
 def test_nothing_to_do() -> None:
     windows = TagWindows(trained("wordpiece"), [], LABELS)
-    assert len(windows) == 0 and windows.decode([]) == []
+    assert len(windows) == 0 and decoded(windows, []) == []
     windows = TagWindows(trained("wordpiece"), [Sentence((), ())], LABELS)
-    assert windows.decode(perfect(windows, 1)) == [[]]
+    assert decoded(windows, perfect(windows, 1)) == [[]]
 
 
 # ------------------------------------------------------------------------------ refusals
@@ -176,12 +186,13 @@ def test_other_refusals() -> None:
     tokenizer = trained("wordpiece")
     with pytest.raises(ConfigError, match="no room"):
         TagWindows(tokenizer, [sentence("lo")], LABELS, length=2)
-    windows = TagWindows(tokenizer, [sentence("lo mi")], LABELS)
+
+
+def test_words_without_a_tag_have_no_label_and_are_not_read() -> None:
+    given = Sentence(("Kalomi", "sat", "Po"), ("B-PER", None, "B-LOC"))
+    windows = TagWindows(trained("wordpiece"), [given], LABELS)
     rows = windows.rows([0])
-    with pytest.raises(IncompatibleError, match="differ in shape"):
-        windows.decode([(rows, np.zeros((1, 4, 2)))])
-    good = np.zeros((*rows.tokens.shape, 5))
-    with pytest.raises(IncompatibleError, match=r"window 0(?s:.*)2 times"):
-        windows.decode([(rows, good), (rows, good)])
-    with pytest.raises(IncompatibleError, match=r"window 0(?s:.*)0 times"):
-        windows.decode([])
+    assert sorted(rows.words[rows.words >= 0].tolist()) == [0, 2]
+    assert sorted(rows.labels[rows.labels != IGNORE].tolist()) == [1, 3]
+    unknown = TagWindows(trained("wordpiece"), [Sentence(given.words, None)], LABELS)
+    assert sorted(unknown.rows([0]).words.max(initial=-1, keepdims=True).tolist()) == [[2]]

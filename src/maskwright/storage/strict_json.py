@@ -30,16 +30,14 @@ Refusal = Callable[..., MaskwrightError]
 """One of the classes in `errors`, or a function with their arguments."""
 
 
-def parse(
-    text: str, where: object = "", *, error: Refusal = DataError, several: bool = False
-) -> Any:
+def parse(text: str, where: object = "", *, error: Refusal = DataError, many: bool = False) -> Any:
     """The value written in `text`.
 
     Args:
         text: one JSON value.
         where: the place of `text`, for messages; line and column are added where they are known.
         error: makes the refusal.
-        several: take values one after the other, with blanks or commas between, as a list.
+        many: take values one after the other, with blanks or commas between, as a list.
 
     Raises:
         error: not JSON, or one of the traps above.
@@ -47,7 +45,7 @@ def parse(
     if text.count("[") + text.count("{") > MAX_DEPTH:
         _check_depth(text, where, error)
     try:
-        return _several(text) if several else DECODER.decode(text)
+        return _values(text) if many else DECODER.decode(text)
     except json.JSONDecodeError as fault:
         place = fault.pos
         raise error(
@@ -69,7 +67,7 @@ def parse(
         ) from None
 
 
-def _several(text: str) -> list[Any]:
+def _values(text: str) -> list[Any]:
     values, place = [], 0
     while (place := BETWEEN.match(text, place).end()) < len(text):  # type: ignore[union-attr]
         value, place = DECODER.raw_decode(text, place)

@@ -28,21 +28,8 @@ NO_WIDTH = r"\u00ad\u200b-\u200f\u2060\ufeff"
 INVISIBLE = re.compile(rf"[\s{NO_WIDTH}]*")
 NOT_A_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity)\s*", re.IGNORECASE)
 # How programs write that there is no value.
-MISSING = {
-    "NA",
-    "N/A",
-    "#N/A",
-    "<NA>",
-    "NaN",
-    "nan",
-    "NaT",
-    "None",
-    "null",
-    "NULL",
-    "Null",
-    "-",
-    "--",
-    "?",
+MISSING_WORDS = {
+    *("na", "n/a", "#n/a", "<na>", "nan", "nat", "none", "null", "-", "--", "?"),
 }
 # How people write that nobody gave a label.
 UNLABELLED = {
@@ -57,7 +44,6 @@ UNLABELLED = {
 }
 # Numbers that stand for none in surveys, sensors and benchmarks.
 STAND_INS = re.compile(r"-(1|9+|10*)(\.0*)?|(9{2,}|8{2,}|7{2,})(\.0*)?|-?2147483648|2147483647")
-MISSING_WORDS = {word.casefold() for word in MISSING}
 # With so many numbers among the values, what is none is a mistake in its row and no class.
 MOSTLY = 0.95
 # Texts of more words than this, most of them different, are texts and no names of classes.

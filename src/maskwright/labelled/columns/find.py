@@ -25,20 +25,8 @@ from maskwright.labelled.shapes import layouts, may_be_list, roles
 
 # What the numbers of rows are called.
 IDS = {
-    "id",
-    "ids",
-    "index",
-    "idx",
-    "rowid",
-    "rownumber",
-    "row",
-    "nr",
-    "no",
-    "number",
-    "uid",
-    "guid",
-    "uuid",
-    "",
+    *("id", "ids", "index", "idx", "rowid", "rownumber", "row", "nr", "no", "number", "uid"),
+    *("guid", "uuid", ""),
 }
 
 

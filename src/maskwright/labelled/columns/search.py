@@ -19,22 +19,9 @@ from maskwright.labelled.layouts.layout import Layout
 SURE = 5
 # Of them, names that one of several flags may have, too, such as those of what a review is about.
 ASPECTS = {
-    "overall",
-    "category",
-    "topic",
-    "similarity",
-    "relatedness",
-    "relevance",
-    "score",
-    "grade",
-    "points",
-    "genre",
-    "language",
-    "lang",
-    "quality",
-    "duplicate",
-    "emotion",
-    "output",
+    *("overall", "category", "topic", "similarity", "relatedness", "relevance", "score"),
+    *("grade", "points", "genre", "language", "lang", "quality", "duplicate", "emotion"),
+    *("output",),
 }
 # Short texts may happen to spell numbers.
 TEXTLIKE = ("text", "whole", "number")

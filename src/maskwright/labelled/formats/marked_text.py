@@ -26,30 +26,12 @@ from maskwright.labelled.formats.words import words_in
 BEGINS = ("start", "begin", "startoffset")
 ENDS = ("end", "stop", "endoffset")
 LABEL_KEYS = (
-    "label",
-    "labels",
-    "entitygroup",
-    "type",
-    "entitytype",
-    "entitylabel",
-    "tag",
-    "entity",
+    *("label", "labels", "entitygroup", "type", "entitytype", "entitylabel", "tag", "entity"),
 )
 # What a part's own text is called; a value may also be another name of the thing (Rasa).
 TEXTS = (
-    "text",
-    "word",
-    "surface",
-    "surfaceform",
-    "mention",
-    "string",
-    "phrase",
-    "quote",
-    "coveredtext",
-    "entitytext",
-    "spantext",
-    "exact",
-    "entity",
+    *("text", "word", "surface", "surfaceform", "mention", "string", "phrase", "quote"),
+    *("coveredtext", "entitytext", "spantext", "exact", "entity"),
 )
 VALUES = ("value",)
 DO = "correct the row, or take it out (--read on_bad=skip drops and counts it)"

@@ -37,7 +37,7 @@ def is_one_value(text: str, *, lines: bool) -> bool:
 def _is_whole(text: str) -> bool:
     """Whether the first line of a text is values in JSON, and no begin of one."""
     try:
-        return bool(parse(jsonl.with_escapes(text.partition("\n")[0]), several=True))
+        return bool(parse(jsonl.with_escapes(text.partition("\n")[0]), many=True))
     except DataError:
         return False
 
@@ -115,7 +115,7 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
         DataError: not JSON, or no rows; a bad item, when the policy is strict.
     """
     try:
-        values = parse(jsonl.with_escapes(text), file, several=True)
+        values = parse(jsonl.with_escapes(text), file, many=True)
     except DataError as error:
         raise error.advising(
             "correct the file: it is one value, of which no row can be left out; JSON Lines, a row "

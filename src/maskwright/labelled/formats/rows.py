@@ -33,6 +33,7 @@ from maskwright.labelled.formats import (
     one_value,
     tag_file,
     unnamed_files,
+    word_columns,
     word_table,
 )
 from maskwright.labelled.formats.parts import noted_languages
@@ -307,28 +308,13 @@ def _table(
             do=f"is the separator {other!r}? then: --read separator={other!r}",
         )
     if header:
-        if len(header) != len(names):
-            raise UsageError(
-                "the names given do not fit the file",
-                where=at(file, line),
-                found=f"{len(header)} names for {len(names)} columns: {', '.join(names)}",
-                wanted=f"{len(names)} names",
-                do="name every column: --read header=NAME,NAME,…",
-            )
+        word_columns.require_names(header, names, at(file, line))
         if list(header) == [name.strip() for name in names]:
             raise UsageError(
                 "the file's first row holds these names already",
                 where=at(file, line),
                 found=", ".join(names),
                 do="leave --read header out",
-            )
-        if twice := [name for name in header if header.count(name) > 1]:
-            raise UsageError(
-                "two columns have the same name",
-                where="--read header",
-                found=twice[0],
-                wanted="every name once",
-                do="rename one of them",
             )
         rows = itertools.chain([(names, line)], rows)
         names = list(header)

@@ -4,9 +4,8 @@
         {"id": …, "question": …, "answers": [{"text": …, "answer_start": …}], "is_impossible": …}
     ]}]}]}
 
-An answer is a slice of its context, and is checked to be one: an answer that stands elsewhere is
-refused with the place where it does stand, never searched for in silence. Places count characters
-of the file's text, before any tokenizer changes it.
+Places count characters of the file's text, before any tokenizer changes it; that an answer stands
+at its place is checked where rows are read (`layouts/question.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from typing import Any
 
 from maskwright.errors import DataError
 
-LONGEST_SHOWN = 60
 FIELDS = ("id", "title", "context", "question", "is_impossible", "plausible_answers")
 
 
@@ -39,10 +37,10 @@ class Question:
 
     Attributes:
         id: its name, unique in the file.
-        answers: the gold answers; none where the context does not answer the question.
+        answers: the gold answers, at their places in the context; none where it does not answer.
         where: file and place, for messages.
     Raises:
-        DataError: a blank question, or an answer that is blank or not in the context.
+        DataError: a blank question.
     """
 
     id: str
@@ -55,68 +53,22 @@ class Question:
         if not self.question.strip():
             raise DataError(
                 "a question without words",
-                where=self.place,
+                where=", ".join(part for part in (self.where, f"question {self.id}") if part),
                 found=repr(self.question),
                 wanted="a text",
                 do="write one, or take the row out",
             )
-        for answer in self.answers:
-            if not answer.text.strip():
-                raise DataError(
-                    "an answer without words",
-                    where=self.place,
-                    found=repr(answer.text),
-                    wanted="some text of the context, or no answer at all",
-                    do="correct the answer, or take it out",
-                )
-            if answer.start < 0 or self.context[answer.start : answer.stop] != answer.text:
-                raise self._not_there(answer)
-
-    @property
-    def place(self) -> str:
-        return ", ".join(part for part in (self.where, f"question {self.id}") if part)
-
-    def _not_there(self, answer: Answer) -> DataError:
-        shown = answer.text[:LONGEST_SHOWN]
-        stands = "nothing; the context ends before"
-        if 0 <= answer.start < len(self.context):
-            stands = repr(self.context[answer.start : answer.stop][:LONGEST_SHOWN])
-        count = self.context.count(answer.text)
-        do = "correct the answer or the context"
-        if count == 1:
-            do = f"it stands at character {self.context.find(answer.text)}: correct answer_start"
-        elif count:
-            do = f"it stands at {count} other places: correct answer_start"
-        return DataError(
-            "an answer that is not in its context" if not count else "an answer at a wrong place",
-            where=self.place,
-            found=f"{stands} at character {answer.start}",
-            wanted=repr(shown),
-            do=do,
-        )
 
 
 # ------------------------------------------------------------------------------ files
-def rows(document: Any, where: str = "") -> Iterator[dict[str, Any]]:
-    """The questions of a parsed SQuAD document, 1.1 or 2.0, as flat rows in the order of the file:
+def rows_and_faults(document: Any, where: str = "") -> Iterator[dict[str, Any] | DataError]:
+    """The questions of a parsed SQuAD document, 1.1 or 2.0, as flat rows in the order of the file,
+    and what is wrong in the place of a question, paragraph or article that is bad:
 
         {"id": …, "title": …, "context": …, "question": …,
          "answers": {"text": […], "answer_start": […]}}
 
     A question without the field has none here either, as one that is only to be answered.
-
-    Raises:
-        DataError: a missing or wrong field, or two questions of one id; the message names article,
-            paragraph and question.
-    """
-    for row_or_fault in rows_and_faults(document, where):
-        if isinstance(row_or_fault, DataError):
-            raise row_or_fault
-        yield row_or_fault
-
-
-def rows_and_faults(document: Any, where: str = "") -> Iterator[dict[str, Any] | DataError]:
-    """The same, with what is wrong in the place of a question, paragraph or article that is bad.
 
     Raises:
         DataError: no list of articles.

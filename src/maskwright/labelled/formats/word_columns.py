@@ -133,22 +133,7 @@ def layout_of(
     """
     width = len(sentences[0][0])
     if header:
-        if len(header) != width:
-            raise UsageError(
-                "the names given do not fit the file",
-                where=where,
-                found=f"{len(header)} names for {width} columns: {' '.join(sentences[0][0])}",
-                wanted=f"{width} names",
-                do="name every column: --read header=NAME,NAME,…",
-            )
-        if twice := [name for name in header if header.count(name) > 1]:
-            raise UsageError(
-                "two columns have the same name",
-                where="--read header",
-                found=twice[0],
-                wanted="every name once",
-                do="rename one of them",
-            )
+        require_names(header, sentences[0][0], where)
         return Layout(tuple(header))
     alike = list(_sample(sentences))
     columns = [_Column(alike, place) for place in range(width)]
@@ -163,6 +148,30 @@ def layout_of(
     if width - left > 1:
         names[-1] = TAGS
     return Layout(tuple(names))
+
+
+def require_names(header: Sequence[str], columns: Sequence[str], where: str) -> None:
+    """Refuse names given by the user that are not one for each of the `columns` of a row.
+
+    Raises:
+        UsageError: more or fewer names than columns, or one twice.
+    """
+    if len(header) != len(columns):
+        raise UsageError(
+            "the names given do not fit the file",
+            where=where,
+            found=f"{len(header)} names for {len(columns)} columns: {', '.join(columns)}",
+            wanted=f"{len(columns)} names",
+            do="name every column: --read header=NAME,NAME,…",
+        )
+    if twice := [name for name in header if header.count(name) > 1]:
+        raise UsageError(
+            "two columns have the same name",
+            where="--read header",
+            found=twice[0],
+            wanted="every name once",
+            do="rename one of them",
+        )
 
 
 def _sample(sentences: Sequence[Sequence[Sequence[str]]]) -> Iterator[Sequence[Sequence[str]]]:

@@ -19,15 +19,8 @@ from maskwright.labelled.columns.spellings import plain
 
 WORDS = ("word", "words", "token", "tokens")
 SENTENCES = (
-    "sentence",
-    "sentenceid",
-    "sentenceidx",
-    "sentenceno",
-    "sentencenumber",
-    "sentid",
-    "sentno",
-    "sentidx",
-    "sent",
+    *("sentence", "sentenceid", "sentenceidx", "sentenceno", "sentencenumber", "sentid"),
+    *("sentno", "sentidx", "sent"),
 )
 NUMBERED = re.compile(r"(sent(ence)?)?\W*\d+(\.0)?", re.IGNORECASE)
 

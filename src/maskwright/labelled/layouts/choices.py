@@ -32,14 +32,8 @@ MIN_ROWS = 5  # rows; in fewer a 0 may be missing by chance
 
 # Names of the column of the right choice.
 ANSWERING = (
-    "label",
-    "answer",
-    "answerkey",
-    "correct",
-    "correctoption",
-    "correctanswer",
-    "gold",
-    "target",
+    *("label", "answer", "answerkey", "correct", "correctoption", "correctanswer", "gold"),
+    *("target",),
 )
 
 

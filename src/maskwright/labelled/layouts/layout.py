@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from maskwright.labelled.columns.contents import is_no_label, value_of
-
 if TYPE_CHECKING:
     from maskwright.findings import Finding
     from maskwright.labelled.columns.columns import Columns
@@ -97,11 +95,15 @@ class Layout(ABC):
 
     def answers(self, row: Row, columns: Columns) -> list[Any]:
         """The values in `row` that make its answer, as they stand there."""
+        from maskwright.labelled.columns.contents import value_of
+
         values = [value_of(row, name) for name in columns.roles.get(self.answer_role, ())]
         return values[0] if len(values) == 1 and type(values[0]) is list and values[0] else values
 
     def without(self, row: Row, columns: Columns, no_label: Collection[str]) -> Row | None:
         """`row` without the answers that `no_label` stands for; None where no answer is left."""
+        from maskwright.labelled.columns.contents import is_no_label
+
         unknown = any(is_no_label(no_label, value) for value in self.answers(row, columns))
         return None if unknown else row
 

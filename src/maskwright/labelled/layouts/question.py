@@ -178,9 +178,10 @@ def _impossible(row: Row) -> bool | None:
 
 def _placed(text: str, start: int | None, context: str, row: Row, name: str) -> tuple[str, int]:
     """(the answer as it stands in the context, where it begins)."""
-    if start is not None and start >= 0 and text and context[start : start + len(text)] == text:
+    stands = start is not None and start >= 0 and context[start : start + len(text)] == text
+    if start is not None and stands and text.strip():
         return text, start
-    count = context.count(text) if text else 0
+    count = context.count(text) if text.strip() else 0
     if start is None and count == 1:
         return text, context.index(text)
     if start is not None and (slice_ := as_given.slice_of(context, text, start)) is not None:

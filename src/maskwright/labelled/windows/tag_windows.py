@@ -13,14 +13,14 @@ token is central, so every word counts once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.counted import counted
-from maskwright.errors import DataError, IncompatibleError, near
+from maskwright.errors import DataError, near
 from maskwright.labelled.formats.as_given import encode
 from maskwright.labelled.formats.tag_file import Sentence
 from maskwright.labelled.formats.tags import OUTSIDE
@@ -144,39 +144,6 @@ class TagWindows:
             words=read,
             labels=np.append(self._wanted, IGNORE)[read],  # word -1 is the last, IGNORE
         )
-
-    def decode(
-        self,
-        batches: Iterable[tuple[TagRows, NDArray[np.floating]]],
-        *,
-        missing: str = OUTSIDE,
-    ) -> list[list[str]]:
-        """The best tag of each word, by sentence.
-
-        Args:
-            batches: rows and scores (B, T, L) over the labels; every window once.
-            missing: the tag of words that have no token.
-        Raises:
-            IncompatibleError: scores of another shape, or a word that no window or two have read.
-        """
-        best = np.full(self._origin[-1] + 1, len(self.labels), np.int64)
-        seen = np.zeros(len(self), np.int64)
-        for rows, scores in batches:
-            if scores.shape != (*rows.tokens.shape, len(self.labels)):
-                raise IncompatibleError(
-                    "scores and rows differ in shape",
-                    found=scores.shape,
-                    wanted=(*rows.tokens.shape, len(self.labels)),
-                )
-            np.add.at(seen, rows.windows, 1)
-            here = rows.words >= 0
-            best[rows.words[here]] = scores[here].argmax(axis=-1)
-        if (seen != 1).any():
-            wrong = int(np.argmax(seen != 1))
-            raise IncompatibleError(
-                "every window is scored once", where=f"window {wrong}", found=f"{seen[wrong]} times"
-            )
-        return self._named(best, missing)
 
     def by_sentence(
         self,
