@@ -46,6 +46,7 @@ def looked(
               const look = new Look(model, given, { target: "the mat" });
               return [name, {
                 ...look.summary,
+                read: new Look(model, given).stacks.map((s) => s.queries),
                 head: Array.from(look.head(0, look.stacks[0].layers - 1, 1)),
                 roles: look.stacks.map((s) => s.found.map((l, n) =>
                   l.map((h) => role(h, s.even[n])))),
@@ -92,6 +93,9 @@ def test_stacks(name: str, stacks: int, looked: dict[str, dict[str, Any]]) -> No
         cross = found["stacks"][2]
         assert cross["keys"] == found["stacks"][0]["queries"]
         assert cross["queries"] == found["stacks"][1]["queries"]
+        # Where nothing is written the text is read again, as a model that answers a task does.
+        first, second, _ = found["read"]
+        assert second[1:] == first[:-1] and second != cross["queries"]
     known = {"previous", "next", "itself", "first", "special", "same", "broad", "mixed"}
     assert {role for s in found["roles"] for layer in s for role in layer} <= known
 

@@ -131,6 +131,5 @@ def distance_steps(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.floa
     compared, in steps by how far they spread."""
     distances = np.linalg.norm(unit(first) - unit(second), axis=-1)
     spread = float(np.ptp(distances))
-    if spread <= ROUNDING:
-        return np.zeros_like(distances)
-    return np.asarray(np.round(distances / min(ROUNDING, spread / STEPS)))
+    step = min(ROUNDING, spread / STEPS) if spread > ROUNDING else np.inf
+    return np.asarray(np.round(distances / step))

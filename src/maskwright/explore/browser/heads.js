@@ -67,7 +67,8 @@ export class Look {
     add("encoder", own.weights, read.ids, read.ids);
     if (network.config.decoder === null || facts.decoder_start === null) return;
     const begun = [facts.decoder_start, ...(facts.conventions.framed_target ? facts.opening : [])];
-    const ids = [...begun, ...fit(words.encode(target ?? text), most - begun.length)];
+    // Without a target the decoder reads what the encoder does, a place later, as for a task.
+    const ids = target === null ? [facts.decoder_start, ...read.ids.slice(0, -1)] : [...begun, ...fit(words.encode(target), most - begun.length)];
     const other = trace();
     network.decode(ids, { memory, trace: other });
     add("decoder", other.weights, ids, ids);

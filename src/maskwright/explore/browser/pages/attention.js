@@ -6,6 +6,7 @@ import { bars, choice, cutTo, el, field, figure, percent, pressable, shown, svg,
 
 const SAMPLE = "The king shall not speak to thee of love, and the queen shall not speak to him.";
 const TARGET = "The king is silent.";
+const AGAIN = { decoder: "Decoder: the text, read again, looks back at itself", cross: "Across: the text, read again, looks at what was read first" };
 const STACKS = { encoder: "Encoder: the text looks at itself", decoder: "Decoder: what is written looks back at itself", cross: "Across: what is written looks at what was read" };
 const ROLES = {
   previous: ["one", "the token before", "Token before"], next: ["two", "the token after", "Token after"],
@@ -27,6 +28,7 @@ export const attention = {
   async mount(root, { model, site, state, remember, announce, failed }) {
     const { config, decoder_start: start } = model.facts;
     const two = config.encoder !== null && config.decoder !== null && start !== null;
+    const answers = model.facts.task.trained && !model.facts.task.writes, writes = two && !answers;
     const pairs = (config.encoder?.embeddings.segments ?? 0) > 1;
     let text = state.text ?? site.sample ?? (await model.fitted(SAMPLE)), second = state.second ?? "", target = state.target ?? TARGET;
     let [stack, layer, head] = [state.stack, state.layer, state.head].map((each) => wholeWithin(each, 0, 999, 0));
@@ -40,14 +42,14 @@ export const attention = {
       look().catch(failed);
     };
     root.append(
-      field({ label: two ? "Text that is read" : "Text", value: text, input: again("text", (value) => (text = value)) }).element,
-      two ? field({ label: "Text that is written", value: target, rows: 1, input: again("target", (value) => (target = value)) }).element : "",
+      field({ label: writes ? "Text that is read" : "Text", value: text, input: again("text", (value) => (text = value)) }).element,
+      writes ? field({ label: "Text that is written", value: target, rows: 1, input: again("target", (value) => (target = value)) }).element : "",
       pairs ? field({ label: "Second text, if you want a pair", value: second, rows: 1, input: again("second", (value) => (second = value)) }).element : "",
       box);
 
     async function look() {
       const own = ++turn;
-      const seen = await model.look(text, { second, target });
+      const seen = await model.look(text, { second, target: writes ? target : null });
       if (own !== turn) return;
       found = seen;
       if (!found.stacks.length) {
@@ -72,7 +74,7 @@ export const attention = {
       box.replaceChildren(...[
         found.cut ? el("p", { class: "notice" }, `At most ${found.most} tokens are looked at at once, so ${found.cut.toLocaleString("en")} at the end are left out.`) : null,
         found.stacks.length > 1 ? choice({ label: "Which attention", value: stack,
-          options: found.stacks.map((each, n) => [n, STACKS[each.name]]), change: (value) => {
+          options: found.stacks.map((each, n) => [n, (answers && AGAIN[each.name]) || STACKS[each.name]]), change: (value) => {
             stack = Number(value);
             token = null;
             remember({ stack: stack || null, token: null });
@@ -199,7 +201,7 @@ export const attention = {
       const made = el("section", {});
       if (!now.across) made.append(list(now.queries, { press: pick, share, chosen: token, special: now.special }));
       else {
-        made.append(el("p", { class: "label" }, "Written"), list(now.queries, { press: pick, chosen: token }),
+        made.append(el("p", { class: "label" }, answers ? "Read again" : "Written"), list(now.queries, { press: pick, chosen: token }),
           el("p", { class: "label" }, "Read"), list(now.keys, { share, special: now.special }));
       }
       if (token === null) {

@@ -82,7 +82,7 @@ export const masks = {
       const how = settings.packed ? "packed" : "single";
       const learner = cell.refused ? rows.find(({ cells }) => {
         const each = cells[settings.objective][how];
-        return each && drawable(found.examples[each[0]], row.stacks);
+        return each && (found.examples[each[0]].decoder === null || Object.keys(row.stacks).length > 1);
       }) : row;
       const cases = learner?.cells[settings.objective][how] ?? [];
       return { cell, cases, learner, example: found.examples[cases[Math.min(settings.kind, cases.length - 1)]] ?? null };
@@ -193,7 +193,6 @@ export const masks = {
 };
 
 const lengthOf = (example) => (example === null ? 1 : (example.decoder ?? example).tokens.length);
-const drawable = (example, stacks) => (example.decoder === null ? true : Boolean(stacks.encoder && stacks.decoder));
 
 function kindOf({ prefix, tokens }) {
   if (prefix === 0) return "read to the left only";
