@@ -19,6 +19,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from maskwright import privacy
 from maskwright.version import VERSION
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from maskwright.api import show as show
     from maskwright.api import train_and_report as tokenizer  # noqa: F401
 
+privacy.turn_off_reports()
 __version__ = VERSION
 
 # Verb -> its function in `api`.

@@ -8,6 +8,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from maskwright import privacy
+
 PEERS = ("torch", "transformers", "onnxruntime", "openvino", "ctranslate2")
 WANTED = (
     "amx_tile",
@@ -65,7 +67,7 @@ def hold(threads: int) -> list[int]:
     """
     os.environ |= {n: str(threads) for n in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     os.environ |= {"RAYON_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": ""}
-    os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
+    os.environ |= {"TOKENIZERS_PARALLELISM": "true", **privacy.OFFLINE}
     if not hasattr(os, "sched_setaffinity"):
         return []
     cores: dict[str, int] = {}

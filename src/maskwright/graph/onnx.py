@@ -11,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
 import re
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,7 @@ from maskwright.version import VERSION
 
 OPSET = 18
 LARGEST = 2**31 - 2**24  # bytes of one file, with room for the graph itself
+TORCH_CACHE = "TORCHINDUCTOR_CACHE_DIR"  # where torch makes a folder when it exports a network
 TALKERS = ("torch.onnx", "torch.export", "torch.__trace", "onnxscript")  # loggers
 # What the exporter calls the modules around a node; the nodes that are called by it.
 SCOPES, NAMED = "pkg.torch.onnx.name_scopes", ("MatMul", "Gather")
@@ -173,18 +176,24 @@ def _name_products(model: Any) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter says much that is of use to its makers alone."""
+    """A block in which the exporter prints nothing, and leaves no cache among temporary files."""
     loggers = [logging.getLogger(name) for name in TALKERS]
     before = [each.level for each in loggers]
     for each in loggers:
         each.setLevel(logging.ERROR)
     try:
         with (
+            tempfile.TemporaryDirectory() as folder,
             warnings.catch_warnings(),
             contextlib.redirect_stdout(io.StringIO()),
         ):
             warnings.simplefilter("ignore")
-            yield
+            cache = os.environ.setdefault(TORCH_CACHE, folder)
+            try:
+                yield
+            finally:
+                if cache == folder:
+                    del os.environ[TORCH_CACHE]
     finally:
         for each, level in zip(loggers, before, strict=True):
             each.setLevel(level)

@@ -46,13 +46,6 @@ CONNECT_SECONDS = 10
 ATTEMPTS = 4  # of tasks that a cluster lost
 ROW_BYTES = 120  # that a query needs in memory for a row, measured
 SHARE = 0.3  # of the free memory that a query may take
-ENVIRONMENT = {
-    "DAFT_ANALYTICS_ENABLED": "0",
-    "DO_NOT_TRACK": "1",
-    "SCARF_NO_ANALYTICS": "1",
-    "DAFT_PROGRESS_BAR": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-}
 _INTACT: set[str] = set()  # folders that this process has checked, or makes
 _STARTED: list[Runner] = []  # Daft has one runner in a process
 
@@ -94,7 +87,7 @@ class DaftEngine:
             UsageError: Daft or Ray is not installed, or another engine was started before.
             ResourceError: there is no cluster at the address.
         """
-        os.environ.update(ENVIRONMENT)
+        os.environ["DAFT_PROGRESS_BAR"] = "0"
         try:
             import daft
         except ImportError as error:

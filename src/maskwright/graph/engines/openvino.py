@@ -1,8 +1,4 @@
-"""OpenVINO on the processor: float32, or bfloat16 where there are units for it.
-
-The graph is read by `Core.read_model`. OpenVINO's converter (`convert_model`, `ovc`) is not used:
-it reports its use over the network.
-"""
+"""OpenVINO on the processor: float32, or bfloat16 where there are units for it."""
 
 from __future__ import annotations
 
