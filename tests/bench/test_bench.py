@@ -179,6 +179,6 @@ def test_mistakes_are_answered_before_anything_is_measured(
 def test_every_side_keeps_the_contract() -> None:
     for name in [sides.OURS, *sides.peers()]:
         module = catalogue.load(sides.ROOM, name)
-        for field in ("LABEL", "NEEDS", "INSTALL", "PRECISION", "GRAPH", "refusal", "open"):
+        for field in ("LABEL", "NEEDS", "PRECISION", "GRAPH", "refusal", "open"):
             assert hasattr(module, field), (name, field)
     assert "torch" in sys.modules  # of other tests: sides import their library when they open

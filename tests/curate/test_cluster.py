@@ -1,6 +1,6 @@
 """A Ray cluster of two nodes on this machine: the bytes of one machine, also when a node dies.
 
-pip install 'maskwright[cluster]' psutil
+pip install '.[cluster]' psutil
 python -m pytest -m proof tests/curate/test_cluster.py      # about four minutes
 """
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from maskwright import privacy
+from maskwright.packages import missing
 
 PEERS = ("torch", "transformers", "onnxruntime", "openvino", "ctranslate2")
 WANTED = (
@@ -22,11 +22,6 @@ WANTED = (
     "avx2",
     "fma",
 )
-
-
-def is_installed(package: str) -> bool:
-    """Whether the package could be imported; it is not."""
-    return importlib.util.find_spec(package) is not None
 
 
 def _cpuinfo() -> dict[str, str]:
@@ -48,7 +43,7 @@ def facts(threads: int, cores: Sequence[int]) -> dict[str, str]:
     """The machine, the budget and the versions, in words."""
     from maskwright.train.machine.machine import matrix_units
 
-    versions = [f"{p} {importlib.metadata.version(p)}" for p in PEERS if is_installed(p)]
+    versions = [f"{p} {importlib.metadata.version(p)}" for p in PEERS if not missing([p])]
     return {
         "processor": f"{_cpuinfo().get('model name', 'unknown')}, {os.cpu_count()} cores",
         "instructions": instructions(),

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from maskwright.corpus.files import STEP
 from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError, UsageError
+from maskwright.errors import DataError
+from maskwright.packages import require
 
 # Small files may be very regular by nature; a ratio is suspicious only from this size on.
 RATIO_MATTERS_FROM = 16 << 20
@@ -124,14 +125,7 @@ def _gzip(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
 
 
 def _zstd(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise UsageError(
-            "zstd files need the library zstandard",
-            where=meter.file,
-            do="install the extra: pip install 'maskwright[data]'",
-        ) from error
+    zstandard = require("reading zstd files", "zstandard", where=meter.file)
     decompressor = zstandard.ZstdDecompressor()
     member, frame, started = 1, decompressor.decompressobj(), False
     for data in _steps(chunks, ZSTD_STEP):

@@ -13,8 +13,9 @@ from maskwright.corpus.document import Document
 from maskwright.corpus.files import STEP, RegularFile, Source
 from maskwright.corpus.ledger import OR_SKIP, Ledger
 from maskwright.corpus.lines import NOT_STRIPPED, strip_controls
-from maskwright.errors import DataError, UsageError, near
+from maskwright.errors import DataError, near
 from maskwright.findings import Finding
+from maskwright.packages import require
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 256
@@ -200,16 +201,8 @@ def _library(opened: RegularFile, source: Source) -> Any:
             wanted=wanted,
             do="copy or download it again, or correct the file's ending",
         )
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise UsageError(
-            f"{source.format} files need the library pyarrow",
-            where=source.shown,
-            do="install the extra: pip install 'maskwright[data]'",
-        ) from error
-    return pyarrow
+    what = f"reading {source.format} files"
+    return require(what, "pyarrow", "pyarrow.parquet", where=source.shown)
 
 
 def _hash_all(opened: RegularFile) -> tuple[bytes, bytes]:

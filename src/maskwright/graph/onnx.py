@@ -21,9 +21,10 @@ from typing import Any
 
 import torch
 
-from maskwright.errors import IncompatibleError, MaskwrightError, UsageError
+from maskwright.errors import IncompatibleError, MaskwrightError
 from maskwright.graph.ports import Graph
 from maskwright.nn import kernels
+from maskwright.packages import require
 from maskwright.version import VERSION
 
 OPSET = 18
@@ -54,7 +55,7 @@ def traced(graph: Graph, *, opset: int = OPSET) -> Any:
     Raises:
         As `write`.
     """
-    require_packages("onnx", "onnxscript")
+    require("writing a graph", "onnx", "onnxscript")
     inputs = graph.example(EXAMPLE)
     shapes = {
         port.name: {place: axis for place, axis in enumerate(port.axes) if isinstance(axis, str)}
@@ -105,24 +106,6 @@ def save(model: Any, path: Path) -> list[Path]:
         size_threshold=1024,
     )
     return [path, beside]
-
-
-def require_packages(*names: str) -> None:
-    """Refuse to go on without these packages.
-
-    Raises:
-        UsageError: one is missing; the message names the extra.
-    """
-    import importlib.util
-
-    missing = [name for name in names if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UsageError(
-            "a package that writes or runs graphs is not installed",
-            found=f"no {', no '.join(missing)}",
-            wanted="the extra 'export'",
-            do="pip install 'maskwright[export]'",
-        )
 
 
 def _tidy(model: Any, graph: Graph) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import CheckpointError
-from maskwright.graph.onnx import require_packages
+from maskwright.packages import require
 
 
 class Session:
@@ -29,9 +29,9 @@ class Session:
             UsageError: ONNX Runtime is missing.
             CheckpointError: the file cannot be read.
         """
-        require_packages("onnxruntime")
-        import onnxruntime
         import torch
+
+        onnxruntime = require("running a graph", "onnxruntime")
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or torch.get_num_threads()

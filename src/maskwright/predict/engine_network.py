@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskwright import catalogue, packages
 from maskwright.errors import IncompatibleError, MaskwrightError
 from maskwright.findings import Finding
 from maskwright.graph import onnx
@@ -181,7 +182,8 @@ def _soonest(ready: Prepared, loaded: _Loaded, seconds: float) -> Choice:
     if not loaded.engines:
         what, remedy = "no other engine can be measured, so our own answers", ""
         if not names.exact():
-            remedy = "pip install 'maskwright[export,openvino]'"
+            engines = catalogue.names(names.ROOM)
+            remedy = packages.install(*itertools.chain(*map(names.missing, engines)))
         return Choice(ready, TORCH, (*findings, Finding("engine", what, remedy=remedy)))
     networks: dict[str, Prepared] = {TORCH: ready}
     networks |= {name: EngineNetwork(ready, each) for name, each in loaded.engines.items()}

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, get_args
 
-from maskwright.errors import IncompatibleError, UsageError
+from maskwright.errors import UsageError
 from maskwright.graph.engines.parts.names import TORCH
 from maskwright.graph.engines.parts.names import require as require_engine
+from maskwright.packages import require
 from maskwright.serve.addresses import ANY, as_host, as_origin, is_loopback, listening
 from maskwright.serve.limits import Limits
 from maskwright.train.machine.choices import Precision
@@ -69,7 +70,7 @@ def serve(
         ResourceError: the models do not fit into memory.
         And as `maskwright.load`.
     """
-    require_extra()
+    require("serving", "fastapi", "h11", "uvicorn")
     from maskwright.serve import served
     from maskwright.serve.app import Application
     from maskwright.serve.gate import Entrance, Gate
@@ -153,19 +154,6 @@ def _require_name(name: str, application: Application) -> None:
 def limits_note(say: Callable[[str], None]) -> Callable[[object], None]:
     """What takes findings of opened folders."""
     return lambda found: say(str(found))
-
-
-def require_extra() -> None:
-    """Raises IncompatibleError where the packages of the extra `serve` are missing."""
-    try:
-        import fastapi  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise IncompatibleError(
-            "a package that serving needs is not installed",
-            found=f"no {error.name}",
-            do="pip install 'maskwright[serve]'",
-        ) from error
 
 
 def entrance_token(

@@ -9,7 +9,6 @@ from maskwright.bench.work import Work
 
 LABEL = "maskwright"
 NEEDS: tuple[str, ...] = ()
-INSTALL = ""
 PRECISION = ""
 GRAPH = False
 

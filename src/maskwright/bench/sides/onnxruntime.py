@@ -10,7 +10,6 @@ from maskwright.bench.work import Work
 
 LABEL = "ONNX Runtime"
 NEEDS = ("onnxruntime", "onnx", "onnxscript")
-INSTALL = "pip install 'maskwright[export]'"
 PRECISION = "float32"
 GRAPH = True
 refusal = graph.refusal

@@ -9,7 +9,6 @@ from maskwright.bench.work import Work
 
 LABEL = "OpenVINO"
 NEEDS = ("openvino", "onnx", "onnxscript")
-INSTALL = "pip install 'maskwright[openvino]'"
 PRECISION = ""
 GRAPH = True
 refusal = graph.refusal

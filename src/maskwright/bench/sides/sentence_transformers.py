@@ -11,7 +11,6 @@ from maskwright.bench.work import Work
 
 LABEL = "sentence-transformers"
 NEEDS = ("sentence_transformers",)
-INSTALL = "pip install sentence-transformers"
 PRECISION = "float32"
 GRAPH = False
 

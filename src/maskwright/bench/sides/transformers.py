@@ -12,7 +12,6 @@ from maskwright.bench.work import Work
 
 LABEL = "transformers"
 NEEDS = ("transformers",)
-INSTALL = "pip install transformers"
 PRECISION = "float32"
 GRAPH = False
 

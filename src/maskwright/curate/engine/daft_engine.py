@@ -30,6 +30,7 @@ from maskwright.errors import (
     UsageError,
 )
 from maskwright.memory import free_bytes
+from maskwright.packages import install, require
 from maskwright.storage.manifest import verify
 from maskwright.version import VERSION
 
@@ -88,10 +89,7 @@ class DaftEngine:
             ResourceError: there is no cluster at the address.
         """
         os.environ["DAFT_PROGRESS_BAR"] = "0"
-        try:
-            import daft
-        except ImportError as error:
-            raise _not_installed("daft", "curate", error) from None
+        daft = require("curation", "daft", "pyarrow")
         if _STARTED and self.runner not in _STARTED:
             raise UsageError(
                 "another engine was started in this process",
@@ -107,10 +105,7 @@ class DaftEngine:
         _STARTED[:] = [self.runner]
 
     def _start_ray(self) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise _not_installed("ray", "cluster", error) from None
+        ray = require("--engine ray", "ray", do=install("daft[ray]"))
         if ray.is_initialized():
             return
         try:
@@ -401,12 +396,3 @@ def _error_of(plain: Mapping[str, Any]) -> MaskwrightError:
     parts = {name: plain.get(name) for name in ("where", "found", "wanted", "do")}
     error: MaskwrightError = sort(plain["what"], **parts)
     return error
-
-
-def _not_installed(package: str, extra: str, error: ImportError) -> UsageError:
-    return UsageError(
-        f"curation needs {package}",
-        found=str(error),
-        wanted=f"the extra {extra!r}",
-        do=f"pip install 'maskwright[{extra}]'",
-    )

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import ConfigError, DataError, UsageError
+from maskwright.packages import install, require
 from maskwright.storage.files import refusal
 
 LANES = 8192
@@ -128,20 +129,14 @@ def open_py3langid() -> NaiveBayes:
         UsageError: it is not installed.
         DataError: the package is of another form than is known.
     """
+    langid = require(
+        "identifying languages",
+        "py3langid.langid",
+        where="language.model",
+        otherwise="; or --set language.model=fasttext:PATH",
+    )
     try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError as error:
-        raise UsageError(
-            "py3langid is not installed",
-            where="language.model",
-            wanted="py3langid, which has a model of 139 languages",
-            do="pip install 'maskwright[curate]', or set model = \"fasttext:PATH\"",
-        ) from error
-    try:
-        model = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    except OSError as error:  # it is unpacked into a temporary file
-        raise refusal(error, Path(tempfile.gettempdir())) from error
-    try:
+        model = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
         moves = np.asarray(model.tk_nextmove)
         features = np.asarray(model.tk_output, np.int32)
         rows = np.asarray(model.tk_row, np.int32) << 8
@@ -149,13 +144,15 @@ def open_py3langid() -> NaiveBayes:
         names = list(model.nb_classes)
         if moves.reshape(-1, 256)[:, RESET].any():
             raise ValueError("the byte 0xff does not lead to the first state")
+    except OSError as error:  # it is unpacked into a temporary file
+        raise refusal(error, Path(tempfile.gettempdir())) from error
     except (AttributeError, ValueError, TypeError) as error:
         raise DataError(
             "this release of py3langid keeps its model in a form that is not known",
             where="language.model",
             found=error,
             wanted="py3langid 0.4",
-            do="install a release that maskwright[curate] names",
+            do=install("py3langid==0.4.0"),
         ) from error
     # One look-up of a state's row and one of its n-gram for each byte.
     after, completed = rows[moves], features[moves]
@@ -211,15 +208,12 @@ def open_fasttext(path: Path) -> FastText:
             wanted="a file of fastText, such as lid.176.ftz",
             do="correct the path behind fasttext:",
         )
-    try:
-        import fasttext
-    except ImportError as error:
-        raise UsageError(
-            "fastText is not installed",
-            where="language.model",
-            found=f"fasttext:{path}",
-            do='pip install fasttext, or leave `model` out: "py3langid" comes with its model',
-        ) from error
+    fasttext = require(
+        "a model of fastText",
+        "fasttext",
+        where="language.model",
+        otherwise="; or leave `model` out, as py3langid comes with its model",
+    )
     try:
         model = fasttext.load_model(str(path))
         languages = sorted({_code(name) for name in model.get_labels()})

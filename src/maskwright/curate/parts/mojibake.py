@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.curate.parts.characters import Characters
-from maskwright.errors import UsageError
 
 # The encodings that ftfy knows. Python reads the Windows ones without their undefined bytes, which
 # decode to the C1 control characters of Latin 1.
@@ -42,22 +41,6 @@ AMBIGUOUS = re.compile(
 )
 # Quotation marks and dashes; no right text has them so, whatever else the line has.
 PUNCTUATION = re.compile("â€.")
-
-
-def require() -> None:
-    """Refuse where ftfy is missing.
-
-    Raises:
-        UsageError: with the command that installs it.
-    """
-    try:
-        import ftfy  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            "repairing encodings needs the package ftfy",
-            found=error,
-            do="pip install 'maskwright[curate]', or set normalise.mojibake=false",
-        ) from error
 
 
 def suspicious(characters: Characters) -> NDArray[np.bool_]:

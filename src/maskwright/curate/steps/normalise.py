@@ -32,6 +32,7 @@ from maskwright.curate.parts.characters import Characters, characters_of
 from maskwright.curate.parts.limits import check_counts
 from maskwright.curate.parts.outcome import Change, Outcome
 from maskwright.curate.parts.step import Step
+from maskwright.packages import require
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,8 +85,9 @@ class Settings(Step):
     def check(self) -> None:
         if self.blank_lines != -1:
             check_counts(self, "blank_lines")
-        if self.mojibake or self.quotes or self.references:
-            mojibake.require()
+        if repairs := [n for n in ("mojibake", "quotes", "references") if getattr(self, n)]:
+            off = " ".join(f"--set normalise.{name}=false" for name in repairs)
+            require("repairing text", "ftfy", where="normalise", otherwise=f"; or {off}")
 
     def wordless(self) -> Collection[str]:
         return {*RULES, "blank-lines", *(("form",) if self.form == "NFC" else ())}

@@ -25,6 +25,7 @@ from maskwright.graph.ports import Graph, Port
 from maskwright.graph.session import Session
 from maskwright.labelled.formats.parts import TEST, VALIDATION
 from maskwright.models.model import Model
+from maskwright.packages import require
 from maskwright.predict.predictor import Predictor
 from maskwright.storage import commit
 
@@ -54,7 +55,7 @@ def export_onnx(model: Model, out: Path, choices: OnnxChoices, note: Note) -> Re
         IncompatibleError: the model has no graph.
         CheckpointError: a graph, read again, computes something else.
     """
-    onnx.require_packages("onnx", "onnxscript", "onnxruntime")
+    require("an export to ONNX", "onnx", "onnxscript", "onnxruntime")
     answers = predictor_of(model)
     wanted = graphs(model, answers, choices.ids)
     within = SUBFOLDER if vectors_of(answers) is not None else ""

@@ -17,15 +17,14 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.checkpoint import files as weights
-from maskwright.errors import UsageError
 from maskwright.export.parts import folder, proof
 from maskwright.export.parts.asked import graphs, predictor_of
 from maskwright.export.parts.target import Report
 from maskwright.findings import Finding, Note
 from maskwright.graph import onnx
 from maskwright.graph.engines import openvino as engine
-from maskwright.graph.engines.parts.names import missing
 from maskwright.models.model import Model
+from maskwright.packages import require
 from maskwright.storage import commit
 from maskwright.train.machine.machine import matrix_units
 
@@ -45,13 +44,7 @@ def export_openvino(model: Model, out: Path, half: bool, note: Note) -> Report:
         IncompatibleError: the model has no graph.
         CheckpointError: a graph, read again, computes something else.
     """
-    if lacking := missing(TARGET):
-        raise UsageError(
-            "a package that writes or runs graphs is not installed",
-            found=f"no {', no '.join(lacking)}",
-            wanted="the extra 'openvino'",
-            do=engine.INSTALL,
-        )
+    require("an export to OpenVINO", *engine.NEEDS)
     answers = predictor_of(model)
     wanted = graphs(model, answers)
     found: list[proof.Compared] = []

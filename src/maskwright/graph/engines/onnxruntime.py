@@ -10,7 +10,6 @@ from maskwright.graph.engines.parts.engine import Ids, Shape, States, feeds, row
 from maskwright.graph.session import Session
 
 NEEDS = ("onnxruntime", "onnx", "onnxscript")
-INSTALL = "pip install 'maskwright[export]'"
 EXACT = True
 PRECISIONS = ("float32",)
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from maskwright.graph.eight_bits import write_eight_bits
-from maskwright.graph.engines.onnxruntime import INSTALL, NEEDS, OnnxRuntime
+from maskwright.graph.engines.onnxruntime import NEEDS, OnnxRuntime
 
 EXACT = False
 PRECISIONS = ("int8",)
-__all__ = ["EXACT", "INSTALL", "NEEDS", "PRECISIONS", "OnnxRuntimeInt8", "load"]
+__all__ = ["EXACT", "NEEDS", "PRECISIONS", "OnnxRuntimeInt8", "load"]
 
 
 class OnnxRuntimeInt8(OnnxRuntime):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import TokenizerError
+from maskwright.packages import install
 from maskwright.tokenizer.file import sentencepiece_file
 from maskwright.tokenizer.file.classes import ALBERT, BERT, CLASSES, GPT, GPT2, ROBERTA, T5, Class
 from maskwright.tokenizer.file.pipeline import LONGEST_WORD
@@ -115,8 +116,9 @@ def _cannot(folder: Path, name: str, member: Class | None, there: Sequence[str])
 
 def _way() -> str:
     return (
-        "save it once with transformers (and pip install sentencepiece protobuf tiktoken): "
-        "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        "save it once with transformers, by AutoTokenizer.from_pretrained(FOLDER)"
+        ".save_pretrained(FOLDER), after "
+        + install("transformers", "sentencepiece", "protobuf", "tiktoken")
     )
 
 

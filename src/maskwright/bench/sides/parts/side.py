@@ -2,7 +2,6 @@
 
 LABEL     what the table calls it
 NEEDS     the packages that it imports, by the names they are imported by
-INSTALL   the command that brings them
 PRECISION what it computes in; "": it is known when it is open
 GRAPH     whether it needs the model as an ONNX file (`Work.graph`)
 refusal(work) -> a reason why it does not answer this work, or None
@@ -11,12 +10,11 @@ open(work, threads) -> Side
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from maskwright import catalogue
+from maskwright import catalogue, packages
 from maskwright.bench.work import Work
 
 ROOM = "bench.sides"
@@ -41,15 +39,14 @@ def peers() -> list[str]:
 
 def missing(name: str) -> list[str]:
     """The packages of this side that are not installed."""
-    needs: Sequence[str] = catalogue.load(ROOM, name).NEEDS
-    return [package for package in needs if importlib.util.find_spec(package) is None]
+    return packages.missing(catalogue.load(ROOM, name).NEEDS)
 
 
 def absence(name: str, work: Work) -> str | None:
     """Why this side takes no turn; None: it takes turns."""
     module = catalogue.load(ROOM, name)
     if lacking := missing(name):
-        return f"not installed ({', '.join(lacking)}): {module.INSTALL}"
+        return f"not installed ({', '.join(lacking)}): {packages.install(*lacking)}"
     reason: str | None = module.refusal(work)
     return reason
 

@@ -1,7 +1,6 @@
 """The contract of an engine.
 
 NEEDS       the packages that it imports
-INSTALL     the command that brings them
 EXACT       whether it computes with the model's own numbers; one that does not is taken only
             when it is named
 PRECISIONS  what products it computes: the first is usual

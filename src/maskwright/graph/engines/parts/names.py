@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Sequence
 from types import ModuleType
 
-from maskwright import catalogue
+from maskwright import catalogue, packages
 from maskwright.errors import UsageError, near
 
 ROOM = "graph.engines"
@@ -27,8 +25,7 @@ def exact() -> list[str]:
 
 def missing(name: str) -> list[str]:
     """The packages of this engine that are not installed."""
-    needs: Sequence[str] = catalogue.load(ROOM, name).NEEDS
-    return [package for package in needs if importlib.util.find_spec(package) is None]
+    return packages.missing(module(name).NEEDS)
 
 
 def require(name: str, where: str = "engine") -> None:
@@ -48,7 +45,7 @@ def require(name: str, where: str = "engine") -> None:
             "the engine is not installed",
             where=where,
             found=f"{name} without {', '.join(lacking)}",
-            do=module(name).INSTALL,
+            do=packages.install(*lacking),
         )
 
 
