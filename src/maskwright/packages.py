@@ -1,8 +1,5 @@
-"""Packages that only some commands need, and the command that installs them.
-
-The command names the packages themselves and not an extra of Maskwright, which is on no index:
-that name there would be somebody else's.
-"""
+"""Packages that only some commands need, and the command that installs them. It names no extra of
+Maskwright, which is on no index: its name there would be somebody else's."""
 
 from __future__ import annotations
 

@@ -1031,14 +1031,25 @@ def stopped(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     return data, folder / "out", said.getvalue()
 
 
+def test_a_stop_before_the_first_seed_counts_no_seeds(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(learner, "tune", stop)
+    data, said = table(tmp_path / "data.csv", "classification", 60), io.StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        finetune_file(model, data, tmp_path / "out", **BRIEFLY, stream=said)
+    last = said.getvalue().splitlines()[-1]
+    assert " 0 of " not in last and "kept" not in last and f"--out {tmp_path / 'out'}" in last
+
+
 def test_a_stop_keeps_the_finished_seeds(
     model: Path, stopped: tuple[Path, Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, out, said = stopped
-    assert (
-        "1 of 3 seeds had finished and are kept" in said
-        and (out / "unfinished" / "seed-0").is_dir()
-    )
+    assert "1 of 3 seeds finished and kept" in said and (out / "unfinished" / "seed-0").is_dir()
     again = Path(shutil.copytree(out, tmp_path / "again"))
     seeds, whole = [], learner.tune
 

@@ -8,12 +8,14 @@ arguments into the one order that argparse parses correctly.
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from maskwright.errors import UsageError, near, shorten
-from maskwright.terminal import harmless
+from maskwright.terminal import harmless, shell_word
 
 # Other names that the field has for an option, understood by every verb where it means that.
 ALIASES = {
@@ -27,6 +29,15 @@ ALIASES = {
     "--tokens": ("--max-tokens", "--max-new-tokens"),
     "--top": ("--top-k",),
 }
+# What an argument must be to stand for a name in capitals in the examples of a verb.
+FITS: dict[str, Callable[[str], bool]] = {
+    **dict.fromkeys(("MODEL", "RUN"), os.path.isdir),
+    **dict.fromkeys(("TEXT", "FOLDER"), lambda path: not os.path.exists(path)),
+    "FILE": os.path.exists,
+}
+# Options of other programs: for what is an argument or the option of a path here, and for others.
+PATHS = "corpus data dataset file input model prompt recipe run sentence test text train"
+MEANT = {"--format": "--to", "--gpu": "--device", "--label": "--column", "--labels": "--column"}
 WANTED = {int: "a whole number", float: "a number"}
 NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
@@ -56,6 +67,11 @@ def own_name(action: argparse.Action) -> str:
 
 class Parser(argparse.ArgumentParser):
     """argparse with errors in five parts and near names."""
+
+    examples: tuple[str, ...] = ()
+    """Arguments that work, in which names in capitals stand for the user's."""
+    _places: Sequence[str] = ()
+    """The positional arguments that are being read."""
 
     def add_argument(self, *names: Any, **how: Any) -> argparse.Action:
         """The same, with the option's other names, unless `also` says which it has here."""
@@ -98,7 +114,22 @@ class Parser(argparse.ArgumentParser):
             )
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(harmless(message), do=f"{self.prog} --help")
+        raise UsageError(harmless(message.replace(": -- ", ": ")), do=self.command(self._places))
+
+    def command(self, places: Sequence[str]) -> str:
+        """The examples in which most of these arguments have a place, with them filled in."""
+        filled = []
+        for words in map(str.split, self.examples):
+            left = list(places)
+            for number, name in enumerate(words):
+                fitting = (p for p in left if name.isupper() and FITS.get(name, str)(p))
+                if (place := next(fitting, None)) is not None:
+                    left.remove(place)
+                    words[number] = shell_word(place)
+            filled.append((len(left), " ".join([self.prog, *words])))
+        fewest = min(filled, default=(0,))[0]
+        found = [command for left, command in filled if left == fewest]
+        return "; or ".join(found) or f"{self.prog} --help"
 
     def read(self, given: Sequence[str]) -> argparse.Namespace:
         """The arguments of a verb, in any order.
@@ -106,8 +137,10 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: an unknown or repeated option, a missing or superfluous argument.
         """
-        options, places = self._sorted(list(given))
-        return self.parse_args([*options, *(["--", *places] if places else [])])
+        options, self._places = self._sorted(list(given))
+        chosen = self.parse_args([*options, *(["--", *self._places] if self._places else [])])
+        chosen.command = self.command(self._places)
+        return chosen
 
     def _sorted(self, given: list[str]) -> tuple[list[str], list[str]]:
         """(options, each with its value as `--option=value`; positional arguments)."""
@@ -118,7 +151,14 @@ class Parser(argparse.ArgumentParser):
             if word == "--":
                 places += given
                 break
-            action = self._option(word)
+            try:
+                action = self._option(word)
+            except UsageError as error:
+                if word.removeprefix("--") not in PATHS.split():
+                    raise
+                beside = itertools.takewhile(lambda each: each[:1] != "-", given)
+                error.wanted = None
+                raise error.advising(self.command([*places, *beside])) from None
             if action is None:
                 places.append(word)
                 continue
@@ -166,7 +206,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(
             "no such option",
             found=repr(shorten(word)),
-            wanted=near(name, [k for k in known if k.startswith("--")]),
+            wanted=near(MEANT.get(name, name), [k for k in known if k.startswith("--")]),
             do=f"{self.prog} --help; before a text or a name that begins with a dash put --",
         )
 

@@ -30,29 +30,30 @@ from maskwright.storage import files as storage
 from maskwright.storage import leftovers
 from maskwright.terminal import harmless_lines
 
-VERBS = (
-    "quickstart",
-    "curate",
-    "tokenizer",
-    "tokens",
-    "pretrain",
-    "adapt",
-    "resume",
-    "compare",
-    "evaluate",
-    "finetune",
-    "predict",
-    "serve",
-    "probe",
-    "attention",
-    "explore",
-    "fill-mask",
-    "generate",
-    "bench",
-    "export",
-    "show",
-    "list",
-)
+# Each with its examples, in which names in capitals stand for the user's.
+VERBS: dict[str, tuple[str, ...]] = {
+    "quickstart": (),
+    "curate": ("FILE --out FOLDER",),
+    "tokenizer": ("--text FILE",),
+    "tokens": ("MODEL TEXT",),
+    "pretrain": ("RECIPE --text FILE",),
+    "adapt": ("MODEL --text FILE",),
+    "resume": ("RUN",),
+    "compare": ("RECIPE OTHER --budget minutes=10",),
+    "evaluate": ("MODEL --data FILE", "MODEL --text FILE"),
+    "finetune": ("MODEL --data FILE",),
+    "predict": ("MODEL FILE",),
+    "serve": ("MODEL",),
+    "probe": ("MODEL --data FILE",),
+    "attention": ("MODEL --sentence TEXT", "MODEL --text FILE"),
+    "explore": ("MODEL",),
+    "fill-mask": ("MODEL TEXT",),
+    "generate": ("MODEL TEXT",),
+    "bench": ("MODEL --data FILE",),
+    "export": ("MODEL --to onnx --out FOLDER",),
+    "show": ("RECIPE",),
+    "list": ("recipes",),
+}
 MOST_THREADS = 1024
 # What the libraries that compute ask for the number of their threads.
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -108,6 +109,7 @@ def parser(only: str | None = None) -> Parser:
             name, help=verb.SUMMARY, description=verb.SUMMARY, formatter_class=Help
         )
         verb_parser.set_defaults(do=verb.do)
+        verb_parser.examples = VERBS[name]
         verb_parser.add_argument(
             "--debug", action="store_true", help="show the traceback of an error"
         )

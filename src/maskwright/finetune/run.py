@@ -177,10 +177,8 @@ def _seeds(
             best = best_of(found)
             found = [one if one is best else one.without_model() for one in found]
     except KeyboardInterrupt:
-        say(
-            f"stopped; {len(found)} of {len(seeds)} seeds had finished and are kept: the same "
-            f"command with --out {shell_word(out)} goes on"
-        )
+        done = f"{len(found)} of {len(seeds)} seeds finished and kept" if found else "no seed done"
+        say(f"stopped, {done}; the same command with --out {shell_word(out)} goes on")
         raise
     return found
 

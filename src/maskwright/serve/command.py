@@ -65,8 +65,9 @@ def serve(
         The running server, with `background`.
 
     Raises:
-        UsageError: no model, two of one name, a port in use, an open address without a token.
-        IncompatibleError: an adapter without its model, or the extra `serve` is not installed.
+        UsageError: no model, two of one name, a port in use, an open address without a token, or
+            a package is not installed.
+        IncompatibleError: an adapter without its model.
         ResourceError: the models do not fit into memory.
         And as `maskwright.load`.
     """
@@ -93,7 +94,7 @@ def serve(
     if taken := sorted(folders.keys() & placed.keys()):
         raise UsageError("a model and an adapter of one name", where="--adapter", found=taken[0])
     if not folders:
-        raise UsageError("no model to serve", wanted="one folder or more")
+        raise UsageError("no model to serve", do="maskwright serve MODEL")
     host, limits = listening(host), limits or Limits()
     hosts, origins = map(as_host, allowed_hosts), tuple(map(as_origin, allowed_origins))
     sock = bound(host, port)

@@ -243,7 +243,7 @@ def open_all(
         And as `maskwright.load`.
     """
     if not models:
-        raise UsageError("no model to serve", wanted="one folder or more")
+        raise UsageError("no model to serve", do="maskwright serve MODEL")
     found: dict[str, Served] = {}
     for name, folder in models.items():
         found[name] = open_one(name, folder, list(found.values()), precision, note, engine)

@@ -20,7 +20,7 @@ def refusal(work: Work) -> str | None:
     if work.kind != "vector":
         return "it makes vectors"
     if not (Path(work.model) / "modules.json").is_file():
-        return "not a folder of its form: maskwright export MODEL --to sentence-transformers"
+        return "not its form: maskwright export MODEL --to sentence-transformers --out FOLDER"
     return None
 
 

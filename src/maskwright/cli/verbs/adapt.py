@@ -30,11 +30,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model")
+    existing(a.model, "model", a.command)
     if not a.text:
-        raise UsageError(
-            "no text to train on", where="--text", do=f"maskwright adapt {a.model} --text FILE"
-        )
+        raise UsageError("no text to train on", where="--text", do=a.command)
     existing_texts(a.text)
     from maskwright.recipes.parts.continued import require_settings
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from maskwright import catalogue
 from maskwright.errors import UsageError, near_path
 from maskwright.findings import Finding
 from maskwright.terminal import harmless_lines
@@ -202,12 +203,20 @@ def next_run(name: str) -> Path:
     return path
 
 
-def existing(path: Path, what: str) -> Path:
-    """`path`, if it exists.
+def existing(path: Path | None, what: str, command: str = "") -> None:
+    """Refuse a path that does not exist.
+
+    Args:
+        command: that works; given for a model, which is a folder.
 
     Raises:
-        UsageError: it does not; the message has the near names.
+        UsageError: the message has the near names.
     """
-    if path.exists():
-        return path
-    raise UsageError(f"no such {what}", where=path, wanted=near_path(path))
+    file = bool(command) and path is not None and path.is_file()
+    if path is None or (path.exists() and not file):
+        return
+    do = command if file or not command else "name a folder on this machine; nothing is downloaded"
+    if command and str(path) in catalogue.names("recipes"):
+        do = f"train this recipe first: maskwright pretrain {path} --text FILE --out runs/{path}"
+    wanted = "the folder of a model or a run" if file else near_path(path)
+    raise UsageError(f"no such {what}", where=path, wanted=wanted, do=do or None)

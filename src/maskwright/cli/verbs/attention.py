@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model")
+    existing(a.model, "model", a.command)
     for path in [Path(text) for text in a.text] + ([] if a.tree is None else [a.tree]):
         existing(path, "text")
     from maskwright.analysis.attention import attention

@@ -35,9 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model")
-    if a.data is not None:
-        existing(a.data, "data")
+    existing(a.model, "model", a.command)
+    existing(a.data, "data")
     from maskwright.bench.command import bench
     from maskwright.report.say import printer
 

@@ -45,8 +45,7 @@ def do(a: argparse.Namespace) -> None:
     for recipe in recipes:
         require_settings(recipe)
     existing_texts(a.text)
-    if a.data is not None:
-        existing(a.data, "data")
+    existing(a.data, "data")
     from maskwright.evaluate.compare.compare import compare
 
     out = a.out or next_run("comparison")

@@ -128,15 +128,15 @@ def do(a: argparse.Namespace) -> None:
         _why(a)
         return
     if not a.text and not (a.prove and a.out):
-        raise UsageError("no text", where="TEXT", wanted="files or folders, as my-documents/")
-    existing_texts(a.text)
+        raise UsageError("no text", where="TEXT", wanted="files or folders", do=a.command)
     only: Literal["look", "plan"] | None = None
     if a.plan:
         only = "plan"
     elif a.look:
         only = "look"
     if a.out is None and only is None:
-        raise UsageError("no folder for the result", where="--out", wanted="--out clean/")
+        raise UsageError("no folder for the result", where="--out", do=a.command)
+    existing_texts(a.text)
     unused = [n for n in ("budget", "seeds", "held_out") if getattr(a, n) and not a.prove]
     if unused:
         raise UsageError(

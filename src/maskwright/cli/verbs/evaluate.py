@@ -61,10 +61,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model")
+    existing(a.model, "model", a.command)
     existing_texts(a.text)
-    if a.data is not None:
-        existing(a.data, "data")
+    existing(a.data, "data")
     columns, read = named_columns(a), how_read(a.read)
     _require_choices(a.how, a.part)
     rows = a.data is not None and not a.text and answers_tasks(a.model)

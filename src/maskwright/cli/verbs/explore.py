@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     for model in a.models:
-        existing(model, "model")
+        existing(model, "model", a.command)
     from maskwright.explore.command import explore
 
     explore(a.models, port=a.port, text=a.text, browser=not a.no_browser)

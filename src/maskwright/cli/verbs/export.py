@@ -37,7 +37,7 @@ def do(a: argparse.Namespace) -> None:
         raise UsageError(
             "there is no such target", where="--to", found=repr(a.to), wanted=near(a.to, targets())
         )
-    existing(a.model, "model")
+    existing(a.model, "model", a.command)
     every = {field.name for name in targets() for field in dataclasses.fields(target(name).Options)}
     own = {field.name for field in dataclasses.fields(target(a.to).Options)}
     given: dict[str, Any] = {n: getattr(a, n) for n in every if getattr(a, n) is not None}

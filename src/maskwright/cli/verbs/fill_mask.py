@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model")
+    existing(a.model, "model", a.command)
     from maskwright.predict.language_model import load
 
     model = load(a.model)

@@ -76,17 +76,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model")
     from_file = a.model.suffix == ".toml" and a.model.is_file()
-    if a.data is not None:
-        existing(a.data, "data")
-    elif not from_file:
-        raise UsageError(
-            "no labelled file is named",
-            where="--data",
-            wanted="a file or a folder",
-            do="maskwright finetune --help",
-        )
+    if not from_file:
+        existing(a.model, "model", a.command)
+    existing(a.data, "data")
+    if a.data is None and not from_file:
+        raise UsageError("no labelled file is named", where="--data", do=a.command)
     if a.moved is not None and not from_file:
         raise UsageError(
             "two models are named",
@@ -110,7 +105,7 @@ def do(a: argparse.Namespace) -> None:
         recipe = Recipe(model=str(a.model), **values)
     recipe = override(recipe, a.settings)
     if a.moved is not None:  # the same, by its hash
-        recipe = replace(recipe, model=str(existing(a.moved, "model")))
+        recipe = replace(recipe, model=str(a.moved))
     for path, what in ((recipe.model, "model"), (recipe.data, "data")):
         if not Path(path).exists():
             raise UsageError(

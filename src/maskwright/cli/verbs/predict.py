@@ -113,14 +113,12 @@ def do(a: argparse.Namespace) -> None:
                 do="name a folder, or a running server with --server",
             )
         for model in (a.model, *a.also):
-            existing(model, "model")
+            existing(model, "model", a.command)
     if a.file != STDIN:
         existing(a.file, "file")
     elif sys.stdin.isatty():
         raise UsageError(
-            "there are no rows to predict",
-            wanted="a file, or lines from a pipe",
-            do=f"maskwright predict {a.model or ''} FILE",
+            "there are no rows to predict", wanted="a file, or lines from a pipe", do=a.command
         )
     columns, read = named_columns(a), how_read(a.read)
     read.require_only("reading", "header")

@@ -46,9 +46,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model")
-    if a.data is not None:
-        existing(a.data, "data")
+    existing(a.model, "model", a.command)
+    existing(a.data, "data")
     columns, read = named_columns(a), how_read(a.read)
     if a.task is not None:
         from maskwright.labelled.shapes import shape_of

@@ -76,7 +76,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     names, adapters = _pairs(a.name, "--name"), _pairs(a.adapter, "--adapter")
     for model in (*a.models, *names.values()):
-        existing(model, "model")
+        existing(model, "model", a.command)
     for folder in adapters.values():
         existing(folder, "adapter")
     require_engine(a.engine, "--engine")

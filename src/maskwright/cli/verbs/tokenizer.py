@@ -68,5 +68,5 @@ def do(a: argparse.Namespace) -> None:
     if a.kind == "wordpiece":
         other = next(name for name in WORDPIECE if name != how)
         print(f"the other training method: --wordpiece {other}")
-    command = f"maskwright pretrain bert-mini --text {' '.join(map(shell_word, a.text))}"
-    print(f"next: {command} --set tokenizer.folder={shell_word(out)}")
+    command = f"maskwright pretrain bert-mini --set tokenizer.folder={shell_word(out)}"
+    print("next:", " ".join([command, *(["--text"] if a.text else []), *map(shell_word, a.text)]))

@@ -26,9 +26,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    folders = [existing(a.model, "model")]
-    if a.beside is not None:
-        folders.append(existing(a.beside, "model"))
+    folders = [folder for folder in (a.model, a.beside) if folder is not None]
+    for folder in folders:
+        existing(folder, "model", a.command)
     existing_texts(a.text)
     from maskwright.analysis.tokens import show_tokens
     from maskwright.labelled.formats.options import how_read

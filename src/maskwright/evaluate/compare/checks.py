@@ -46,7 +46,7 @@ def refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
                 where="name",
                 found=", ".join(names),
                 wanted="different names without a slash",
-                do="maskwright show RECIPE --set name=OTHER --set … > other.toml",
+                do="maskwright show RECIPE --set name=OTHER > other.toml",
             )
 
 

@@ -37,6 +37,7 @@ from maskwright.nn.transformer import Transformer
 from maskwright.report.tables import Table
 from maskwright.storage import commit
 from maskwright.storage.strict_json import parse_object
+from maskwright.terminal import shell_word
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 README, WRITING = "README.md", "generation_config.json"
@@ -111,7 +112,8 @@ def sentence_files(path: Path) -> dict[str, bytes]:
             "the model lies in a folder of its own within that of its vectors",
             where=path / MODULES,
             wanted="modules around a model in the folder itself",
-            do="write it anew first: maskwright export MODEL --to sentence-transformers",
+            do=f"write it anew first: maskwright export {shell_word(path)} "
+            "--to sentence-transformers --out FOLDER",
         )
     names = [MODULES, *(name for name in SENTENCE_FILES if (path / name).is_file())]
     for module in listed:

@@ -27,6 +27,7 @@ from maskwright.families.parts.family import family
 from maskwright.findings import Finding, Note
 from maskwright.models.model import Model
 from maskwright.report.tables import Table
+from maskwright.terminal import shell_word
 
 TARGET = "tei-check"
 POOLING, READING = "1_Pooling/config.json", "sentence_bert_config.json"
@@ -86,9 +87,8 @@ def findings(model: Model) -> Iterator[Finding]:
     """What is missing, as warnings, and what is computed otherwise, as notes."""
     path = model.path
     if model.is_adapter or (model.task is not None and model.task.attached):
-        yield _fault(
-            "it reads no adapters", "maskwright export MODEL --to merged, and check that folder"
-        )
+        merge = f"maskwright export {shell_word(path)} --to merged --out FOLDER"
+        yield _fault("it reads no adapters", f"{merge}; then check that folder")
     if not (path / "config.json").is_file():  # a head that was saved alone
         return
     hf = read_json(path, "config.json")
@@ -151,7 +151,8 @@ def _other_head(kind: str) -> Finding:
 
 
 def _of_vectors(path: Path) -> Iterator[Finding]:
-    vectors = "maskwright export MODEL --to sentence-transformers, and check that folder"
+    export = f"maskwright export {shell_word(path)} --to sentence-transformers --out FOLDER"
+    vectors = f"{export}; then check that folder"
     if not (path / POOLING).is_file():
         yield _fault(f"{POOLING} is missing", vectors)
         return
@@ -160,7 +161,7 @@ def _of_vectors(path: Path) -> Iterator[Finding]:
         yield _fault(f"{POOLING}: {', '.join(lacking)} is missing", vectors)
     chosen = [key for key, on in pooling.items() if key.startswith("pooling_mode_") and on is True]
     if len(chosen) > 1:
-        yield _fault(f"several poolings side by side: {', '.join(chosen)}", "serve: maskwright")
+        yield _fault(f"several poolings: {', '.join(chosen)}", "serve it with maskwright serve")
     elif not set(chosen) & {*POOLED, *BESIDES.values()}:
         yield _fault(
             f"the pooling {', '.join(chosen) or 'none'}: it knows cls, mean and lasttoken",

@@ -121,7 +121,8 @@ def _untrained(model: Model, chosen: Chosen, note: Note) -> Predictor:
         Finding(
             "vectors-untrained",
             f"the model was not trained to make vectors, so its states are pooled: {pooling}",
-            remedy="for vectors that can be compared: maskwright finetune MODEL --task matching",
+            remedy="for vectors that can be compared: maskwright finetune MODEL --data PAIRS "
+            "--task matching",
             severity="warning",
         )
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from maskwright import catalogue
-from maskwright.corpus.curated import is_curated
 from maskwright.errors import UsageError, near
 from maskwright.models.run_folder import is_run
 from maskwright.recipes.parts.recipe import Recipe
@@ -34,9 +33,9 @@ def find(name: str) -> Recipe:
                 wanted="a built-in recipe, a .toml file or the folder of a run",
                 do=f"train it further: maskwright adapt {shell_word(path)} --text FILE",
             )
-        if is_curated(path):
+        if path.exists():
             raise UsageError(
-                "a corpus, not a recipe",
+                "text, not a recipe",
                 where=path,
                 wanted="a built-in recipe, a .toml file or the folder of a run",
                 do=f"name both: maskwright pretrain bert-mini --text {shell_word(path)}",

@@ -41,7 +41,7 @@ def require_rows(recipe: Recipe) -> None:
             where="objective.name",
             found=name,
             wanted="an objective that learns from text alone (maskwright list objectives)",
-            do="with labelled data: maskwright finetune",
+            do="with labelled data: maskwright finetune MODEL --data FILE",
         )
     mixed = "corpus.weights" if recipe.corpus.weights else "corpus.temperature"
     sampled = mixed if recipe.corpus.mixed else "rows.kind" if kind in PAIRS else ""
