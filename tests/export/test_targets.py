@@ -260,7 +260,7 @@ def test_graphs_of_openvino_are_compiled_again(
         patch.setattr(openvino_folder, "_runner", wrong)
         exported(tuned["full"], tmp_path / "no", "openvino")
     monkeypatch.setattr(openvino_engine, "NEEDS", ("no_such_package",))
-    with pytest.raises(UsageError, match=r"no_such_package(.|\n)*maskwright\[openvino\]"):
+    with pytest.raises(UsageError, match=r"pip install no-such-package"):
         exported(tuned["full"], tmp_path / "no", "openvino")
     assert not (tmp_path / "no").exists()
 

@@ -26,9 +26,9 @@ from maskwright import privacy
 
 # The packages that the source imports. Before one is added here, read whether it reports its use.
 REVIEWED = (
-    "daft fastapi fasttext ftfy h11 jaxtyping jinja2 markupsafe numpy onnx onnxruntime openvino"
-    " py3langid pyarrow pydantic pydantic_core ray rich safetensors scipy sentence_transformers"
-    " sklearn starlette tokenizers torch transformers uvicorn zstandard"
+    "daft fastapi fasttext ftfy h11 jaxtyping jinja2 markupsafe numpy onnx onnxruntime onnxscript"
+    " openvino py3langid pyarrow pydantic pydantic_core ray rich safetensors scipy"
+    " sentence_transformers sklearn starlette tokenizers torch transformers uvicorn zstandard"
 )
 SWITCH = re.compile(r"TELEMETRY|DO_NOT_TRACK|ANALYTICS|USAGE_STATS|HF_HUB_OFFLINE|_telemetry")
 CALLS = "connect,sendto,sendmsg,sendmmsg"
@@ -215,12 +215,16 @@ def imported(code: str) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names.add(str(node.module))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "require":
+            values = [arg.value for arg in node.args[1:] if isinstance(arg, ast.Constant)]
+            names |= {value for value in values if isinstance(value, str)}
     return {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"maskwright"}
 
 
 def test_every_package_was_reviewed() -> None:
     assert {name for _, code in code_of(SOURCE) for name in imported(code)} == {*REVIEWED.split()}
-    assert imported("import os, a.b\nfrom c import d") == {"a", "c"}, "the control"
+    code = "import os, a.b\nfrom c import d\nrequire('reading', 'e.f', 'g')"
+    assert imported(code) == {"a", "c", "e", "g"}, "the control"
 
 
 def test_switches_are_set_in_one_module() -> None:

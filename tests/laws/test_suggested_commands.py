@@ -64,8 +64,13 @@ def texts(code: str) -> Iterator[str]:
 @functools.cache
 def all_texts() -> list[tuple[str, str]]:
     """(file, text) of the whole source."""
-    files = sorted(SOURCE.rglob("*.py"))
-    return [(f.name, text) for f in files for text in texts(f.read_text(encoding="utf-8"))]
+    found = list[tuple[str, str]]()
+    for file in sorted(SOURCE.rglob("*.*")):
+        if file.suffix == ".py":
+            found += [(file.name, text) for text in texts(file.read_text(encoding="utf-8"))]
+        elif file.suffix in (".js", ".html"):
+            found.append((file.name, file.read_text(encoding="utf-8")))
+    return found
 
 
 @functools.cache
@@ -151,11 +156,22 @@ def test_options_settings_and_functions_in_texts_exist() -> None:
         "header",
         "NAME",
     }
-    for file, text in all_texts():
+    for file, text in (found for found in all_texts() if found[0].endswith(".py")):
         assert set(OPTION.findall(text)) <= options | {*MEANT} | FOREIGN, (file, text)
         assert set(re.findall(r"--set '?([\w-]+)\.", text)) <= heads, (file, text)
         assert set(re.findall(r"--read (\w+)", text)) <= read, (file, text)
         assert set(re.findall(r"maskwright\.api\.(\w+)", text)) <= set(api.__all__), (file, text)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
+def test_commands_of_the_documentation_are_understood(page: Path) -> None:
+    blocks = re.findall(r"```\w*\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    for line in lines:
+        if re.match(r"(\$ )?maskwright [a-z]", line):
+            typed = line.removeprefix("$ ").split("  #")[0].split(" > ")[0]
+            _, verb, *words = shlex.split(typed)
+            verbs()[verb].read(words)
 
 
 # ---------------------------------------------------------------------- packages
