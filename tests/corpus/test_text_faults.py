@@ -146,13 +146,84 @@ def test_marks_of_files_that_were_put_together_are_removed(tmp_path: Path) -> No
 def test_F52_other_marks_name_the_encoding(tmp_path: Path, name: str, encoding: str) -> None:
     content, wanted = CONTENT[name]
     path = write(tmp_path, name, ("\ufeff" + content).encode(encoding))
-    error = refusal(DataError, path)
+    assert texts(path) == wanted
+    error = refusal(DataError, path, encoding="utf-8")  # what is asked for counts more
     assert error.what == "the file has another encoding"
     assert error.where == str(path)
     assert error.found == f"a byte order mark of {encoding}"
     assert f"encoding={encoding[:6]!r}" in error.do
     assert texts(path, encoding=encoding[:6]) == wanted  # the remedy works
     assert texts(path, encoding=encoding) == wanted
+
+
+META = '<html><head><meta http-equiv="Content-Type" content="text/html; charset={}"></head><p>{}'
+DECLARED = [
+    ("a.html", META, "windows-1251", "cp1251", "Старый мост"),
+    ("a.html", "<!doctype html>\n<META CHARSET={}><p>{}", "KOI8-R", "koi8-r", "Старый мост"),
+    (
+        "a.xhtml",
+        '<?xml version="1.0" encoding="{}"?>\n<html><p>{}',
+        "shift_jis",
+        "cp932",
+        "①古い橋",
+    ),
+    ("a.htm", "<meta charset='{}'><p>{}", "iso-8859-1", "cp1252", "“Größe” – 5 €"),
+    ("a.txt", "<!DOCTYPE html><meta charset={}>{}", "iso-8859-2", "iso8859-2", "Příliš žluťoučký"),
+    ("a.txt", "# -*- coding: {} -*-\nx = '{}'", "latin-1", "iso8859-1", "Größe"),
+    ("a.md", "#!/bin/sh\n# vim: set fileencoding={}\n{}", "cp1250", "cp1250", "žluťoučký"),
+]
+
+
+def pages(path: Path, **choices: object) -> list[str]:
+    return [d.text for d in Reader(path, Reading(form="file", **choices), pages=True)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "form", "label", "codec", "word"), DECLARED)
+def test_a_declared_encoding_counts(
+    tmp_path: Path, name: str, form: str, label: str, codec: str, word: str
+) -> None:
+    text = form.format(label, word)
+    assert pages(write(tmp_path, name, text.encode(codec))) == [text]
+    # What is asked for counts more, and a mark more than the words.
+    path = write(tmp_path, name, text.encode())
+    assert pages(path, encoding="utf-8") == [text]
+    assert pages(write(tmp_path, name, codecs.BOM_UTF8 + text.encode())) == [text]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.html", "<!-- <meta charset=latin-1> --><p>é"),
+        ("a.html", "<meta name='description' content='a charset of latin-1'><p>é"),
+        ("a.txt", "A page says <meta charset=latin-1>. é"),
+        ("a.txt", "# Decoding: latin-1 é"),
+        ("a.txt", "# coding: unknown é"),
+        ("a.csv", "text\n# coding: latin-1 é\n"),
+    ],
+)
+def test_words_that_declare_nothing_do_not_count(tmp_path: Path, name: str, text: str) -> None:
+    (found,) = pages(write(tmp_path, name, text.encode()))
+    assert found == text.removeprefix("text").strip()
+
+
+@pytest.mark.parametrize("label", ["ascii", "utf-8", "shift_jis"])
+@pytest.mark.parametrize("on_bad", ["strict", "skip"])
+def test_a_wrong_declaration_is_named(tmp_path: Path, label: str, on_bad: str) -> None:
+    path = write(tmp_path, "a.txt", f"# coding: {label}\nGr\xfc\xdfe\x81\x00".encode("latin-1"))
+    with pytest.raises(DataError) as caught:
+        pages(path, on_bad=on_bad, on_nul="strip")
+    assert "a.txt" in str(caught.value.where)
+    if on_bad == "strict":
+        assert f"# coding: {label}" in str(caught.value.wanted)
+        assert len(pages(path, encoding="latin-1", on_nul="strip")) == 1  # the remedy works
+
+
+def test_an_unknown_declaration_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.html", b"<meta charset=utf-9><p>x")
+    with pytest.raises(DataError) as caught:
+        pages(path)
+    assert caught.value.where == str(path) and "utf-8" in str(caught.value.wanted)
+    assert pages(path, encoding="utf-8") == ["<meta charset=utf-9><p>x"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])

@@ -1,4 +1,5 @@
-"""Other encodings than UTF-8: the stream is converted to UTF-8 before it is cut into lines.
+"""The encoding of a file, by what it declares; other ones than UTF-8 are converted to UTF-8 before
+the stream is cut into lines.
 
 Bytes that do not decode become 0xFF, which is not UTF-8, so that the line reader treats the line
 like any other that is not text; with a strict policy they are an error here, at their exact offset
@@ -8,15 +9,97 @@ in the file.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from maskwright.corpus.files import KINDS, PAGES, Source
 from maskwright.corpus.ledger import at
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError
+from maskwright.corpus.reading import AUTO, ENCODINGS, Reading, known_codec
+from maskwright.corpus.sniff import BYTE_ORDER_MARKS, HEAD
+from maskwright.errors import DataError, near
 
 # For western text first; the others are tried when most of the letters are outside ASCII.
 GUESSES = ("cp1252", "latin-1")
 WIDE_GUESSES = ("gb18030", "shift_jis", "euc-kr", "cp1251", "cp1252", "latin-1")
+
+
+# What browsers read where a page declares these (WHATWG, Encoding, 4.2): one that can hold more.
+# A page that says UTF-16 in bytes of ASCII is none.
+ON_PAGES = {
+    **{"ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874"},
+    **{"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949"},
+    **{"utf-16": "utf-8", "utf-16-le": "utf-8", "utf-16-be": "utf-8"},
+}
+LABELS = {"x-sjis": "cp932", "x-gbk": "gb18030", "x-cp1251": "cp1251", "tis-620": "cp874"}
+IN_MARKUP = (
+    re.compile(rb"\A\s*<\?xml\b[^>]*?\bencoding\s*=\s*[\"']?([\w.:+-]+)", re.IGNORECASE),
+    re.compile(rb"<meta\b[^>]*?(?:[\s\"'/]|;\s*)charset\s*=\s*[\"']?\s*([\w.:+-]+)", re.IGNORECASE),
+)
+IS_MARKUP = re.compile(rb"\s*<(?:!doctype\b|\?xml\b|html\b|head\b|meta\b)", re.IGNORECASE)
+COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+# PEP 263, on the first or second line; no word that ends with `coding`.
+IN_CODE = re.compile(
+    rb"\A(?:[ \t\f]*(?:#[^\r\n]*)?\r?\n)?[ \t\f]*#[^\r\n]*?\b(?:file)?(?:en)?coding[:=]"
+    rb"[ \t]*([\w.-]+)"
+)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The encoding of a file, by Python's name, and the words by which the file declares it."""
+
+    codec: str
+    declaration: str = ""
+
+    def __str__(self) -> str:
+        said = f", which the file declares ({self.declaration})" if self.declaration else ""
+        return self.codec + said
+
+    @property
+    def remedy(self) -> str:
+        """What to do about bytes that it has no characters for."""
+        named = "name the right encoding (encoding=…)"
+        return f"{named}, which counts more than the declaration" if self.declaration else named
+
+
+UTF_8 = Encoding("utf-8")
+
+
+def encoding_of(head: bytes, source: Source, reading: Reading) -> Encoding:
+    """The encoding of a file that begins with `head`: as the reading says, as the file declares, or
+    UTF-8.
+
+    Raises:
+        DataError: markup declares an encoding that nobody knows.
+    """
+    if reading.encoding != AUTO:
+        return Encoding(reading.codec)
+    head = head[:HEAD]
+    for mark, name in BYTE_ORDER_MARKS.items():
+        if head.startswith(mark):
+            return Encoding(name, "a byte order mark")
+    is_text = KINDS.get(source.suffix) == "text"
+    if source.suffix in PAGES or (is_text and IS_MARKUP.match(head)):
+        markup = COMMENT.sub(b"", head)
+        matches = (pattern.search(markup) for pattern in IN_MARKUP)
+        for match in filter(None, matches):
+            label = match[1].decode("latin-1").lower()
+            codec = known_codec(LABELS.get(label, label))
+            words = " ".join(match[0].decode("latin-1").split())
+            if codec is None:
+                raise DataError(
+                    "the file declares an unknown encoding",
+                    where=source.shown,
+                    found=words,
+                    wanted=near(label, ENCODINGS),
+                    do="name the right one (encoding=…), or correct the declaration",
+                )
+            return Encoding(ON_PAGES.get(codec, codec), words)
+    match = IN_CODE.match(head) if is_text else None
+    if match and (codec := known_codec(match[1].decode("latin-1"))):
+        return Encoding(codec, match[0].decode("latin-1").strip().rpartition("\n")[2])
+    return Encoding(reading.codec)
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:
@@ -28,15 +111,15 @@ codecs.register_error("maskwright-mark", _mark)
 
 
 def to_utf8(
-    chunks: Iterator[bytes], file: str, reading: Reading, *, start: int = 0
+    chunks: Iterator[bytes], file: str, reading: Reading, encoding: Encoding, *, start: int = 0
 ) -> Iterator[bytes]:
     """The stream as UTF-8; `start` is the offset of its first byte in the file.
 
     Raises:
-        DataError: bytes that are not `reading.codec`, when bad rows stop the reading.
+        DataError: bytes that are not of the encoding, when bad rows stop the reading.
     """
     strict = reading.on_bad == "strict" and reading.on_undecodable == "bad"
-    make = codecs.getincrementaldecoder(reading.codec)
+    make = codecs.getincrementaldecoder(encoding.codec)
     decoder = make("strict" if strict else "maskwright-mark")
     line, fed = 1, start
     for chunk, final in _with_last(chunks):
@@ -49,12 +132,12 @@ def to_utf8(
             good.setstate(before)
             prefix = good.decode(bytes(error.object)[waiting : error.start])
             raise DataError(
-                f"not {reading.codec}",
+                f"not {encoding.codec}",
                 where=at(file, line + prefix.count("\n"), fed - waiting + error.start),
                 found=f"the bytes {bytes(error.object)[error.start : error.end].hex(' ')}"
                 f" ({error.reason})",
-                wanted=f"text in {reading.codec}",
-                do="name the right encoding, correct the bytes, "
+                wanted=f"text in {encoding}",
+                do=f"{encoding.remedy}, correct the bytes, "
                 "or read with on_bad='skip' or on_undecodable='replace'",
             ) from error
         fed += len(chunk)

@@ -62,10 +62,12 @@ class PythonFile:
         return self.name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     def text(self) -> str | None:
-        """The source with LF line ends, or None where it is not UTF-8 or cannot be read."""
+        """The source with LF line ends, in the encoding that it declares (PEP 263), or None where
+        it cannot be read."""
         try:
-            return self.path.read_bytes().decode().replace("\r\n", "\n")
-        except (OSError, UnicodeDecodeError):
+            with tokenize.open(self.path) as file:
+                return file.read()
+        except (OSError, UnicodeDecodeError, SyntaxError):
             return None
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from maskwright.corpus.encoding import guess
+from maskwright.corpus.encoding import UTF_8, Encoding, guess
 from maskwright.corpus.ledger import OR_SKIP, Counts, Ledger, at
 from maskwright.errors import DataError
 
@@ -55,7 +55,13 @@ class _Raw:
 
 
 def blocks(
-    chunks: Iterator[bytes], file: str, ledger: Ledger, *, start: int = 0, as_given: bool = False
+    chunks: Iterator[bytes],
+    file: str,
+    ledger: Ledger,
+    *,
+    start: int = 0,
+    as_given: bool = False,
+    encoding: Encoding = UTF_8,
 ) -> Iterator[Block]:
     """The good lines of a stream.
 
@@ -65,6 +71,7 @@ def blocks(
         ledger: takes the bad lines and the counts.
         start: the offset of the first byte in the file, -1 when offsets would not be the file's.
         as_given: leave control characters and CRLF where they are, as places count them.
+        encoding: of the file, for messages.
 
     Raises:
         DataError: a bad line, when the policy is strict.
@@ -75,7 +82,7 @@ def blocks(
         if text is not None:
             yield Block(text, raw.line)
         else:
-            yield from _sift(raw, file, ledger, with_offset=start >= 0, as_given=as_given)
+            yield from _sift(raw, file, ledger, encoding, start >= 0, as_given)
 
 
 def strip_controls(text: str, counts: Counts) -> str:
@@ -195,7 +202,7 @@ def _decode(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
 
 
 def _sift(
-    raw: _Raw, file: str, ledger: Ledger, *, with_offset: bool, as_given: bool
+    raw: _Raw, file: str, ledger: Ledger, encoding: Encoding, with_offset: bool, as_given: bool
 ) -> Iterator[Block]:
     """The good lines of a block that has bad ones; neighbours stay together."""
     good: list[str] = []
@@ -215,7 +222,8 @@ def _sift(
                 yield Block("".join(good), number - len(good))
                 good = []
             offset = raw.offset + start
-            error, place = _fault(data, file, number, offset if with_offset else None, ledger)
+            known = offset if with_offset else None
+            error, place = _fault(data, file, number, known, ledger, encoding)
             ledger.reject(error, file=file, line=number, offset=place)
         number, start = number + 1, end
     if good:
@@ -235,7 +243,7 @@ def _replace(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
 
 
 def _fault(
-    data: bytes, file: str, line: int, offset: int | None, ledger: Ledger
+    data: bytes, file: str, line: int, offset: int | None, ledger: Ledger, encoding: Encoding
 ) -> tuple[DataError, int | None]:
     """The fault of the line `data`, and its offset."""
     length = len(data) - data.endswith(b"\n")
@@ -249,15 +257,15 @@ def _fault(
         bad = data[error.start : error.end]
         found = f"the byte{'s' if len(bad) > 1 else ''} {bad.hex(' ')} ({error.reason})"
         if place is None:
-            found = f"bytes that are not {ledger.reading.codec}"
+            found = f"bytes that are not {encoding.codec}"
         else:
             found += f"; the line is {guess(data)}"
         return DataError(
-            f"not {ledger.reading.codec}",
+            f"not {encoding.codec}",
             where=at(file, line, place),
             found=found,
-            wanted=f"text in {ledger.reading.codec}",
-            do="name the right encoding (encoding=…), correct the byte, read with "
+            wanted=f"text in {encoding}",
+            do=f"{encoding.remedy}, correct the byte, read with "
             f"on_undecodable='replace', {OR_SKIP}",
         ), place
     place = None if offset is None else offset + data.index(0)

@@ -19,7 +19,7 @@ from typing import TextIO
 from maskwright.corpus import curated, jsonl, parquet, table, text
 from maskwright.corpus.compressed import expand
 from maskwright.corpus.document import Document
-from maskwright.corpus.encoding import to_utf8
+from maskwright.corpus.encoding import encoding_of, to_utf8
 from maskwright.corpus.files import Paths, RegularFile, Source, find
 from maskwright.corpus.ledger import OR_SKIP, Counts, Ledger
 from maskwright.corpus.lines import Block, blocks
@@ -179,10 +179,11 @@ def text_blocks(
         head += chunk
         if opened.pipe is not None and b"\n" in head:
             break  # a line that has come is answered before the next comes
-    mark = check_head(head, file, reading.codec)
+    encoding = encoding_of(head, source, reading)
+    mark = check_head(head, file, encoding.codec)
     ledger.counts.byte_order_marks += mark > 0
     chunks = itertools.chain([head[mark:]] if head[mark:] else [], chunks)
-    if reading.codec == "utf-8":
-        return blocks(chunks, file, ledger, start=mark, as_given=as_given)
-    utf8 = to_utf8(chunks, file, reading, start=mark)
-    return blocks(utf8, file, ledger, start=-1, as_given=as_given)
+    start = mark
+    if encoding.codec != "utf-8":
+        chunks, start = to_utf8(chunks, file, reading, encoding, start=mark), -1
+    return blocks(chunks, file, ledger, start=start, as_given=as_given, encoding=encoding)

@@ -14,11 +14,12 @@ from maskwright.errors import ConfigError, near
 
 Form = Literal["auto", "blank-line", "file", "line"]
 
+AUTO = "auto"
 # A closed list: codecs that are no text encodings, or run for ever on odd input, stay out.
 ENCODINGS = (
     *("utf-8", "ascii", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
     *("latin-1", *(f"iso8859-{n}" for n in range(2, 17) if n != 12)),
-    *(f"cp{n}" for n in range(1250, 1259)),
+    *(f"cp{n}" for n in (874, *range(1250, 1259))),
     *("cp437", "cp850", "cp852", "cp866", "koi8-r", "koi8-u", "mac-roman"),
     *("gb2312", "gbk", "gb18030", "big5", "shift_jis", "cp932", "euc-jp", "euc-kr", "cp949"),
 )
@@ -37,8 +38,9 @@ class Reading:
     column: str = "text"
     """The field of a JSON object, or the column of a table, that holds the text; or several names
     with commas between them, of which the first that is there counts."""
-    encoding: str = "utf-8"
-    """The encoding of text files; one of `ENCODINGS` or a Python alias of one."""
+    encoding: str = "auto"
+    """The encoding of text files; one of `ENCODINGS` or a Python alias of one. `auto` is what a
+    file declares (a byte order mark; of HTML and text also in its first lines), else utf-8."""
     on_bad: Literal["strict", "skip"] = "strict"
     """A bad row stops the reading, or is dropped, counted and listed in the rejects file."""
     max_bad_fraction: float = 0.01
@@ -149,26 +151,31 @@ class Reading:
 
     @property
     def codec(self) -> str:
-        """The encoding by the one name that Python gives it.
+        """The encoding by the one name that Python gives it; of files that declare none, if it is
+        "auto".
 
         Raises:
             ConfigError: not in `ENCODINGS`.
         """
-        known = {codecs.lookup(name).name: name for name in ENCODINGS}
-        try:
-            name = codecs.lookup(self.encoding).name
-        except (LookupError, ValueError, TypeError):
-            name = ""
-        name = {"utf-8-sig": "utf-8"}.get(name, name)
-        if name not in known:
+        name = known_codec("utf-8" if self.encoding == AUTO else self.encoding)
+        if name is None:
             raise ConfigError(
                 "unknown encoding",
                 where="encoding",
                 found=repr(self.encoding),
-                wanted=near(str(self.encoding), ENCODINGS),
+                wanted=near(str(self.encoding), (AUTO, *ENCODINGS)),
                 do="name one that Python knows, such as utf-8 or cp1252",
             )
         return name
+
+
+def known_codec(encoding: str) -> str | None:
+    """The one name that Python gives an encoding, if it is in `ENCODINGS`."""
+    try:
+        name = codecs.lookup(encoding).name.removesuffix("-sig")
+    except (LookupError, ValueError, TypeError):
+        return None
+    return name if name in {codecs.lookup(known).name for known in ENCODINGS} else None
 
 
 def with_notes(reading: Reading, notes: tuple[str, ...]) -> Reading:
