@@ -240,7 +240,7 @@ def test_paths_that_say_no_kind(tmp_path: Path) -> None:
     path = write(tmp_path, "corpus.doc", "x")
     with pytest.raises(UsageError, match=r"save its text as \.txt"):
         Reader(path)
-    with pytest.raises(UsageError, match=r"rename it; plain text ends in \.txt"):
+    with pytest.raises(UsageError, match=r"if it is plain text, rename it to end in \.txt"):
         Reader(write(tmp_path, "corpus.page", "x"))
     with pytest.raises(UsageError, match=r"save the sheet as \.csv"):
         Reader(write(tmp_path, "Labels.XLSX", "x"))
@@ -252,6 +252,27 @@ def test_paths_that_say_no_kind(tmp_path: Path) -> None:
         list(Reader(write(tmp_path, "a.parquet.gz", gzip.compress(b"PAR1"))))
     with pytest.raises(UsageError, match="null"):
         Reader("a\0b.txt")
+
+
+def test_advice_about_other_formats_works_for_them(tmp_path: Path) -> None:
+    for name, advice in (
+        ("CC-MAIN.warc.wet.gz", "warcio"),
+        ("a.WARC", "warcio"),
+        ("b.pdf.gz", "save its text"),
+        ("c.tar.gz", "unpack it"),
+        ("d.sqlite", "export its table"),
+        ("notes.gz", "plain text"),
+    ):
+        with pytest.raises(UsageError, match=f"(?s)ending is unknown.*{advice}"):
+            Reader(write(tmp_path, f"other/{name}", "x"))
+    with pytest.raises(UsageError, match=r"(?s)ending is unknown.*export its table"):
+        Reader(write(tmp_path, "other/data", b"SQLite format 3\0"))  # by its first bytes
+    warc = b"WARC/1.0\r\nWARC-Type: warcinfo\r\n\r\n"
+    with pytest.raises(DataError, match=r"(?s)WARC data.*warcio"):
+        list(Reader(write(tmp_path, "other/renamed.txt", warc)))
+    assert len(list(Reader(write(tmp_path, "other/about.txt", "WARC/1.0 is a format")))) == 1
+    with pytest.raises(UsageError, match=r"(?s)no file with a known ending.*wet: read it with"):
+        Reader(write(tmp_path, "wets/a.wet", "x").parent)
 
 
 def test_choices_are_checked_when_made() -> None:

@@ -7,6 +7,7 @@ are shown with control characters escaped.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from maskwright.corpus import curated, growing, saved
+from maskwright.corpus.sniff import HEAD, MADE_OF, format_of
 from maskwright.counted import counted
 from maskwright.errors import DataError, StorageError, UsageError, near, shorten
 from maskwright.findings import Finding
@@ -34,18 +36,7 @@ KINDS = {
 # Read where markup is made text of, a page a document.
 PAGES = dict.fromkeys((".html", ".htm", ".xhtml"), "page")
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-# What people have instead, and what to make of it.
-MADE_OF = {
-    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as .csv"),
-    **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pdf", ".epub"), "save its text as .txt"),
-    **dict.fromkeys(PAGES, "maskwright curate makes text of it; or save its text as .txt"),
-    **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".bz2", ".xz"), "unpack it first"),
-    ".spacy": 'read it with spaCy\'s DocBin, and write a line of JSON for each text: {"text": '
-    'doc.text, "entities": [[e.start_char, e.end_char, e.label_] for e in doc.ents]}',
-    ".ann": 'write a line of JSON for each text: {"text": …, "entities": [[0, 4, "PER"]]}',
-    **dict.fromkeys((".xml", ".xmi"), "export it as JSON, JSON lines or CoNLL"),
-    **dict.fromkeys((".pkl", ".pickle"), "save it as .jsonl; a pickle could run any code"),
-}
+PLAIN = "if it is plain text, rename it to end in .txt"
 NEAR_LIMIT = 5000
 LISTED = 5
 COPY_LINKED = "copy the file into the folder, or name it on its own"
@@ -103,7 +94,7 @@ class Ignored:
     def findings(self) -> list[Finding]:
         findings = []
         if self.files:
-            endings = Counter(Path(name).suffix.lower() or "no ending" for name in self.files)
+            endings = Counter(_ending(name) or "no ending" for name in self.files)
             kinds = [f"{ending} {n:,}" for ending, n in endings.most_common(LISTED)]
             kinds += ["…"] if len(endings) > LISTED else []
             remedies = [f"{ending}: {MADE_OF[ending]}" for ending in endings if ending in MADE_OF]
@@ -195,7 +186,10 @@ def find(
                 where=shown(path),
                 found=_first([*passed.files, *passed.links]) or "nothing",
                 wanted=f"files ending in {_suffixes(pages)}",
-                do="name another folder, or rename the files",
+                do=next(
+                    (found.remedy for found in passed.findings if found.remedy),
+                    "name another folder; plain text ends in .txt",
+                ),
             )
         sources += inside
         ignored.add(passed)
@@ -374,9 +368,23 @@ def _named(path: Path, pages: bool) -> Source:
             where=shown(path),
             found=f"the ending {''.join(path.suffixes[-2:])!r}",
             wanted=f"an ending {_suffixes(pages)}",
-            do=MADE_OF.get(path.suffix.lower(), "rename it; plain text ends in .txt"),
+            do=_made_of(path),
         )
     return source
+
+
+def _ending(name: str) -> str:
+    """The ending that tells the format, in lower case: `.warc` of `a.warc.gz`."""
+    path = Path(name)
+    inner = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+    return inner.suffix.lower() or path.suffix.lower()
+
+
+def _made_of(path: Path) -> str:
+    """What to do with a file that is not read, by its ending, or by its first bytes."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        kind = format_of(file.read(HEAD))
+    return MADE_OF.get(_ending(path.name)) or MADE_OF.get(kind or "") or PLAIN
 
 
 def _suffixes(pages: bool = False) -> str:

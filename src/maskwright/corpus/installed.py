@@ -11,6 +11,7 @@ import importlib.util
 import os
 import platform
 import sysconfig
+import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

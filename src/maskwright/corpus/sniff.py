@@ -40,19 +40,57 @@ MAGIC = (
     (0, b"ID3", "MP3"),
     (4, b"ftyp", "MP4"),
     (0, b"%PDF-", "PDF"),
-    (0, b"\xd0\xcf\x11\xe0", "Microsoft Office"),
+    (0, b"\xd0\xcf\x11\xe0", "Office"),
     (0, b"\x7fELF", "ELF"),
     (0, b"MZ", "Windows program"),
     (0, b"\xca\xfe\xba\xbe", "Java class"),
     (0, b"\0asm", "WebAssembly"),
+    (0, b"WARC/1.0\r\n", "WARC"),
+    (0, b"WARC/1.1\r\n", "WARC"),
     (0, b"PAR1", "Parquet"),
     (0, b"ARROW1", "Arrow"),
     (0, b"SQLite format 3\0", "SQLite"),
     (0, b"\x89HDF\r\n", "HDF5"),
     (0, b"\x93NUMPY", "NumPy"),
-    (0, b"\x80\x04\x95", "Python pickle"),
+    (0, b"\x80\x04\x95", "pickle"),
 )
-ENDINGS = {"gzip": ".gz", "zstd": ".zst", "Parquet": ".parquet"}
+# What to make of other formats, by the endings of their files and by the names above.
+_MADE_OF = (
+    (".xlsx .xls .ods .numbers", "save the sheet as .csv"),
+    (".docx .doc .odt .rtf .pdf .epub .mobi .pptx .ppt .odp PDF Office", "save its text as .txt"),
+    (".html .htm .xhtml", "maskwright curate makes text of it; or save its text as .txt"),
+    (
+        ".zip .tar .tgz .7z .rar .bz2 .xz .lz4 .br zip tar 7z RAR bzip2 xz",
+        "unpack it first; of a document, save its text as .txt",
+    ),
+    (
+        ".warc .wet .wat WARC",
+        "read it with warcio's ArchiveIterator, and write a line of JSON for each record: "
+        '{"text": record.content_stream().read().decode(), "url": '
+        'record.rec_headers.get_header("WARC-Target-URI")}; of pages, write each as .html',
+    ),
+    (".sqlite .sqlite3 .db .duckdb .mdb SQLite", "export its table as .csv"),
+    (".avro .orc .h5 .hdf5 .npy .npz HDF5 NumPy", "save its texts as .jsonl or .parquet"),
+    (
+        ".spacy",
+        'read it with spaCy\'s DocBin, and write a line of JSON for each text: {"text": doc.text, '
+        '"entities": [[e.start_char, e.end_char, e.label_] for e in doc.ents]}',
+    ),
+    (".ann", 'write a line of JSON for each text: {"text": …, "entities": [[0, 4, "PER"]]}'),
+    (".xml .xmi", "export it as JSON, JSON lines or CoNLL"),
+    (".eml .mbox .msg", "write the text of each message as a line of JSON"),
+    (".ipynb", "save it as Markdown: jupyter nbconvert --to markdown FILE"),
+    (".pkl .pickle .pt .pth .joblib pickle", "save it as .jsonl; a pickle could run any code"),
+    (
+        ".png .jpg .jpeg .gif .webp .mp3 .wav .mp4 .safetensors .gguf PNG JPEG GIF Ogg MP3 MP4",
+        "it holds no text: leave it out",
+    ),
+    ("gzip", "let its name end in .gz, behind the ending of what is in it"),
+    ("zstd", "let its name end in .zst, behind the ending of what is in it"),
+    ("Parquet", "let its name end in .parquet"),
+    ("Arrow", "let its name end in .arrow"),
+)
+MADE_OF = {name: advice for names, advice in _MADE_OF for name in names.split()}
 UNLIKELY = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 NOT_UNLIKELY = bytes(set(range(256)) - set(UNLIKELY))
 
@@ -69,16 +107,14 @@ def check_head(head: bytes, file: str, codec: str) -> int:
         DataError: another encoding by its byte order mark, or no text at all.
     """
     head = head[:HEAD]
-    format_name = _format_of(head)
+    format_name = format_of(head)
     if format_name:
         raise DataError(
             "not a text file",
             where=file,
             found=f"{format_name} data (begins with {head[:8].hex(' ')})",
             wanted="text",
-            do=f"let its name end in {ENDINGS[format_name]}"
-            if format_name in ENDINGS
-            else "take the text out of it first, or correct the file's ending",
+            do=MADE_OF.get(format_name, "take the text out of it first, or leave it out"),
         )
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
@@ -115,12 +151,13 @@ def check_head(head: bytes, file: str, codec: str) -> int:
     return 0
 
 
-def _format_of(head: bytes) -> str | None:
+def format_of(head: bytes) -> str | None:
+    """The name of another format that the first bytes of a file tell."""
     for place, magic, name in MAGIC:
         if head[place : place + len(magic)] != magic:
             continue
         printable = all(32 <= b < 127 for b in magic)
-        if not printable or name == "PDF" or head.translate(None, NOT_UNLIKELY):
+        if not printable or name in ("PDF", "WARC") or head.translate(None, NOT_UNLIKELY):
             return name
     return None
 
