@@ -11,8 +11,8 @@ import pytest
 
 from curate.test_language import TEXTS
 from maskwright.cli.main import main
+from maskwright.corpus import read
 from maskwright.corpus.reading import Reading
-from maskwright.curate import choices
 from maskwright.curate import look as looks
 from maskwright.curate.choices import document_form
 from maskwright.curate.curation import Options, curate
@@ -101,9 +101,16 @@ def test_how_text_files_split_is_chosen_by_their_size(
         for n, size in enumerate(sizes):
             (tmp_path / f"{n}.txt").write_text("a" * size)
         (tmp_path / "page.html").write_text("<p>" * 9)
-        return document_form(tmp_path, READING, lambda found: notes.append(found.what)).form
+        found = document_form(tmp_path, READING, lambda found: notes.append(found.what)).form
+        if sizes:  # pretraining reads them so, too
+            reader = read.Reader(tmp_path)
+            assert reader.reading.form == found
+            told = ["document-form"] if len(sizes) > 1 else []
+            assert len(list(reader)) == len(sizes)
+            assert [f.name for f in reader.counts.findings if f.name == "document-form"] == told
+        return found
 
-    monkeypatch.setattr(choices, "BOOK", 100)
+    monkeypatch.setattr(read, "BOOK", 100)
     assert [form(50), form(50, 60), form(500, 20, 30), form(150, 90, 90)] == [
         "blank-line",
         "file",

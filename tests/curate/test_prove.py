@@ -48,16 +48,42 @@ def test_no_model_learns_from_a_copy_of_what_judges_it(clean: Path, tmp_path: Pa
     monkey = pytest.MonkeyPatch()
     monkey.setattr(proving, "HELD_OUT_SHARE", 0.1)
     counts = proving._write_texts(clean, tmp_path, ())
-    before, after, judge = (
-        numbers(tmp_path / f"{n}.jsonl") for n in ("before", "after", "held-out")
+    before, after, judge, kept = (
+        numbers(tmp_path / f"{n}.jsonl") for n in ("before", "after", "held-out", "held-out-kept")
     )
-    assert counts == (len(before), len(after), len(judge)) and len(judge) >= 20
+    assert counts == (len(before), len(after), len(judge), len(kept)) and len(judge) >= 20
+    assert 0 < len(kept) < len(judge) and set(kept) <= set(judge)
     assert not set(judge) & set(after) and not set(judge) & set(before)
     assert set(before) == set(after) and len(before) > 1.4 * len(after)
     monkey.setattr(proving, "_copies", lambda clean, chosen: set())
     proving._write_texts(clean, tmp_path / "control", ())
     assert set(judge) & set(numbers(tmp_path / "control" / "before.jsonl"))
     monkey.undo()
+
+
+def test_what_judges_is_drawn_before_any_filter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proving, "HELD_OUT_SHARE", 0.2)
+    draw = random.Random(3)
+    sizes = [draw.choice((60, 200)) for _ in range(300)]
+    rows = [
+        {"text": f"{n} {' '.join(draw.choices(WORDS, k=size))}"} for n, size in enumerate(sizes)
+    ]
+    (tmp_path / "text.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    short = make(
+        ["gopher-quality"], {"gopher-quality": {"max_doc_words": 130, "min_stop_words": 0}}
+    )
+    curate(tmp_path / "text.jsonl", tmp_path / "clean", short, Options())
+    proving._write_texts(tmp_path / "clean", tmp_path / "texts", ())
+
+    def long(name: str) -> float:
+        found = numbers(tmp_path / "texts" / f"{name}.jsonl")
+        return sum(sizes[int(number)] > 130 for number in found) / len(found)
+
+    assert abs(long("held-out") - sizes.count(200) / 300) < 0.15
+    assert abs(long("before") - sizes.count(200) / 300) < 0.1
+    assert long("held-out-kept") == long("after") == 0  # the control: what is drawn of the rest
 
 
 def test_the_verdict_is_that_of_the_interval() -> None:
@@ -84,7 +110,7 @@ def test_what_cannot_be_proven_is_refused(clean: Path, tmp_path: Path) -> None:
 @pytest.mark.proof
 def test_a_proof_from_beginning_to_end(clean: Path, tmp_path: Path) -> None:
     (tmp_path / "judge.txt").write_text("\n\n".join(" ".join(WORDS) for _ in range(30)))
-    small = ["model.size=mini", "rows.length=64", "training.batch=8", "tokenizer.vocabulary=400"]
+    small = ["rows.length=64", "training.batch=8", "tokenizer.vocabulary=400"]
     found = proving.prove(
         clean,
         tmp_path / "out",
@@ -95,3 +121,4 @@ def test_a_proof_from_beginning_to_end(clean: Path, tmp_path: Path) -> None:
     )
     saved = json.loads((tmp_path / "out" / "proof.json").read_text())
     assert saved["sentence"] == found.sentence and len(found.after) == 2
+    assert found.survivors is None  # the text that judges is the user's

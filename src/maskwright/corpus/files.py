@@ -37,6 +37,7 @@ KINDS = {
 PAGES = dict.fromkeys((".html", ".htm", ".xhtml"), "page")
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 PLAIN = "if it is plain text, rename it to end in .txt"
+GROWTH = 4  # of a compressed file, for the size of its text
 NEAR_LIMIT = 5000
 LISTED = 5
 COPY_LINKED = "copy the file into the folder, or name it on its own"
@@ -67,6 +68,11 @@ class Source:
     @property
     def format(self) -> str:
         return KINDS.get(self.suffix) or PAGES[self.suffix]
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of its text, estimated where it is compressed."""
+        return os.stat(self.path).st_size * (GROWTH if self.compression else 1)
 
     @property
     def paths(self) -> tuple[Path, ...]:

@@ -12,7 +12,8 @@ and listed, as `Reading` decides.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -26,11 +27,13 @@ from maskwright.corpus.lines import Block, blocks
 from maskwright.corpus.reading import Form, Reading
 from maskwright.corpus.sniff import HEAD, check_head
 from maskwright.errors import DataError, UsageError
+from maskwright.findings import Finding
 from maskwright.storage.manifest import hash_file
 
 __all__ = ["Counts", "Form", "Reader", "Reading", "read"]
 
 DEFAULT = Reading()
+BOOK = 1 << 20  # bytes of a long book
 
 
 class Reader:
@@ -61,11 +64,11 @@ class Reader:
         *,
         pages: bool = False,
     ) -> None:
-        self.reading = reading
         self.limit_bytes = limit_bytes
         self.cut = False
         self.rejects = Path(rejects) if isinstance(rejects, str) else rejects
         self.sources, self._ignored = find(paths, pages=pages)
+        self.reading, self._form = with_form(self.sources, reading)
         self.counts = Counts()
 
     def __iter__(self) -> Iterator[Document]:
@@ -76,6 +79,7 @@ class Reader:
             OutputError, StorageError, UsageError: a file cannot be opened, read or written.
         """
         counts = self.counts = Counts(ignored=self._ignored)
+        counts.notes += [self._form] if self._form is not None and len(self.sources) > 1 else []
         self.cut, read = False, 0
         with Ledger(self.reading, counts, self.rejects) as ledger:
             for source in self.sources:
@@ -93,6 +97,26 @@ class Reader:
             ledger.finish()
             if not self.cut:
                 ledger.require_notes()
+
+
+def with_form(sources: Sequence[Source], reading: Reading) -> tuple[Reading, Finding | None]:
+    """How plain text splits into documents where the reading does not say, and what to tell of it:
+    each of several files is one, unless most of their text is in files longer than books; then,
+    and in a single file, blank lines part them."""
+    plain = [source for source in sources if source.format == "text"]
+    if reading.form != "auto" or not plain:
+        return reading, None
+    sizes = [source.text_bytes for source in plain]
+    large = 2 * sum(size for size in sizes if size > BOOK) > sum(sizes)
+    form: Form = "file" if len(plain) > 1 and not large else "blank-line"
+    files = "the text file is" if len(plain) == 1 else "the text files are large, and"
+    what, other = (
+        ("each text file is one document", "blank-line")
+        if form == "file"
+        else (f"{files} split into documents at blank lines", "file")
+    )
+    remedy = f"otherwise: --read form={other} or form=line"
+    return replace(reading, form=form), Finding("document-form", what, "", remedy)
 
 
 def read(paths: Paths, reading: Reading = DEFAULT) -> Iterator[Document]:

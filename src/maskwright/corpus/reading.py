@@ -34,7 +34,8 @@ class Reading:
     """
 
     form: Form = "auto"
-    """How a plain text file splits into documents; `auto` is `blank-line`."""
+    """How plain text splits into documents; `auto`: each of several files is one, a single file,
+    and files longer than books, are split at blank lines (`read.with_form`)."""
     column: str = "text"
     """The field of a JSON object, or the column of a table, that holds the text; or several names
     with commas between them, of which the first that is there counts."""

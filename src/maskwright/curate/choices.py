@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.corpus.files import Paths, find
-from maskwright.corpus.reading import Form, Reading
+from maskwright.corpus.read import with_form
+from maskwright.corpus.reading import Reading
 from maskwright.curate.curation import Options, curate
 from maskwright.curate.engine.daft_engine import DaftEngine, Runner
-from maskwright.curate.engine.shards import GROWTH
 from maskwright.curate.parts import recipe as recipes
 from maskwright.curate.parts.default import STEPS
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.errors import ConfigError, near
-from maskwright.findings import Finding, Note, ignore
+from maskwright.findings import Note, ignore
 from maskwright.labelled.formats.options import HowRead, how_read
-
-BOOK = 1 << 20  # bytes of a long book
 
 
 def read_as(settings: Sequence[str]) -> Reading:
@@ -34,27 +32,16 @@ def read_as(settings: Sequence[str]) -> Reading:
 
 
 def document_form(paths: Paths, reading: Reading, note: Note) -> Reading:
-    """How plain text splits into documents where the user does not say: of several files each is
-    one, unless most of their text is in files longer than books; then, and in a single file, blank
-    lines part them.
+    """The reading with the form of documents in plain text, which is noted where the user does not
+    say it.
 
     Raises:
         UsageError: a path that cannot be read.
     """
-    plain = [source for source in find(paths, pages=True, broken=[])[0] if source.format == "text"]
-    if reading.form != "auto" or not plain:
-        return reading
-    sizes = [source.path.stat().st_size * (GROWTH if source.compression else 1) for source in plain]
-    large = 2 * sum(size for size in sizes if size > BOOK) > sum(sizes)
-    form: Form = "file" if len(plain) > 1 and not large else "blank-line"
-    files = "the text file is" if len(plain) == 1 else "the text files are large, and"
-    what, other = (
-        ("each text file is one document", "blank-line")
-        if form == "file"
-        else (f"{files} split into documents at blank lines", "file")
-    )
-    note(Finding("document-form", what, "", f"otherwise: --read form={other} or form=line"))
-    return replace(reading, form=form)
+    settled, finding = with_form(find(paths, pages=True, broken=[])[0], reading)
+    if finding is not None:
+        note(finding)
+    return settled
 
 
 def choose(

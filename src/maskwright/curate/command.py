@@ -171,7 +171,12 @@ def prove_command(
         f"documents: {before:,} before, {after:,} after, {held:,} held out; {made.recipe}, "
         f"{made.budget}, {len(made.after)} seeds"
     )
-    print(made.sentence)
+    print(
+        made.sentence if made.survivors is None else f"on documents as they came: {made.sentence}"
+    )
+    if made.survivors is not None:
+        number = made.survivors.documents[2]
+        print(f"on the {number:,} of them that are kept, as curated: {made.survivors.sentence}")
 
 
 class ProgressLine:

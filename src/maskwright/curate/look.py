@@ -27,7 +27,7 @@ from maskwright.curate.card import card_of, reading_findings
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.engine.run import REMOVES_ALL, Pieces, ReadFiles, read_files, run
 from maskwright.curate.engine.segment import utf8_size
-from maskwright.curate.engine.shards import GROWTH, shards_of, write_shards
+from maskwright.curate.engine.shards import shards_of, write_shards
 from maskwright.curate.engine.tables import read_batches
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.curate.parts.step import CorpusStep, Step
@@ -135,7 +135,7 @@ def look(
     """
     broken: list[UsageError] | None = [] if skip_unreadable else None
     sources, ignored = find(paths, pages=True, broken=broken)
-    made = Look(files=len(sources), bytes=sum(_text_bytes(source) for source in sources))
+    made = Look(files=len(sources), bytes=sum(source.text_bytes for source in sources))
     with contextlib.ExitStack() as stack:
         watch = Stopwatch()
         whole = made.bytes <= SAMPLE_BYTES
@@ -202,10 +202,6 @@ def _run(
             recipe = Recipe({name: recipe.steps[name] for name in before})
 
 
-def _text_bytes(source: Source) -> int:
-    return os.stat(source.path).st_size * (GROWTH if source.compression else 1)
-
-
 def _sample(
     sources: Sequence[Source], ignored: Ignored, reading: Reading, work: Path, made: Look
 ) -> ReadFiles:
@@ -221,7 +217,7 @@ def _sample(
         if read >= SAMPLE_BYTES or left <= 0:
             break
         ends = time.monotonic() + left / (len(chosen) - place)
-        share = min(1.0, each / max(1, _text_bytes(source)))
+        share = min(1.0, each / max(1, source.text_bytes))
         reader = Reader([source.path], reading, pages=True)
         size, cut = 0, False
         try:
@@ -241,7 +237,7 @@ def _sample(
         files += 1
         seen += size
         if not cut:
-            whole_bytes += _text_bytes(source)
+            whole_bytes += source.text_bytes
             whole_text += size
     if not documents:
         raise DataError(

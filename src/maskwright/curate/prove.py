@@ -2,13 +2,16 @@
 tokens, several seeds each, and their loss on text that neither has seen.
 
     clean.proof/
-      text/before.jsonl  after.jsonl  held-out.jsonl     what each learns from, and what judges them
+      text/before.jsonl  after.jsonl                     what each learns from
+           held-out.jsonl  held-out-kept.jsonl           what judges them
       tokenizer/                                         one for both, trained on both
       comparison/                                        as `maskwright compare` writes it
       proof.json                                         the difference, its interval, a sentence
 
-The held-out text is the user's, or documents of the curated corpus that are then taken out of both
-texts together with all of their copies.
+The held-out text is the user's, or documents drawn of the text before, as it came, that are then
+taken out of both texts together with all copies of them. Drawn of the curated corpus they would be
+what the filters like, and any filter would pay. Those of them that are kept judge too, as they were
+curated; both differences are told.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -39,6 +42,7 @@ from maskwright.storage.commit import require_own
 from maskwright.storage.manifest import verify
 from maskwright.storage.one_file import new_text
 
+HELD_OUT, KEPT = "held-out", "held-out-kept"
 HELD_OUT_SHARE = 0.02
 HELD_OUT_BYTES = 4 << 20
 # What judges the models, by preference. Both have one tokenizer, so losses compare as well.
@@ -57,6 +61,7 @@ class Proof:
         interval: of the gap, 95 % (Welch); None with fewer than two seeds.
         documents: (before, after, held out).
         sentence: the verdict in words.
+        survivors: the same on the held-out documents that curation keeps, as it leaves them.
     """
 
     before: tuple[float, ...]
@@ -67,6 +72,7 @@ class Proof:
     budget: str
     recipe: str
     sentence: str
+    survivors: Proof | None = None
 
 
 def prove(
@@ -86,7 +92,8 @@ def prove(
         out: the folder to make; `clean.proof` for `clean`. Started again, it goes on.
         recipe: a pretraining recipe of a language model, built in or a file.
         budget: of each run, as `maskwright compare` takes it.
-        held_out: files of text that neither model learns from; by default documents of `clean`.
+        held_out: files of text that neither model learns from; by default documents of the text
+            before, whether they are kept or not.
         settings: of the recipe, `path=value`.
 
     Raises:
@@ -107,14 +114,16 @@ def prove(
     out = clean.with_name(f"{clean.name}.proof") if out is None else out
     require_own(out, "text", "tokenizer", "comparison")
     counts = _write_texts(clean, out / "text", held_out)
+    from maskwright.evaluate.compare.candidate import run_folder
     from maskwright.evaluate.compare.compare import compare
+    from maskwright.evaluate.text import evaluate_text
     from maskwright.pretrain.tokenizer_run import train_and_report
     from maskwright.recipes.parts.find import find
     from maskwright.recipes.parts.override import override
     from maskwright.recipes.parts.recipe import TokenizerFolder
 
     chosen = override(find(recipe), settings)
-    texts = {name: str(out / "text" / f"{name}.jsonl") for name in ("before", "after", "held-out")}
+    texts = {name: str(out / "text" / f"{name}.jsonl") for name in ("before", "after", HELD_OUT)}
     tokenizer = out / "tokenizer"
     if isinstance(chosen.tokenizer, TokenizerFolder):
         raise ConfigError(
@@ -136,7 +145,7 @@ def prove(
                 corpus=replace(
                     chosen.corpus,
                     text=(texts[name],),
-                    held_out_text=(texts["held-out"],),
+                    held_out_text=(texts[HELD_OUT],),
                     limit_bytes=None,
                 ),
             ),
@@ -147,9 +156,23 @@ def prove(
     made = compare(recipes, out / "comparison", budget=budget, seeds=seeds, stream=stream)
     measure = next((name for name in UNITS if name in {m.name for m in made.measures}), "loss")
     figures = {c.name: c.figures(measure) for c in made.contenders}
-    proof = _proof(figures["before"], figures["after"], counts, budget, chosen.name, UNITS[measure])
+    about = (budget, chosen.name, UNITS[measure])
+    proof = _proof(figures["before"], figures["after"], counts[:3], *about)
+    kept = out / "text" / f"{KEPT}.jsonl"
+    if counts[3]:
+        figures = {
+            name: {
+                seed: float(getattr(evaluate_text(run, kept, reading=Reading()).figures, measure))
+                for seed in range(seeds)
+                for run in [run_folder(out / "comparison", name, seed)]
+            }
+            for name in ("before", "after")
+        }
+        documents = (counts[0], counts[1], counts[3])
+        survivors = _proof(figures["before"], figures["after"], documents, *about)
+        proof = replace(proof, survivors=survivors)
     with new_text(out / "proof.json") as file:
-        file.write(json.dumps(vars(proof), indent=1) + "\n")
+        file.write(json.dumps(asdict(proof), indent=1) + "\n")
     return proof
 
 
@@ -187,10 +210,10 @@ def _proof(
 
 
 # ------------------------------------------------------------------------------ the three texts
-def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, int]:
+def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, int, int]:
     """Write what each model learns from and what judges them; the documents of each."""
     marker = folder / "counts.json"
-    state = fingerprint([read_card(clean)["read"], str(held_out)])
+    state = fingerprint([read_card(clean)["read"], str(held_out), KEPT])
     if marker.is_file():
         known = json.loads(marker.read_text(encoding="utf-8"))
         if known["of"] == state:
@@ -202,37 +225,37 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
         raise DataError(
             "too few documents to hold some out",
             where=clean,
-            found=f"{len(chosen)} of {read_card(clean)['left']['documents']:,}",
+            found=f"{len(chosen)} of {read_card(clean)['read']['documents']:,}",
             wanted=f"at least {LEAST_HELD_OUT} held out, of {LEAST_HELD_OUT / HELD_OUT_SHARE:.0f}",
             do="name a file of text that judges the models: --held-out FILE",
         )
     folder.mkdir(parents=True, exist_ok=True)
     kept_out = chosen | _copies(clean, chosen)
-    counts = [0, 0, 0]
-    with new_text(folder / "held-out.jsonl") as file:
-        texts = (t for p, t in _kept(clean) if p in chosen) if own else _texts_of(held_out)
-        counts[2] = _write(file, texts)
-    with new_text(folder / "after.jsonl") as file:
-        counts[1] = _write(file, (t for p, t in _kept(clean) if p not in kept_out))
-    with new_text(folder / "before.jsonl") as file:
-        counts[0] = _write(file, (t for p, t in _read(clean) if p not in kept_out))
+    drawn = (t for p, t in _read(clean) if p in chosen) if own else _texts_of(held_out)
+    counts = [
+        _write(folder / "before.jsonl", (t for p, t in _read(clean) if p not in kept_out)),
+        _write(folder / "after.jsonl", (t for p, t in _kept(clean) if p not in kept_out)),
+        _write(folder / f"{HELD_OUT}.jsonl", drawn),
+        _write(folder / f"{KEPT}.jsonl", (t for p, t in _kept(clean) if p in chosen)),
+    ]
     with new_text(marker) as file:
         file.write(json.dumps({"of": state, "documents": counts}) + "\n")
-    return counts[0], counts[1], counts[2]
+    return counts[0], counts[1], counts[2], counts[3]
 
 
-def _write(file: TextIO, texts: Iterator[str]) -> int:
+def _write(path: Path, texts: Iterator[str]) -> int:
     count = 0
-    for text in texts:
-        file.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
-        count += 1
+    with new_text(path) as file:
+        for text in texts:
+            file.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+            count += 1
     return count
 
 
 def _chosen(clean: Path) -> set[str]:
-    """The documents that are held out, by place: a share of them, by a hash of their places."""
+    """The documents that are held out, by place: a share of all, by a hash of their places."""
     places, size = set[str](), 0
-    for place, text in _kept(clean):
+    for place, text in _read(clean):
         digest = hashlib.blake2b(place.encode("utf-8", "surrogatepass"), digest_size=7).digest()
         keys = key("split", np.array([int.from_bytes(digest, "little")]))
         if uniforms(keys, 1)[0, 0] < HELD_OUT_SHARE and size < HELD_OUT_BYTES:
@@ -242,21 +265,29 @@ def _chosen(clean: Path) -> set[str]:
 
 
 def _copies(clean: Path, chosen: set[str]) -> set[str]:
-    """The documents that were removed as copies of these, however many copies lie between."""
+    """Other documents of the text of these, and those that were removed as copies of the same
+    document or kept for them, however many copies lie between."""
     survivors: dict[str, str] = {}
     for path in sorted((clean / "removed").glob("*.jsonl.gz")):
         for row in _lines(path):
             if "survivor" in row:
                 survivors[_place(row)] = row["survivor"]
-    found = set()
-    for place in survivors:
-        last, seen = place, {place}
-        while (further := survivors.get(last)) is not None and further not in seen:
-            last = further
-            seen.add(last)
-        if last in chosen:
-            found.add(place)
-    return found
+
+    def last(place: str) -> str:
+        seen = {place}
+        while (further := survivors.get(place)) is not None and further not in seen:
+            place = further
+            seen.add(place)
+        return place
+
+    texts = {_digest(text) for place, text in _read(clean) if place in chosen}
+    places = {place for place, text in _read(clean) if _digest(text) in texts}
+    lasts = {last(place) for place in places | chosen}
+    return places | {place for place in {*survivors, *lasts} if last(place) in lasts}
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def _place(row: Mapping[str, Any]) -> str:

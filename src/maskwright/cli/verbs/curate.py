@@ -96,7 +96,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="PATH",
-        help="text that judges the models of --prove (default: documents of the result)",
+        help="text that judges the models of --prove (default: documents of the text before)",
     )
     parser.add_argument(
         "--update",

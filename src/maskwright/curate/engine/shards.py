@@ -34,7 +34,6 @@ SHARD_BYTES = 16 << 20  # of text in a shard; a document is never cut
 SHARD_DOCUMENTS = 1 << 20
 SHARD_CELLS = 1 << 21  # of notes: where each row has columns of its own, a shard is their square
 GROUP_BYTES = 32 << 20  # of files that are read by one task
-GROWTH = 4  # of a compressed file, for the size of its text
 SHARDS = "shards.json"
 REJECTED = "rejected.jsonl"  # the rows that could not be read
 UNREAD = "not read"  # how far a file was read
@@ -86,7 +85,7 @@ def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> li
         state = state_of(source.path)
         files.append(os.fspath(source.path))
         facts.append([source.shown, *state[1:4]])  # numbers change on some file systems
-        size += state[1] * (GROWTH if source.compression else 1)
+        size += source.text_bytes
         # A chance of 1 in 16 that depends on the name alone lets groups begin anew behind a change.
         last = hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).digest()[0] < 16
         if size >= GROUP_BYTES or (last and size >= GROUP_BYTES >> 3) or place == len(sources) - 1:

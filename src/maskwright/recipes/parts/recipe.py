@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from maskwright import config
 from maskwright.budget import Budget
+from maskwright.corpus.reading import AUTO
 from maskwright.errors import ConfigError
 from maskwright.nn.config import TransformerConfig
 from maskwright.objectives.parts.spec import Member, Spec, member_of
@@ -313,6 +314,8 @@ def frozen_part(recipe: Recipe) -> dict[str, Any]:
     if plain["training"]["budget"]["flops"] is None:  # releases that did not know it made the same
         plain["training"]["budget"].pop("flops")
     plain["corpus"].pop("notes")  # which a model learns nothing from
+    if plain["corpus"]["encoding"] == AUTO:  # releases that knew only UTF-8 said so
+        plain["corpus"]["encoding"] = "utf-8"
     for name in ("weights_end", "mix_by", "temperature"):
         if not plain["corpus"][name] and plain["corpus"][name] != 0.0:
             plain["corpus"].pop(name)
