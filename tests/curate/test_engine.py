@@ -16,6 +16,7 @@ import pytest
 from maskwright.corpus.reading import Reading
 from maskwright.curate.curation import Options, curate, work_folder
 from maskwright.curate.engine import corpus as corpora
+from maskwright.curate.engine import run as runs
 from maskwright.curate.engine import shards, tables
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.parts.batch import Batch
@@ -211,6 +212,33 @@ def test_a_changed_step_runs_again_and_the_steps_before_it_do_not(tmp_path: Path
     ]
     assert len(again) >= len(before) - 1
     assert len(rows_of(tmp_path / "clean", "text")) < 75
+
+
+def test_the_key_of_a_step_has_the_code_that_it_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = {
+        "plugin_steps/__init__.py": "",
+        "plugin_steps/loud.py": "from . import words\nimport json, numpy\n",
+        "plugin_steps/words.py": "def count():\n    from plugin_helper import least\n",
+        "plugin_helper.py": "least = 3\n",
+        "plugin_other.py": "least = 3\n",
+    }
+    for name, source in sources.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    keys = {}
+    for name in ["", *sources]:
+        if name:
+            (tmp_path / name).write_text(sources[name] + "# changed\n")
+        keys[name] = runs.code_of("plugin_steps.loud")
+    assert {"numpy", "plugin_helper", "plugin_steps", "plugin_steps.words"} <= {*dict(keys[""])}
+    *changed, last, other = keys.values()
+    assert len({repr(key) for key in [*changed, last]}) == 5
+    assert other == last, "the control: what no step imports changes nothing"
+    own = {name for name, _ in runs.code_of("maskwright.curate.steps.personal")}
+    assert "maskwright.curate.parts.details" in own and "maskwright.errors" not in own
 
 
 def test_columns_keep_their_types(tmp_path: Path) -> None:

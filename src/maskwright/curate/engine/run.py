@@ -12,10 +12,12 @@ files, or with other settings of a late step, finds the others again.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import hashlib
-import inspect
+import importlib.metadata
+import importlib.util
 import itertools
 import os
 import re
@@ -391,10 +393,11 @@ def _removes_all(names: Sequence[str], folders: Sequence[Path]) -> DataError:
 
 # ------------------------------------------------------------------------------ what things are
 def _step_key(name: str, step: Step) -> str:
-    """A hash of the settings of a step, of its code and of the files that it reads."""
+    """A hash of the settings of a step, of its code, also that which it imports, and of the files
+    that it reads."""
     files = [[str(path), _hash(state_of(path))] for path in step.files()]
-    module = inspect.getsource(sys.modules[type(step).__module__])
-    return fingerprint(["step", VERSION, name, to_plain(step), files, _digest(module), _parts()])
+    code = code_of(type(step).__module__)
+    return fingerprint(["step", VERSION, name, to_plain(step), files, code])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -403,24 +406,51 @@ def _hash(state: tuple[str, int, int, int, int]) -> str:
     return hash_file(Path(state[0]))
 
 
-@functools.cache
-def _parts() -> str:
-    """A hash of the code that steps share."""
-    from maskwright.curate import parts
+def code_of(name: str) -> list[tuple[str, str]]:
+    """A module of a step and all that it imports, with hashes of their sources; of another
+    distribution the version. What of ours is no curation changes with the version."""
+    found: dict[str, str] = {}
+    waiting = [name]
+    while waiting:
+        module = waiting.pop()
+        top = module.partition(".")[0]
+        if module in found or top in found or top in sys.stdlib_module_names:
+            continue
+        if top == "maskwright" and not module.startswith("maskwright.curate."):
+            continue
+        spec = None
+        with contextlib.suppress(ImportError, ValueError):
+            spec = importlib.util.find_spec(module)
+        if spec is None or not (spec.origin or "").endswith(".py"):
+            continue  # a name in a module; compiled code
+        installed = "site-packages" in spec.origin or "dist-packages" in spec.origin
+        if installed and top not in (name.partition(".")[0], "maskwright"):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                found[top] = importlib.metadata.version(top)
+            continue
+        found[module], imported = _source(state_of(Path(spec.origin)), spec.parent or "")
+        waiting += [module.rpartition(".")[0] or module, *imported]
+    return sorted(found.items())
 
-    folder = Path(next(iter(parts.__path__)))
-    return _digest("".join(p.read_text(encoding="utf-8") for p in sorted(folder.glob("*.py"))))
+
+@functools.lru_cache(maxsize=4096)
+def _source(state: tuple[str, int, int, int, int], package: str) -> tuple[str, list[str]]:
+    """The hash of a module's source in some state, and the names of what it imports."""
+    source, names = Path(state[0]).read_bytes(), list[str]()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            dots = "." * node.level + (node.module or "")
+            base = importlib.util.resolve_name(dots, package) if node.level else dots
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return hashlib.sha256(source).hexdigest()[:16], names
 
 
-@functools.cache
 def _code(module: str) -> str:
-    import importlib
-
-    return _digest(inspect.getsource(importlib.import_module(f"maskwright.curate.{module}")))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    spec = importlib.util.find_spec(f"maskwright.curate.{module}")
+    assert spec is not None and spec.origin is not None
+    return _source(state_of(Path(spec.origin)), spec.parent or "")[0]
 
 
 def folder_key(folder: str) -> str:
