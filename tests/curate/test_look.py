@@ -17,9 +17,10 @@ from maskwright.curate import look as looks
 from maskwright.curate.choices import document_form
 from maskwright.curate.curation import Options, curate
 from maskwright.curate.engine.daft_engine import DaftEngine
+from maskwright.curate.engine.tables import BATCH_CHARACTERS
 from maskwright.curate.look import look, look_lines
 from maskwright.curate.parts.recipe import make
-from maskwright.curate.plan import PROCESS_BYTES, plan, plan_lines, require
+from maskwright.curate.plan import DOCUMENT_BYTES, PROCESS_BYTES, plan, plan_lines, require
 from maskwright.errors import ResourceError, StoppedError
 from maskwright.storage.files import DISK
 
@@ -64,6 +65,11 @@ def test_a_sample_is_of_all_of_a_file(raw: Path, monkeypatch: pytest.MonkeyPatch
     planned = plan(made, settled, engine)
     assert planned.bytes == pytest.approx(raw.stat().st_size, rel=0.2) and plan_lines(planned)
     require(planned, raw.parent / "clean", engine)
+    # A document that is more than a batch takes memory of its own; a small one does not.
+    assert made.largest[-1] < BATCH_CHARACTERS and len(made.largest) == looks.LARGEST
+    assert plan(replace(made, largest=[5000]), settled, engine) == planned
+    large = plan(replace(made, largest=[5000, BATCH_CHARACTERS + (20 << 20)]), settled, engine)
+    assert large.memory - planned.memory >= DOCUMENT_BYTES * (20 << 20) - PROCESS_BYTES
     monkeypatch.setattr(type(DISK), "free_bytes", lambda self, place: 1000)
     with pytest.raises(StoppedError, match="not enough free space"):
         require(planned, raw.parent / "clean", engine)

@@ -39,6 +39,7 @@ from maskwright.storage.commit import commit
 SAMPLE_BYTES = 24 << 20  # of text
 SAMPLE_FILES = 256
 SECONDS = 20.0  # of reading
+LARGEST = 64  # documents
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Look:
         sampled: (files, documents, bytes) that were read.
         unreadable: files that cannot be read, with the reason.
         lengths: (10 %, 50 %, 90 %) characters of a document.
+        largest: characters of the largest documents, in order; of files that are one document, as
+            estimated from their sizes.
         languages: documents of each language.
         lines: documents of the sample and the lines that many of them share, most frequent first.
         shares: what each step would remove.
@@ -78,6 +81,7 @@ class Look:
     sampled: tuple[int, int, int] = (0, 0, 0)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     lengths: tuple[int, int, int] = (0, 0, 0)
+    largest: list[int] = field(default_factory=list)
     languages: dict[str, int] = field(default_factory=dict)
     lines: list[tuple[str, int]] = field(default_factory=list)
     shares: list[Share] = field(default_factory=list)
@@ -136,6 +140,8 @@ def look(
     broken: list[UsageError] | None = [] if skip_unreadable else None
     sources, ignored = find(paths, pages=True, broken=broken)
     made = Look(files=len(sources), bytes=sum(source.text_bytes for source in sources))
+    kinds = ("page", "text") if reading.form == "file" else ("page",)
+    made.largest = [source.text_bytes for source in sources if source.format in kinds]
     with contextlib.ExitStack() as stack:
         watch = Stopwatch()
         whole = made.bytes <= SAMPLE_BYTES
@@ -281,6 +287,7 @@ def _describe(texts: Sequence[str], made: Look) -> None:
         lengths[min(len(lengths) - 1, int(len(lengths) * q))] for q in (0.1, 0.5, 0.9)
     )
     made.lengths = (low, middle, high)
+    made.largest = max(lengths[-LARGEST:], sorted(made.largest)[-LARGEST:], key=sum)
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update({line.strip()[:200] for line in text.split("\n") if line.strip()})

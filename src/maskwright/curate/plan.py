@@ -12,6 +12,7 @@ from pathlib import Path
 
 from maskwright.curate.engine.daft_engine import ROW_BYTES, SHARE, DaftEngine
 from maskwright.curate.engine.shards import SHARD_BYTES
+from maskwright.curate.engine.tables import BATCH_CHARACTERS
 from maskwright.curate.look import Look
 from maskwright.curate.parts.recipe import Recipe
 from maskwright.curate.parts.step import CorpusStep
@@ -21,6 +22,7 @@ from maskwright.report.wording import duration, size
 from maskwright.storage.files import DISK, existing_parent
 
 PROCESS_BYTES = 450 << 20  # of memory that a worker process needs, measured
+DOCUMENT_BYTES = 56  # and for each character of a document that is more than a batch, measured
 SPARE = 1.2
 
 
@@ -72,6 +74,10 @@ def plan(look: Look, recipe: Recipe, engine: DaftEngine) -> Plan:
     per_document = look.sampled[2] / max(1, look.sampled[1])
     documents = look.bytes / max(1.0, per_document)
     rows = documents * (14 if any(isinstance(s, CorpusStep) for s in recipe.steps.values()) else 1)
+    beyond = [max(0, size - BATCH_CHARACTERS) for size in look.largest[-processes:]]
+    large = DOCUMENT_BYTES * sum(beyond)
+    # One process works in the place of this one.
+    held = processes * PROCESS_BYTES + large if processes > 1 else max(PROCESS_BYTES, large)
     query = min(int(rows * ROW_BYTES), int(free_bytes() * SHARE))
     result = look.disk.get("packed", 0.0)
     return Plan(
@@ -81,7 +87,7 @@ def plan(look: Look, recipe: Recipe, engine: DaftEngine) -> Plan:
         processes,
         work_bytes=int(sum(look.disk.values()) * look.bytes),
         result_bytes=int(1.3 * result * look.bytes),
-        memory=max(processes * PROCESS_BYTES, query) + PROCESS_BYTES,
+        memory=max(held, query) + PROCESS_BYTES,
         query=query,
     )
 
