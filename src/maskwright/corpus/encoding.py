@@ -82,24 +82,28 @@ def encoding_of(head: bytes, source: Source, reading: Reading) -> Encoding:
     is_text = KINDS.get(source.suffix) == "text"
     if source.suffix in PAGES or (is_text and IS_MARKUP.match(head)):
         markup = COMMENT.sub(b"", head)
-        matches = (pattern.search(markup) for pattern in IN_MARKUP)
-        for match in filter(None, matches):
-            label = match[1].decode("latin-1").lower()
-            codec = known_codec(LABELS.get(label, label))
-            words = " ".join(match[0].decode("latin-1").split())
-            if codec is None:
-                raise DataError(
-                    "the file declares an unknown encoding",
-                    where=source.shown,
-                    found=words,
-                    wanted=near(label, ENCODINGS),
-                    do="name the right one (encoding=…), or correct the declaration",
-                )
-            return Encoding(ON_PAGES.get(codec, codec), words)
-    match = IN_CODE.match(head) if is_text else None
-    if match and (codec := known_codec(match[1].decode("latin-1"))):
-        return Encoding(codec, match[0].decode("latin-1").strip().rpartition("\n")[2])
-    return Encoding(reading.codec)
+        match = next(filter(None, (pattern.search(markup) for pattern in IN_MARKUP)), None)
+        if match is None:
+            return Encoding(reading.codec)
+        label, words = (
+            match[1].decode("latin-1").lower(),
+            " ".join(match[0].decode("latin-1").split()),
+        )
+        codec = known_codec(LABELS.get(label, label))
+        if codec is None:
+            raise DataError(
+                "the file declares an unknown encoding",
+                where=source.shown,
+                found=words,
+                wanted=near(label, ENCODINGS),
+                do="name the right one (encoding=…), or correct the declaration",
+            )
+        return Encoding(ON_PAGES.get(codec, codec), words)
+    line = IN_CODE.match(head) if is_text else None
+    codec = known_codec(line[1].decode("latin-1")) if line else None
+    if line is None or codec is None:
+        return Encoding(reading.codec)
+    return Encoding(codec, line[0].decode("latin-1").strip().rpartition("\n")[2])
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:

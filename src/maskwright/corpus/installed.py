@@ -21,15 +21,7 @@ from maskwright.errors import UsageError
 STANDARD = "stdlib"
 # The standard library, then Maskwright's own runtime dependencies (scipy comes with scikit-learn).
 USUAL = (
-    STANDARD,
-    "torch",
-    "numpy",
-    "sklearn",
-    "scipy",
-    "tokenizers",
-    "rich",
-    "tyro",
-    "safetensors",
+    *(STANDARD, "torch", "numpy", "sklearn", "scipy", "tokenizers", "rich", "tyro", "safetensors"),
 )
 DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 LICENCES = {

@@ -371,21 +371,11 @@ def _require_listening(address: str | None) -> None:
 def _lost(error: BaseException) -> bool:
     """Whether an error says that a machine or a process went away, and not that a task is wrong."""
     words = (
-        "died",
-        "lost",
-        "unavailable",
-        "disconnected",
-        "ActorDied",
-        "WorkerCrashed",
-        "killed",
-        "NodeDied",
-        "ObjectLost",
-        "OwnerDied",
-        "RaySystemError",
-        "Connection",
+        "died lost unavailable disconnected ActorDied WorkerCrashed killed NodeDied ObjectLost "
+        "OwnerDied RaySystemError Connection"
     )
     text = f"{type(error).__name__} {error}"
-    return any(word in text for word in words)
+    return any(word in text for word in words.split())
 
 
 def _error_of(plain: Mapping[str, Any]) -> MaskwrightError:

@@ -421,14 +421,15 @@ def code_of(name: str) -> list[tuple[str, str]]:
         spec = None
         with contextlib.suppress(ImportError, ValueError):
             spec = importlib.util.find_spec(module)
-        if spec is None or not (spec.origin or "").endswith(".py"):
+        origin = "" if spec is None else spec.origin or ""
+        if spec is None or not origin.endswith(".py"):
             continue  # a name in a module; compiled code
-        installed = "site-packages" in spec.origin or "dist-packages" in spec.origin
+        installed = "site-packages" in origin or "dist-packages" in origin
         if installed and top not in (name.partition(".")[0], "maskwright"):
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 found[top] = importlib.metadata.version(top)
             continue
-        found[module], imported = _source(state_of(Path(spec.origin)), spec.parent or "")
+        found[module], imported = _source(state_of(Path(origin)), spec.parent or "")
         waiting += [module.rpartition(".")[0] or module, *imported]
     return sorted(found.items())
 

@@ -149,20 +149,8 @@ _CUES = Cues(
     (*("身份证", "身份證", "護照", "护照", "マイナンバー", "個人番号", "주민등록번호", "여권"),),
     ("is", "серия"),
     (
-        "sin",
-        "nhs",
-        "dni",
-        "nie",
-        "nif",
-        "nir",
-        "rut",
-        "cpr",
-        "cnp",
-        "egn",
-        "oib",
-        "tfn",
-        "ktp",
-        "pan",
+        *("sin", "nhs", "dni", "nie", "nif", "nir", "rut", "cpr", "cnp", "egn", "oib", "tfn"),
+        *("ktp", "pan"),
     ),
 )
 _ANY = re.compile(
