@@ -53,8 +53,8 @@ class Encoding:
     declaration: str = ""
 
     def __str__(self) -> str:
-        said = f", which the file declares ({self.declaration})" if self.declaration else ""
-        return self.codec + said
+        words = f", which the file declares ({self.declaration})" if self.declaration else ""
+        return self.codec + words
 
     @property
     def remedy(self) -> str:
