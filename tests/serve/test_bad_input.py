@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from maskwright.serve.errors import Refusal
+from maskwright.serve.limits import Budget, Limits
 from serve.clients import TasksServer
 
 pytestmark = pytest.mark.loopback
@@ -175,13 +177,104 @@ def test_what_cannot_be_done_is_said(
     assert (found, named in text, len(text) <= 4096) == (status, True, True), (found, text)
 
 
+MASKS = PIPELINE.format("masks", "fill-mask")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "larger"),
+    [
+        ("/masks/embed_all", {"inputs": "the cat"}, {"inputs": ["the cat sat"] * 9}),
+        ("/masks/tokenize", {"inputs": "the cat"}, {"inputs": ["the cat sat"] * 9}),
+        (
+            MASKS,
+            {"inputs": "a [MASK]", "parameters": {"top_k": 9}},
+            {"inputs": "a [MASK] [MASK] [MASK]", "parameters": {"top_k": 9}},
+        ),
+    ],
+)
 def test_an_answer_is_not_larger_than_a_server_can_tell(
-    tasks_server: TasksServer, monkeypatch: pytest.MonkeyPatch
+    tasks_server: TasksServer, path: str, body: Any, larger: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maskwright.serve.dialects.tei.MOST_FIGURES", 16 * 5)
-    assert tasks_server.ask("POST", "/masks/embed_all", {"inputs": "the cat"})[0] == 200
-    status, _, told = tasks_server.ask("POST", "/masks/embed_all", {"inputs": ["the cat sat"] * 2})
-    assert status == 413 and "5 tokens" in told["error"]
+    monkeypatch.setattr("maskwright.serve.limits.MOST_ANSWER_BYTES", 1_800)
+    assert tasks_server.ask("POST", path, body)[0] == 200
+    status, _, told = tasks_server.ask("POST", path, larger)
+    assert status == 413 and "limit: 1800" in told["error"]
+
+
+ZERO_SHOT = PIPELINE.format("entailment", "zero-shot-classification")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "larger", "status"),
+    [
+        (
+            "/vectors/vertex",
+            {"instances": [{"inputs": ["a"] * 64}] * 2},
+            {"instances": [{"inputs": ["a"] * 65}] * 2},
+            422,
+        ),
+        (
+            "/entailment/vertex",
+            {"instances": [{"inputs": ["a", "b"]}] * 128},
+            {"instances": [{"inputs": [["a", "b"]] * 43}] * 3},
+            422,
+        ),
+        (
+            ZERO_SHOT,
+            {"inputs": ["a"] * 8, "parameters": {"candidate_labels": ["b"] * 16}},
+            {"inputs": ["a"] * 8, "parameters": {"candidate_labels": ["b"] * 17}},
+            422,
+        ),
+        (
+            "/v1/completions",
+            {"model": "writer", "prompt": ["a"] * 32, "n": 4, "max_tokens": 1},
+            {"model": "writer", "prompt": ["a"] * 33, "n": 4, "max_tokens": 1},
+            400,
+        ),
+        (
+            "/v1/completions",
+            {"model": "writer", "prompt": ["a b"] * 64, "echo": True, "logprobs": 1},
+            {"model": "writer", "prompt": ["a b"] * 65, "echo": True, "logprobs": 1},
+            400,
+        ),
+        ("/v1/predict", {"model": "classes", "rows": ["a"] * 128}, None, 422),
+        ("/vectors/tokenize", {"inputs": ["a"] * 128}, {"inputs": ["a"] * 129}, 422),
+    ],
+)
+def test_the_inputs_of_a_request_are_counted_together(
+    tasks_server: TasksServer, path: str, body: Any, larger: Any, status: int
+) -> None:
+    """However the body multiplies them; the control is as many as may be."""
+    assert tasks_server.ask("POST", path, body)[0] == 200
+    found, _, told = tasks_server.ask("POST", path, larger or body | {"rows": ["a"] * 129})
+    assert found == status and "128" in json.dumps(told), told
+
+
+def test_texts_that_are_read_again_count_again(tasks_server: TasksServer) -> None:
+    """A text beside each label, as many characters as no body holds; few are the control."""
+    labels = {"candidate_labels": ["b"] * 100}
+    assert tasks_server.ask("POST", ZERO_SHOT, {"inputs": "the", "parameters": labels})[0] == 200
+    body = {"inputs": "the cat " * 2_000, "parameters": labels}
+    status, _, told = tasks_server.ask("POST", ZERO_SHOT, body)
+    assert status == 413 and "characters" in told["error"]
+    copies = {"model": "writer", "prompt": "a " * 70_000, "n": 8}
+    assert tasks_server.ask("POST", "/v1/completions", copies)[0] == 413
+
+
+def test_a_budget_is_that_of_the_whole_request() -> None:
+    limits = Limits(max_items=3, max_queue_tokens=100, max_batch_tokens=10)
+    budget = Budget(limits)
+    budget.take_rows(["a", ["b", "c"]], "inputs")
+    budget.take_tokens(60)
+    budget.require_inputs(1, "inputs")
+    for call in (
+        lambda: budget.require_inputs(2, "inputs"),
+        lambda: budget.take_tokens(41),
+        lambda: budget.take_rows(["a", "b"], "inputs"),
+    ):
+        with pytest.raises(Refusal):
+            call()
+    Budget(limits).take_tokens(100)  # the control: of another request
 
 
 def test_a_bad_row_leaves_its_neighbours_alone(tasks_server: TasksServer) -> None:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,15 @@ from maskwright.inference import fill_mask
 from maskwright.inference.generation import Generation
 from maskwright.models.open import open_model
 from maskwright.predict.language_model import load
-from maskwright.serve import addresses, encoding, explorer, protocol, reading
+from maskwright.serve import addresses, encoding, explorer, gate, protocol, reading
 from maskwright.serve import host as host_module
 from maskwright.serve.command import serve
 from maskwright.serve.host import Options
 from maskwright.serve.limits import Limits
 from maskwright.serve.scheduler import FullError
-from maskwright.serve.shedding import Shedding
 from maskwright.serve.writing import Row, Writers, _Group
 from maskwright.tokenizer.tokenizer import Tokenizer
-from serve.servers import Answer, Served, answers, request, server, until
+from serve.servers import Served, answers, request, server, until
 
 pytestmark = pytest.mark.loopback
 
@@ -360,84 +359,118 @@ def test_F103_a_full_queue_answers_before_the_body_is_read(plain: Served, slow: 
         assert refused.status == 429 and int(refused.headers["retry-after"]) >= 1
         held = plain.host._queue.tokens
         assert held <= LIMITS.max_queue_tokens, "the bound holds"
-        plain.host._arriving += LIMITS.max_queue_tokens  # what other bodies will bring
+        plain.host.arriving_tokens += LIMITS.max_queue_tokens  # what other bodies will bring
         head = request(plain.address, "/ask/predict", headers={"Content-Length": "5000"})
         with plain.connect() as line:
             begin = time.monotonic()
             line.sendall(head)  # and never the body
             assert next(answers(line)).status == 429 and time.monotonic() - begin < 2
-        plain.host._arriving -= LIMITS.max_queue_tokens
+        plain.host.arriving_tokens -= LIMITS.max_queue_tokens
         slow.may.set()
         statuses = {each.result().status for each in sent}
     assert statuses == {200, 429} and until(lambda: plain.host._queue.tokens == 0)
     assert plain.ask("predict", TEXT)["values"]
 
 
-def test_F96_bodies_that_do_not_come_take_no_room(plain: Served) -> None:
-    """300 small ones; the control is one that is announced to be large."""
-    head = request(plain.address, "/ask/predict", headers={"Content-Length": "500"})
-    lines = [plain.connect() for _ in range(300)]
-    for line in lines:
-        line.sendall(head)
-    assert until(lambda: plain.running._server.gate.open_requests >= 300)
-    try:
-        assert plain.post("/ask/predict", {"inputs": TEXT}).status == 200
-    finally:
+@contextmanager
+def connections(served: Served, count: int) -> Iterator[list[socket.socket]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(served.connect(5.0)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("kind", ["announced", "begun", "chunked"])
+def test_F96_bodies_that_do_not_come_take_no_room(kind: str, plain: Served) -> None:
+    """300 of them. The control is a body that has come, which counts."""
+    size = {"Content-Length": str(LIMITS.max_body_bytes)}
+    first = {
+        "announced": request(plain.address, "/ask/predict", headers=size),
+        "begun": request(plain.address, "/ask/predict", headers=size, data=b" " * 30_000),
+        "chunked": chunked(plain.address, b" " * 30_000, end=False),
+    }[kind]
+    with connections(plain, 300) as lines:
         for line in lines:
-            line.close()
-    with plain.host.receiving(10**7):
-        assert plain.post("/ask/predict", {"inputs": TEXT}).status == 429
+            line.sendall(first)
+        assert until(lambda: plain.running._server.gate.open_requests >= 300)
+        assert plain.host.arriving_tokens == 0
+        assert plain.post("/ask/predict", {"inputs": TEXT}).status == 200
+    assert until(lambda: plain.running._server.gate.open_requests == 0)
+
+
+@pytest.mark.parametrize(("tokens", "status"), [(4_000, 429), (8_000, 200)])
+def test_a_large_body_keeps_nobody_out_while_it_is_read(
+    tokens: int, status: int, plain: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that may never fit into the queue waits for its turn; the control is one that fits."""
+    read, inside, may = gate._parse, threading.Semaphore(0), threading.Event()
+
+    def parse(body: bytes) -> Any:
+        if len(body) > 10_000:
+            inside.release()
+            may.wait(10)
+        return read(body)
+
+    monkeypatch.setattr(gate, "_parse", parse)
+    monkeypatch.setattr(gate, "LARGE_JSON", 10_000)
+    assert 4_000 < LIMITS.max_queue_tokens < 8_000
+    body = b'{"inputs": ""' + b" " * 5 * tokens + b"}"
+    large = request(plain.address, "/ask/predict", data=body)
+    with ThreadPoolExecutor(2) as pool:
+        sent = [pool.submit(plain.raw, large, 1.0) for _ in range(2)]
+        assert inside.acquire(timeout=5)
+        both = inside.acquire(timeout=0.2)
+        found = plain.post("/ask/predict", {"inputs": TEXT}).status
+        may.set()
+        assert {each.result()[0].status for each in sent} <= {422, 429}
+    assert found == status and not (both and status == 200)
+    assert until(lambda: plain.host.arriving_tokens == 0) and not plain.host.large.locked()
+
+
+@pytest.mark.parametrize("makes_room", [True, False])
+def test_F96_connections_that_are_waited_for_make_room(
+    makes_room: bool, plain: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight that send nothing, a part of a head, and a part of a body; the control keeps them."""
+    connection: Any = plain.running._server.config.http_protocol_class
+    assert until(lambda: not plain.running._server.server_state.connections)
+    monkeypatch.setattr(connection, "max_connections", 8)
+    if not makes_room:
+        monkeypatch.setattr(connection, "_make_room", lambda self: False)
+    whole = request(plain.address, "/ask/predict", {"inputs": TEXT})
+    with connections(plain, 8) as lines:
+        for number, line in enumerate(lines):
+            line.sendall([b"", whole[:20], whole[:-5]][number % 3])
+        assert until(lambda: len(plain.running._server.server_state.connections) == 8)
+        time.sleep(0.05)
+        answer = plain.post("/ask/predict", {"inputs": TEXT})
+        assert answer.status == (200 if makes_room else 503)
+        if makes_room:
+            assert next(answers(lines[0])).status == 503, "the one that was waited for longest"
+            lines[2].sendall(whole[-5:])
+            assert next(answers(lines[2])).status == 200, "the control: the others stay"
+
+
+def test_F96_unfinished_bodies_hold_a_bounded_number_of_bytes(
+    plain: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "COMING_BYTES", 100_000)
+    body = json.dumps({"inputs": TEXT}).encode() + b" " * 44_000
+    whole = request(plain.address, "/ask/predict", data=body)
+    with connections(plain, 3) as lines:
+        for line in lines:
+            line.sendall(whole[:-1_000])
+            time.sleep(0.05)
+        assert next(answers(lines[0])).status == 503
+        for line in lines[1:]:
+            line.sendall(whole[-1_000:])
+            assert next(answers(line)).status == 200
 
 
 @pytest.fixture
 def full(plain: Served) -> Iterator[None]:
     """A queue that takes nothing."""
-    plain.host._arriving += LIMITS.max_queue_tokens
+    plain.host.arriving_tokens += LIMITS.max_queue_tokens
     yield
-    plain.host._arriving -= LIMITS.max_queue_tokens
-
-
-def in_pieces(served: Served, *pieces: bytes) -> list[Answer]:
-    """The answers on a connection on which bytes come after a pause each."""
-    with served.connect(2.0) as line:
-        for piece in pieces:
-            line.sendall(piece)
-            time.sleep(0.05)
-        return list(answers(line))
-
-
-def test_F103_a_refusal_at_once_is_that_of_the_gate(
-    plain: Served, full: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same answer, whether the request is read as HTTP (its head comes in two parts) or not; a
-    body that comes later is no request, and the connection goes on."""
-    made = request(plain.address, "/ask/predict", {"inputs": TEXT})
-    end = made.index(b"\r\n\r\n") + 4
-    shed: list[Any] = []
-    call = Shedding.__call__
-
-    def seen(self: Shedding, *given: Any) -> Any:
-        shed.append(call(self, *given))
-        return shed[-1]
-
-    monkeypatch.setattr(Shedding, "__call__", seen)
-    before = plain.host.metrics.statuses[429]
-    read = in_pieces(plain, made[:20], made[20:], made[:20], made[20:])
-    assert shed and not any(shed), "the control: nothing was refused at once"
-    shed.clear()
-    at_once = in_pieces(plain, made, made[:end], made[end:], made)
-    assert [each.body for each in shed] == [0, len(made) - end, 0]
-    several = in_pieces(plain, made + made)
-    assert [each.status for each in (*read, *at_once, *several)] == [429] * 7
-    assert plain.host.metrics.statuses[429] == before + 7
-
-    def plainly(answer: Answer) -> Any:
-        own = {k: v for k, v in answer.headers.items() if k not in ("date", "x-request-id")}
-        assert "date" in answer.headers and len(answer.headers["x-request-id"]) == 16
-        return answer.status, list(own.items()), answer.body
-
-    assert len({str(plainly(each)) for each in (*read, *at_once)}) == 1
-    assert len({each.headers["x-request-id"] for each in at_once}) == 3
+    plain.host.arriving_tokens -= LIMITS.max_queue_tokens
 
 
 @pytest.mark.parametrize(
@@ -459,14 +492,14 @@ def test_F103_what_else_is_wrong_is_said_as_ever(
     assert [each.status for each in plain.raw(made, 2.0)][:1] == [status]
 
 
-def test_F103_a_connection_that_was_refused_at_once_asks_again(plain: Served) -> None:
+def test_F103_a_connection_that_was_refused_asks_again(plain: Served) -> None:
     made = request(plain.address, "/ask/predict", {"inputs": TEXT})
     with plain.connect() as line:
         found = answers(line)
-        plain.host._arriving += LIMITS.max_queue_tokens
+        plain.host.arriving_tokens += LIMITS.max_queue_tokens
         line.sendall(made[:-4])
         assert next(found).status == 429
-        plain.host._arriving -= LIMITS.max_queue_tokens
+        plain.host.arriving_tokens -= LIMITS.max_queue_tokens
         line.sendall(made[-4:] + made)
         assert next(found).status == 200
         line.sendall(made)
@@ -537,6 +570,38 @@ def test_F104_a_prompt_that_fails_ends_no_other(
         found = [each.result() for each in sent]
     assert bad.result().status == 500 and max(together) > 1
     assert [each.json[0] for each in found] == wanted
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_F105_a_client_that_closes_its_side_gets_its_answer(
+    stays: bool, plain: Served, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20 that send nothing more, two requests each, answered after the interim answer. The control
+    closes with the client, as uvicorn does."""
+    if not stays:
+        monkeypatch.setattr(protocol.Protocol, "eof_received", lambda self: None)
+    whole = request(plain.address, "/ask/predict", {"inputs": TEXT})
+    with connections(plain, 20) as lines:
+        for line in lines:
+            line.sendall(whole * 2)
+            line.shutdown(socket.SHUT_WR)
+        assert slow.inside.wait(10)
+        time.sleep(2.5 * protocol.READER_SECONDS)
+        slow.may.set()
+        found = [[each.status for each in answers(line)] for line in lines]
+    assert found == [[200, 200] if stays else []] * 20
+    assert until(lambda: not plain.running._server.server_state.connections)
+
+
+@pytest.mark.parametrize(("cut", "status"), [(-3, [400]), (20, [400]), (0, [])])
+def test_F105_a_part_of_a_request_is_not_answered(
+    cut: int, status: list[int], plain: Served
+) -> None:
+    whole = request(plain.address, "/ask/predict", {"inputs": TEXT})
+    with plain.connect(5.0) as line:
+        line.sendall(whole[:cut])
+        line.shutdown(socket.SHUT_WR)
+        assert [each.status for each in answers(line)] == status
 
 
 def test_F105_a_client_that_leaves_is_not_computed_for(plain: Served, slow: Slow) -> None:

@@ -81,6 +81,14 @@ class MaskedText:
     num_windows: int
     num_tokens: int
 
+    @property
+    def num_masks(self) -> int:
+        """How many masks or gaps it has."""
+        if self.gaps is not None:
+            return len(self.gaps.signs)
+        assert self.masks is not None
+        return len(self.masks.pieces) - 1
+
 
 def masked_text(model: Model, text: str, *, windows: bool = False) -> MaskedText:
     """A text as `read_masks` reads it; args and errors as `fill_masks`."""

@@ -5,7 +5,7 @@ A request's rows are divided into parts of limited size, each of which is one it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from maskwright.inference.texts import MaskedText, PromptTokens
 from maskwright.models.model import Model
 from maskwright.predict.predictor import Predictor
 from maskwright.serve.errors import Refusal, of_error
-from maskwright.serve.limits import Limits
+from maskwright.serve.limits import texts_of
 from maskwright.tasks.parts.choices import LongText
 from maskwright.tasks.parts.reading import asking
 from maskwright.tasks.parts.task_type import Encoded
@@ -39,40 +39,6 @@ class Part:
     lengths: list[int]
     windows: list[int]
     truncated: list[bool]
-
-
-def require_rows(rows: Sequence[Any], limits: Limits, field: str = "inputs") -> None:
-    """Refuse too many rows, and texts that are too long to be looked at.
-
-    Raises:
-        Refusal: naming field and limit.
-    """
-    if not len(rows):
-        raise Refusal("validation", "nothing to answer", field=field)
-    if len(rows) > limits.max_items:
-        what = f"{len(rows)} inputs in one request"
-        raise Refusal("validation", what, field=field, limit=limits.max_items)
-    for number, row in enumerate(rows):
-        for text in texts_of(row):
-            if len(text) > limits.max_input_characters:
-                raise Refusal(
-                    "too_large",
-                    f"a text of {len(text)} characters",
-                    field=f"{field}[{number}]",
-                    limit=limits.max_input_characters,
-                )
-
-
-def texts_of(row: Any) -> Iterator[str]:
-    """The texts in a row, however it is given."""
-    if isinstance(row, str):
-        yield row
-    elif isinstance(row, Mapping):
-        for value in row.values():
-            yield from texts_of(value)
-    elif isinstance(row, list | tuple):
-        for value in row:
-            yield from texts_of(value)
 
 
 def parts_of(rows: Sequence[Any]) -> Iterator[range]:

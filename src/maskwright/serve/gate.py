@@ -22,7 +22,7 @@ from maskwright.errors import DataError, MaskwrightError
 from maskwright.serve.addresses import ANY, host_name
 from maskwright.serve.app import Application
 from maskwright.serve.errors import Refusal, of_error
-from maskwright.serve.host import FACTS, Host
+from maskwright.serve.host import Host
 from maskwright.serve.logs import Log
 from maskwright.storage import strict_json
 
@@ -33,6 +33,8 @@ Send = Callable[[Message], Awaitable[None]]
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 MAX_HEADERS, MAX_HEADER_BYTES, MAX_URL = 64, 16_384, 2_048
+# Bytes of a body that is parsed on a thread.
+LARGE_JSON = 65_536
 # Without the token only this is answered.
 OPEN = ("/health",)
 # What lets a browser ask its user, who has no header to write the token into.
@@ -103,44 +105,18 @@ class Gate:
             method = scope["method"] if scope["method"] in METHODS else "other"
             route = getattr(scope.get("route"), "path", None)
             seconds, refused = time.monotonic() - begin, scope.get("mw_refused")
-            self.note(answer.request, method, route, answer.status, refused, seconds)
-
-    def note(
-        self,
-        request: str,
-        method: str,
-        route: str | None,
-        status: int,
-        refused: str | None,
-        seconds: float,
-    ) -> None:
-        """Count and log a request that is over."""
-        metrics = self.host.metrics
-        if refused is not None:
-            metrics.refused(refused)
-        metrics.finished(status, method == "POST")
-        self.log.line(
-            "request",
-            request=request,
-            method=method,
-            route=route,
-            status=status,
-            refused=refused,
-            seconds=round(seconds, 4),
-        )
-
-    def takes_post(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> bool:
-        """Whether a POST gets as far as the queue.
-
-        Raises:
-            Refusal: it does not, in another way than by its path or method.
-        """
-        self._require_entrance(scope, headers)
-        if "POST" not in (self.application.found(scope).methods or ()):
-            return False
-        _require_type(headers)
-        self._size(headers)
-        return True
+            if refused is not None:
+                self.host.metrics.refused(refused)
+            self.host.metrics.finished(answer.status, method == "POST")
+            self.log.line(
+                "request",
+                request=answer.request,
+                method=method,
+                route=route,
+                status=answer.status,
+                refused=refused,
+                seconds=round(seconds, 4),
+            )
 
     async def _admitted(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         headers = _headers(scope)
@@ -160,13 +136,13 @@ class Gate:
             await self.application.app(inner, receive, answer)
             return
         _require_type(headers)
-        size = self._size(headers)
+        self._require_size(headers)
         if not self.host.ready:
             what = "the server is not ready: /ready says when it is"
             raise Refusal("unready", what, retry_after=1)
-        with self.host.receiving(size or 0) as came:
-            body = await self._body(receive, size)
-            came(len(body))
+        self.host.require_room()
+        body = await self._body(receive)
+        async with self.host.arriving(len(body), answer.facts):
             given = await _parsed(body)
             await self._watched(scope, body, given, receive, answer)
 
@@ -221,19 +197,17 @@ class Gate:
             what = "a token is wanted: Authorization: Bearer TOKEN"
             raise Refusal("unauthorised", what)
 
-    def _size(self, headers: dict[bytes, list[bytes]]) -> int | None:
-        """Bytes that the body will have; None where they are not told before."""
-        limit, found = self.host.limits.max_body_bytes, headers.get(b"content-length")
-        if found is None:
-            return None
+    def _require_size(self, headers: dict[bytes, list[bytes]]) -> None:
+        """Refuse a body that is announced to be too large."""
+        limit, announced = self.host.limits.max_body_bytes, headers.get(b"content-length")
+        if announced is None:
+            return
         if b"transfer-encoding" in headers:
             raise Refusal("malformed", "the body has two lengths", field="Content-Length")
-        size = int(found[0])  # h11 has looked at it
-        if size > limit:
+        if int(announced[0]) > limit:  # h11 has looked at it
             raise Refusal("too_large", "the body is too large", limit=f"{limit} bytes")
-        return size
 
-    async def _body(self, receive: Receive, size: int | None) -> bytes:
+    async def _body(self, receive: Receive) -> bytes:
         """The body, counted while it comes."""
         limit, body = self.host.limits.max_body_bytes, bytearray()
         while True:
@@ -269,7 +243,6 @@ class Gate:
             if not answer.ended:
                 answering.cancel()
 
-        FACTS.set(answer.facts)
         watching = asyncio.ensure_future(watch())
         try:
             if (post := self.application.found(scope).post) is None:
@@ -298,11 +271,6 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", 
 _IDS = random.Random()
 
 
-def new_id() -> str:
-    """What a request is called in the log and in its answer: 16 hexadecimal digits."""
-    return f"{_IDS.getrandbits(64):016x}"
-
-
 class _GoneError(Exception):
     """The client left before its request was there."""
 
@@ -312,7 +280,7 @@ class _Answer:
 
     def __init__(self, send: Send, host: Host, origin: list[tuple[bytes, bytes]]) -> None:
         self._send, self._host, self.origin = send, host, origin
-        self.request = new_id()
+        self.request = f"{_IDS.getrandbits(64):016x}"  # as the log and the answer call it
         self.facts: dict[str, str] = {}
         self.status, self.started, self.ended, self.closes = 0, False, False, False
 
@@ -396,7 +364,7 @@ def _require_type(headers: dict[bytes, list[bytes]]) -> None:
 
 async def _parsed(body: bytes) -> Any:
     """What the JSON says; refused is what other readers understand otherwise or not at all."""
-    if len(body) > 65_536:
+    if len(body) > LARGE_JSON:
         return await asyncio.get_running_loop().run_in_executor(None, _parse, body)
     return _parse(body)
 

@@ -18,11 +18,10 @@ from collections.abc import (
     Awaitable,
     Callable,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,7 +41,7 @@ from maskwright.serve import encoding, logprobs, served
 from maskwright.serve.device import Device, Outcome, Reading
 from maskwright.serve.encoding import Part
 from maskwright.serve.errors import Refusal, of_error
-from maskwright.serve.limits import Limits
+from maskwright.serve.limits import Budget, Limits, texts_of
 from maskwright.serve.metrics import Metrics
 from maskwright.serve.reading import Asked, read_masks, read_prompts, read_scores, read_states
 from maskwright.serve.scheduler import FullError, Item, NeverFitsError, Queue
@@ -130,13 +129,10 @@ class Answered:
         object.__setattr__(self, "prompt_tokens", sum(self.tokens))
 
 
-# What is known of the request that is being answered: the model's hash, for its headers.
-FACTS: ContextVar[dict[str, str] | None] = ContextVar("facts", default=None)
-
-# What the request that is being answered still counts for among those that arrive.
-ARRIVING: ContextVar[_Arriving | None] = ContextVar("arriving", default=None)
-# Bytes of a body that is not large: it may be on its way for long without taking room.
-BYTES_A_TOKEN, SMALL_BODY = 5, 65_536
+# The request that is being answered; None where the host is asked from inside the process.
+REQUEST: ContextVar[Arriving | None] = ContextVar("request", default=None)
+# Bytes of a body for a token; of an answer for a figure of a vector, and around a candidate.
+BYTES_A_TOKEN, BYTES_A_FIGURE, BYTES_AROUND = 5, 20, 80
 # Seconds from one look at the event loop to the next; turns of the loop that a request takes.
 TICK, TURNS = 0.05, 3
 # Rows, characters and tokens that become ids, or answers, in less time than it takes to hand them
@@ -189,7 +185,8 @@ class Host:
         )
         self._device = Device(self._queue, self._settle, self._writers)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._arriving = 0  # tokens, as estimated, of requests that are on their way into the queue
+        self.arriving_tokens = 0  # as estimated, of requests on their way into the queue
+        self.large = asyncio.Lock()  # held by the one of them that may never fit into it
         self._waking = False
         # Seconds that the event loop is late, at its last tick and at the last two: a pause of the
         # whole process is no load.
@@ -230,9 +227,12 @@ class Host:
     def _asking(self, name: str | None, options: Options) -> Asking:
         """What answers; the answer's headers say which model it is."""
         found = self.model(name).asking(options.adapter)
-        if (facts := FACTS.get()) is not None:
-            facts["model"] = found.fingerprint[:16]
+        self.budget().facts["model"] = found.fingerprint[:16]
         return found
+
+    def budget(self) -> Budget:
+        """Of the request that is being answered."""
+        return REQUEST.get() or Budget(self.limits)
 
     # ------------------------------------------------------------------------------------ answers
     async def predict(
@@ -280,11 +280,13 @@ class Host:
         self, name: str | None, texts: Sequence[str], options: Options = USUAL
     ) -> Answered:
         """(T, D) float32 for each text: the states of its tokens in the last layer."""
-        asking = self._asking(name, options)
+        asking, budget = self._asking(name, options), self.budget()
 
         def work(rows: Sequence[Any], first: int) -> tuple[Any, Part]:
             predictor = asking.opened.pooled("mean")
             part = encoding.encode(predictor, _alone(predictor, rows), first, options.reading)
+            size = sum(part.lengths) * asking.opened.model.config.width * BYTES_A_FIGURE
+            budget.take_answer(size, options.field)
             return _encoded(part).examples, part
 
         reading = self._reading(asking, "states", read_states)
@@ -299,10 +301,12 @@ class Host:
         asking = self._asking(name, options)
         _require(asking, "fill_mask", "the model fills no masks")
         top = options.top or 5
-        model = asking.opened.model
+        model, budget = asking.opened.model, self.budget()
 
         def work(rows: Sequence[Any], first: int) -> tuple[Any, Part]:
             found, part = encoding.encode_masked(model, rows, first, options.field)
+            size = sum(each.num_masks * (len(each.text) + BYTES_AROUND) for each in found)
+            budget.take_answer(top * size, options.field)
             return (found, top), part
 
         def finish(part: Part, found: Any) -> list[Any]:
@@ -334,16 +338,16 @@ class Host:
         self,
         name: str | None,
         prompts: Sequence[str],
-        writing: Writing = USUAL_WRITING,
+        writing: Writing | Sequence[Writing] = USUAL_WRITING,
         options: Options = USUAL,
     ) -> Answered:
-        """What the model writes after each prompt: a `Written` each."""
-        encoding.require_rows(prompts, self.limits, options.field)
-        begin = time.monotonic()
+        """What the model writes after each prompt, all in the same way or each in its own: a
+        `Written` each."""
         asking = self._asking(name, options)
+        begin, until = time.monotonic(), self._until(options)
         rows = await self._rows(asking, prompts, writing, options)
         try:
-            async with _Until(self._deadline(options)):
+            async with _Until(until):
                 written = [await row.written() for row in rows]
         finally:
             self._writers.cancel(rows)
@@ -371,10 +375,8 @@ class Host:
     ) -> AsyncIterator[Piece]:
         """The same of one prompt, piece by piece. The request is admitted, or refused, before the
         first piece is waited for; before it comes, `counted` is told the tokens of the prompt."""
-        encoding.require_rows([prompt], self.limits, options.field)
         asking = self._asking(name, options)
-        begin = time.monotonic()
-        until, count = begin + self._deadline(options), 0
+        begin, until, count = time.monotonic(), self._until(options), 0
         rows = await self._rows(asking, [prompt], writing, options, streams=True)
         counted(rows[0].prompt_tokens)
         try:
@@ -442,7 +444,7 @@ class Host:
 
         async def found() -> Any:
             try:
-                async with _Until(seconds):
+                async with _Until(time.monotonic() + seconds):
                     return await self.run_on_device(function)
             except FullError:
                 raise self._full() from None
@@ -494,35 +496,37 @@ class Host:
     def device_seconds(self) -> Mapping[str, float]:
         return self._device.seconds
 
-    @contextmanager
-    def receiving(self, size: int) -> Iterator[Callable[[int], None]]:
-        """Until a request is in the queue, or is refused, it counts as so many tokens as its bytes
-        may be: those of a body that is announced to be large at once, of others when they came, so
-        that nobody takes the room of others by a body that does not come.
-
-        Yields:
-            What is called with the bytes that came.
+    @asynccontextmanager
+    async def arriving(self, size: int, facts: dict[str, str]) -> AsyncIterator[None]:
+        """A request whose body has come. Until its items are in the queue, or it is refused, it
+        counts as so many tokens as its bytes may be. One that may have more than the queue has room
+        for waits for its turn instead: it would keep out all others while its tokens are counted.
 
         Raises:
-            Refusal: there is no room, which is said before the body is read.
+            Refusal: there is no room.
         """
-        if (refusal := self.overloaded()) is not None:
-            raise refusal
-        with _Arriving(self, size if size > SMALL_BODY else 0) as arriving:
-            ARRIVING.set(arriving)
-            yield arriving.came
+        self.require_room()
+        arriving = Arriving(self, size // BYTES_A_TOKEN, facts)
+        REQUEST.set(arriving)
+        if arriving.is_large:
+            async with _Until(arriving.began + self.limits.deadline):
+                await self.large.acquire()
+        try:
+            yield
+        finally:
+            arriving.end()
 
-    def overloaded(self, beside: int = 0) -> Refusal | None:
-        """Why nothing more is taken in now, so many tokens being known of that are not counted yet;
-        None: it is."""
-        arriving = self._arriving + beside
+    def require_room(self) -> None:
+        """Raises Refusal where nothing more is taken in now."""
+        arriving = self.arriving_tokens
         busy = arriving > 0 or len(self._queue) > 0
         waits = self._queue.seconds(arriving) + TURNS * self._lag
         late = busy and waits > self.limits.max_wait_seconds
-        return self._full() if late or self._queue.is_full(arriving) else None
+        if late or self._queue.is_full(arriving):
+            raise self._full()
 
     def _full(self) -> Refusal:
-        beyond = self._queue.seconds(self._arriving) - self.limits.max_wait_seconds
+        beyond = self._queue.seconds(self.arriving_tokens) - self.limits.max_wait_seconds
         return Refusal(
             "overloaded",
             "more waits than is computed in time",
@@ -577,19 +581,18 @@ class Host:
         work: Encode,
         finish: Finish,
     ) -> Answered:
-        encoding.require_rows(rows, self.limits, options.field)
-        begin = time.monotonic()
-        deadline = self._deadline(options)
-        async with _Until(deadline):
+        self.budget().take_rows(rows, options.field)
+        begin, until = time.monotonic(), self._until(options)
+        async with _Until(until):
             ranges = list(encoding.parts_of(rows))
-            encoded = await _all(
+            encoded = await all_of(
                 self._light_or_in_thread(_is_light(chosen), work, chosen, each.start)
                 for each in ranges
                 for chosen in ([rows[n] for n in each],)
             )
             tokenised = time.monotonic()
-            outcomes = await answer(encoded, begin + deadline)
-            answers = await _all(
+            outcomes = await answer(encoded, until)
+            answers = await all_of(
                 self._light_or_in_thread(_is_short(part), finish, part, outcome.value)
                 for (_, part), outcome in zip(encoded, outcomes, strict=True)
             )
@@ -607,7 +610,7 @@ class Host:
             windows=[n for part in parts for n in part.windows],
             truncated=[cut for part in parts for cut in part.truncated],
             timings=timings,
-            characters=sum(len(text) for row in rows for text in encoding.texts_of(row)),
+            characters=sum(len(text) for row in rows for text in texts_of(row)),
         )
 
     async def _read(
@@ -619,16 +622,14 @@ class Host:
             for payload, part in encoded
         ]
         _arrived()
+        self.budget().take_tokens(sum(item.tokens for item in items))
         try:
             self._device.submit(items)
             self._wake()
         except FullError:
             raise self._full() from None
-        except NeverFitsError as error:
-            what = f"the request has {error.tokens} tokens"
-            raise Refusal("too_large", what, limit=error.limit) from None
         try:
-            outcomes = await _all(item.waiter for item in items)
+            outcomes = await all_of(item.waiter for item in items)
         except BaseException:
             self._device.cancel(items)
             raise
@@ -720,13 +721,15 @@ class Host:
         self,
         asking: Asking,
         prompts: Sequence[str],
-        writing: Writing,
+        writing: Writing | Sequence[Writing],
         options: Options,
         streams: bool = False,
     ) -> list[Row]:
+        self.budget().take_rows(prompts, options.field)
         _require(asking, "generate", "the model does not write")
+        writings = [writing] * len(prompts) if isinstance(writing, Writing) else list(writing)
         rows: list[Row] = await self._in_thread(
-            self._writers.prepare, asking, list(prompts), writing, options.field, streams
+            self._writers.prepare, asking, list(prompts), writings, options.field, streams
         )
         self._submit(rows)
         return rows
@@ -738,6 +741,7 @@ class Host:
             Refusal: there is no room for them.
         """
         _arrived()
+        self.budget().take_tokens(sum(row.tokens for row in rows))
         try:
             self._writers.submit(rows)
         except FullError:
@@ -747,29 +751,31 @@ class Host:
             raise Refusal("too_large", what, limit=error.limit) from None
         self._wake()
 
-    def _deadline(self, options: Options) -> float:
+    def _until(self, options: Options) -> float:
+        """The deadline of the request."""
         usual = self.limits.deadline
-        return usual if options.deadline is None else min(usual, options.deadline)
+        seconds = usual if options.deadline is None else min(usual, options.deadline)
+        return self.budget().began + seconds
 
 
-class _Arriving:
-    """Tokens that a request will bring; until it ends, or is in the queue."""
+class Arriving(Budget):
+    """A request that came from outside, and what it still counts for among those on their way into
+    the queue."""
 
-    def __init__(self, host: Host, size: int) -> None:
-        self._host, self._tokens = host, size // BYTES_A_TOKEN
+    def __init__(self, host: Host, tokens: int, facts: dict[str, str]) -> None:
+        super().__init__(host.limits, facts)
+        self.is_large = tokens > host.limits.max_queue_tokens
+        self._host, self._tokens = host, 0 if self.is_large else tokens
+        host.arriving_tokens += self._tokens
+        self._has_ended = False
 
-    def came(self, size: int) -> None:
-        """The body is there."""
-        self._host._arriving += size // BYTES_A_TOKEN - self._tokens
-        self._tokens = size // BYTES_A_TOKEN
-
-    def __enter__(self) -> _Arriving:
-        self._host._arriving += self._tokens
-        return self
-
-    def __exit__(self, *given: object) -> None:
-        self._host._arriving -= self._tokens
-        self._tokens = 0
+    def end(self) -> None:
+        """From here on it counts by itself, or is refused."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._host.arriving_tokens -= self._tokens
+            if self.is_large:
+                self._host.large.release()
 
 
 def _timings(begin: float, rows: Sequence[Row]) -> Timings:
@@ -780,20 +786,27 @@ def _timings(begin: float, rows: Sequence[Row]) -> Timings:
 
 def _arrived() -> None:
     """From here on the request counts by itself."""
-    if (arriving := ARRIVING.get()) is not None:
-        arriving.__exit__()
+    if (arriving := REQUEST.get()) is not None:
+        arriving.end()
 
 
-async def _all(awaited: Iterable[Awaitable[Any]]) -> list[Any]:
-    """The values of all; of one without a task of its own."""
+async def all_of(awaited: Iterable[Awaitable[Any]]) -> list[Any]:
+    """The values of all; of one without a task of its own. Where one fails, the others end."""
     values = list(awaited)
-    return [await values[0]] if len(values) == 1 else await asyncio.gather(*values)
+    if len(values) == 1:
+        return [await values[0]]
+    tasks = [asyncio.ensure_future(each) for each in values]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _is_light(rows: Sequence[Any]) -> bool:
     if len(rows) > LIGHT_ROWS:
         return False
-    return sum(len(text) for row in rows for text in encoding.texts_of(row)) <= LIGHT_CHARACTERS
+    return sum(len(text) for row in rows for text in texts_of(row)) <= LIGHT_CHARACTERS
 
 
 def _is_short(part: Part) -> bool:
@@ -816,10 +829,10 @@ def _require(asking: Asking, ability: str, what: str) -> None:
 
 
 class _Until:
-    """A block that ends after so many seconds, as a refusal."""
+    """A block that ends at a time of `time.monotonic`, as a refusal."""
 
-    def __init__(self, seconds: float) -> None:
-        self._timeout = asyncio.timeout(seconds)
+    def __init__(self, until: float) -> None:
+        self._timeout = asyncio.timeout(until - time.monotonic())
 
     async def __aenter__(self) -> None:
         await self._timeout.__aenter__()

@@ -27,7 +27,6 @@ from maskwright.errors import MaskwrightError, UsageError
 from maskwright.serve.gate import MAX_HEADER_BYTES, Gate
 from maskwright.serve.host import Host
 from maskwright.serve.protocol import Protocol
-from maskwright.serve.shedding import Shedding
 
 # The end of the terminal; there is none everywhere.
 HANGUP = getattr(signal, "SIGHUP", None)
@@ -75,7 +74,7 @@ class Server(uvicorn.Server):
     """uvicorn's server with a stop that loses nothing."""
 
     def __init__(self, gate: Gate, host: Host, sock: socket.socket) -> None:
-        own = {"max_connections": host.limits.max_connections, "shedding": Shedding(gate)}
+        own = {"max_connections": host.limits.max_connections}
         protocol = type("Connection", (Protocol,), own)
         config = uvicorn.Config(
             gate,

@@ -3,9 +3,12 @@
     headers       10 s after the connection, or after their first byte
     body          10 s, and 1 s more for each 64 KB that came
     an answer     30 s without a byte taken by its reader
-    connections   a bounded number
+    connections   a bounded number, and of requests that are still coming a bounded number of
+                  bytes; beyond that the connection that has been waited for the longest is closed
 
-While the queue is full, requests are refused before they are read as HTTP (`shedding.py`).
+A client that has sent its request and then closes its side (`shutdown(SHUT_WR)`) gets its answer.
+One that has closed both sides looks the same until something is sent to it: after half a second it
+is sent an interim answer, "100 Continue", which a closed socket refuses.
 
 A connection whose request was refused before its body was read is closed in peace: the answer is
 sent, and what still comes is thrown away for a moment, since a reset would destroy the answer.
@@ -17,17 +20,21 @@ import asyncio
 import select
 import sys
 import time
+from socket import SO_ERROR, SOL_SOCKET
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
-from maskwright.serve.shedding import Shedding
-
 HEADER_SECONDS = 10.0
 BODY_SECONDS, BYTES_A_SECOND = 10.0, 65_536
 WRITE_SECONDS = 30.0
 LINGER_SECONDS, LINGER_BYTES = 2.0, 4_194_304
+# Of all requests whose bodies are still coming.
+COMING_BYTES = 67_108_864
+# Between two looks at whether a client that has closed its side still reads.
+READER_SECONDS = 0.5
+TOO_MANY = "too many connections"
 # More than this is sent without waiting for the end of the loop's turn.
 HELD_BYTES = 65_536
 
@@ -66,8 +73,6 @@ class Protocol(H11Protocol):
     """One connection."""
 
     max_connections = 512
-    # What refuses requests at once; None: nothing does.
-    shedding: Shedding | None = None
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -76,8 +81,7 @@ class Protocol(H11Protocol):
         self._since, self._received = 0.0, 0
         self._phase = ""
         self._lingers = False
-        self._unwanted = 0  # bytes of the body of a request that was refused at once
-        self._was_answered = False
+        self._half_closed = False
         self.last_used = time.monotonic()
 
     # -------------------------------------------------------------------------------- events
@@ -85,8 +89,8 @@ class Protocol(H11Protocol):
         super().connection_made(transport)
         self.transport = _Transport(transport, self)  # type: ignore[assignment]
         self.flow._transport = transport
-        if len(self.connections) > self.max_connections:
-            self._say(503, "too many connections")
+        if len(self.connections) > self.max_connections and not self._make_room():
+            self._say(503, TOO_MANY)
             return
         self._look()
 
@@ -97,27 +101,29 @@ class Protocol(H11Protocol):
                 self.transport.abort()
             return
         self.last_used = time.monotonic()
-        if self._unwanted:
-            unwanted = min(self._unwanted, len(data))
-            self._unwanted, data = self._unwanted - unwanted, data[unwanted:]
-        if data and not self._is_shed(data):
-            super().data_received(data)
+        super().data_received(data)
         self._look()
+        if self._phase == "body":
+            coming = [each._received for each in self.connections if each._phase == "body"]
+            if sum(coming) > COMING_BYTES:
+                self._make_room()
 
-    def _is_shed(self, data: bytes) -> bool:
-        """Whether these bytes are a request that was refused at once."""
-        between = self.cycle is None or self.cycle.response_complete
-        if self.shedding is None or not between or self.conn.their_state is not h11.IDLE:
+    def _make_room(self) -> bool:
+        """Close the connection whose client has been waited for the longest: for a request, for the
+        rest of one, or to read an answer. Returns whether there was one."""
+        waiting = [each for each in self.connections if each is not self and each._waits]
+        if not waiting:
             return False
-        if self._part_of_headers() or self.transport.is_closing():
-            return False
-        shed = self.shedding(data, self.server_state.default_headers)
-        if shed is None:
-            return False
-        self._unwanted, self._was_answered = shed.body, True
-        self.transport.write(shed.answer)
-        self.on_response_complete()
+        oldest = min(waiting, key=lambda each: each._since)
+        if oldest._phase:
+            oldest._say(503, TOO_MANY)
+        oldest.transport.abort()
         return True
+
+    @property
+    def _waits(self) -> bool:
+        idle = self.cycle is None or self.cycle.response_complete
+        return idle or bool(self._phase) or self._writing is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._timer, self._writing):
@@ -126,14 +132,40 @@ class Protocol(H11Protocol):
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
-    def eof_received(self) -> None:
+    def eof_received(self) -> bool:  # type: ignore[override]
         if self._lingers:
             self.transport.abort()
+        elif self._is_answering:
+            self._half_closed = True
+            self._watch_reader()
+        elif self._phase and self._received:
+            self._say(400, "the request ends before its end")
+        return self._half_closed
+
+    @property
+    def _is_answering(self) -> bool:
+        """Whether a whole request has come and its answer has not been sent."""
+        cycle = self.cycle
+        return cycle is not None and not (cycle.response_complete or cycle.more_body)
+
+    def _watch_reader(self, looks: int = 0) -> None:
+        """Find out whether a client that has closed its side still reads."""
+        if not self._is_answering or self.transport.is_closing():
+            return
+        if self.transport.get_extra_info("socket").getsockopt(SOL_SOCKET, SO_ERROR):
+            self.transport.abort()
+            return
+        if looks == 1 and not self.cycle.response_started and self.scope["http_version"] == "1.1":
+            interim = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
+            self.transport.write(self.conn.send(interim))
+        self.loop.call_later(READER_SECONDS, self._watch_reader, looks + 1)
 
     def on_response_complete(self) -> None:
         self.last_used = time.monotonic()
         super().on_response_complete()
         self._look()
+        if self._half_closed and not self._is_answering:  # no further request lies in the buffer
+            self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -157,15 +189,13 @@ class Protocol(H11Protocol):
         if self.transport.is_closing() or self._lingers:
             return
         state = self.conn.their_state
-        known = self.cycle is not None or self._was_answered
         phase = {h11.IDLE: "headers", h11.SEND_BODY: "body"}.get(state, "")
-        if self._unwanted:
-            phase = "body"
-        elif state is h11.IDLE and known and not self._part_of_headers():
+        if state is h11.IDLE and self.cycle is not None and not self._part_of_headers():
             phase = ""
         if phase == self._phase:
             return
-        self._phase, self._since, self._received = phase, self.loop.time(), 0
+        self._phase, self._since = phase, self.loop.time()
+        self._received = len(self.cycle.body) if phase == "body" and self.cycle is not None else 0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -187,10 +217,7 @@ class Protocol(H11Protocol):
         if (deadline := self._deadline()) > self.loop.time():
             self._timer = self.loop.call_at(deadline, self._expired)
             return
-        if self._unwanted:  # it was answered
-            self.transport.close()
-        else:
-            self._say(408, "the request did not come in time")
+        self._say(408, "the request did not come in time")
 
     # ------------------------------------------------------------------------------- closing
     def _say(self, status: int, what: str) -> None:

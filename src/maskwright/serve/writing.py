@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -185,29 +185,32 @@ class Writers:
         self._lock = threading.Lock()
 
     def prepare(
-        self, asking: Asking, prompts: list[str], writing: Writing, name: str, streams: bool
+        self,
+        asking: Asking,
+        prompts: Sequence[str],
+        writings: Sequence[Writing],
+        field: str,
+        streams: bool,
     ) -> list[Row]:
-        """Rows for the prompts, on a thread that makes ids.
+        """A row for each prompt and how it is gone on from, on a thread that makes ids.
 
         Raises:
             Refusal: a prompt that cannot be gone on from, a setting out of range.
         """
-        if writing.tokens < 1:
-            raise Refusal("validation", "no token to write", field="tokens", limit="1 or more")
-        found: list[Prompt | None]
-        searches: list[Callable[[], Steps[Any]] | None] = [None] * len(prompts)
-        model = asking.opened.model
-        if writing.num_beams == 1:
-            found = list(_prompts(asking, prompts, writing, name))
-            counts = [len(each.source or each.ids) for each in found if each is not None]
-        else:
-            found = [None] * len(prompts)
-            searches = [_search(asking, prompt, writing) for prompt in prompts]
-            counts = [len(model.tokenizer.encode(prompt)) for prompt in prompts]
-        return [
-            Row(asking, prompt, search, count, count + writing.tokens * writing.num_beams, streams)
-            for prompt, search, count in zip(found, searches, counts, strict=True)
-        ]
+        rows = []
+        for number, (text, writing) in enumerate(zip(prompts, writings, strict=True)):
+            if writing.tokens < 1:
+                raise Refusal("validation", "no token to write", field="tokens", limit="1 or more")
+            prompt, search = None, None
+            if writing.num_beams == 1:
+                prompt = _prompt(asking, text, writing, f"{field}[{number}]")
+                count = len(prompt.source or prompt.ids)
+            else:
+                search = _search(asking, text, writing)
+                count = len(asking.opened.model.tokenizer.encode(text))
+            tokens = count + writing.tokens * writing.num_beams
+            rows.append(Row(asking, prompt, search, count, tokens, streams))
+        return rows
 
     def submit(self, rows: Sequence[Row]) -> None:
         """All rows or none.
@@ -399,19 +402,19 @@ class _Group:
         return changed
 
 
-def _prompts(asking: Asking, texts: Sequence[str], writing: Writing, name: str) -> Iterator[Prompt]:
-    """What texts are written from, by the settings. Each is as if it were asked by itself."""
-    for number, text in enumerate(texts):
-        try:
-            yield from inference_texts.prompts_of(
-                asking.opened.model,
-                [text],
-                logprobs=writing.logprobs is not None,
-                top_logprobs=writing.logprobs or 0,
-                **_settings(writing),
-            )
-        except Exception as error:
-            raise of_error(error, f"{name}[{number}]") from error
+def _prompt(asking: Asking, text: str, writing: Writing, field: str) -> Prompt:
+    """What a text is written from, by the settings. Each is as if it were asked by itself."""
+    try:
+        (prompt,) = inference_texts.prompts_of(
+            asking.opened.model,
+            [text],
+            logprobs=writing.logprobs is not None,
+            top_logprobs=writing.logprobs or 0,
+            **_settings(writing),
+        )
+    except Exception as error:
+        raise of_error(error, field) from error
+    return prompt
 
 
 def _search(asking: Asking, prompt: str, writing: Writing) -> Callable[[], Steps[str]]:

@@ -304,6 +304,7 @@ async def _zero_shot(model: Chosen, body: Any, parameters: _Labels) -> Answer:
         raise Refusal("validation", what, field="parameters.hypothesis_template")
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     labels = parameters.candidate_labels
+    model.host.budget().require_inputs(len(texts) * len(labels), "parameters.candidate_labels")
     rows = [(text, template.replace("{}", label)) for text in texts for label in labels]
     answered = await scored(
         model, rows, field="inputs", truncate=bool(parameters.truncate), raw=True

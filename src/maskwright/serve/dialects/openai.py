@@ -9,11 +9,11 @@ text-embeddings-inference read. What is not done is refused by its name, never p
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Response
@@ -170,22 +170,16 @@ async def _completions(model: Chosen, body: Completions) -> Response:
     prompts = texts_in(body.prompt, model, "prompt")
     copies, seed = body.n or 1, body.seed
     first = secrets.randbelow(SEEDS) if seed is None else seed % SEEDS
-    most = len(prompts) * copies
-    if most > model.host.limits.max_items:
-        limit = model.host.limits.max_items
-        raise Refusal("validation", f"{most} texts in one request", field="prompt", limit=limit)
-    writings = [
-        Writing(
-            tokens=tokens,
-            temperature=1.0 if body.temperature is None else body.temperature,
-            top_p=1.0 if body.top_p is None else body.top_p,
-            seed=(first + copy) % SEEDS,
-            stop=tuple(stop),
-            logprobs=body.logprobs,
-        )
-        for copy in range(copies)
-    ]
-    if body.stream and most != 1:
+    model.host.budget().require_inputs(len(prompts) * copies, "prompt")
+    writing = Writing(
+        tokens=tokens,
+        temperature=1.0 if body.temperature is None else body.temperature,
+        top_p=1.0 if body.top_p is None else body.top_p,
+        stop=tuple(stop),
+        logprobs=body.logprobs,
+    )
+    writings = [replace(writing, seed=(first + copy) % SEEDS) for copy in range(copies)]
+    if body.stream and len(prompts) * copies != 1:
         raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
     options, scored = model.options("prompt"), None
     if body.echo and (body.logprobs is not None or not tokens):
@@ -199,13 +193,16 @@ async def _completions(model: Chosen, body: Completions) -> Response:
             else _none()
         )
         return await streaming(pieces, shape.events, failure, {"x-windows": "1"})
-    written: list[Answered] = []
+    texts: list[Written] = []
     if tokens:
-        written = await asyncio.gather(
-            *(model.host.generate(model.name, prompts, each, options) for each in writings)
-        )
-    first_answer = written[0] if scored is None else scored
-    return JSONResponse(shape.whole(written), headers=headers_of(model, [first_answer]))
+        every = [prompt for prompt in prompts for _ in writings]
+        found = await model.host.generate(model.name, every, writings * len(prompts), options)
+        texts, once = found.values, slice(None, None, copies)  # of each prompt's copies
+        found = replace(found, tokens=found.tokens[once], windows=found.windows[once])
+        scored = scored or replace(found, truncated=found.truncated[once])
+    assert scored is not None
+    shape.counted(sum(scored.tokens))
+    return JSONResponse(shape.whole(texts), headers=headers_of(model, [scored]))
 
 
 async def _none() -> AsyncIterator[Piece]:
@@ -248,28 +245,23 @@ class _Shape:
         """The prompt of a stream has so many tokens."""
         self.prompt_tokens = tokens
 
-    def whole(self, written: list[Answered]) -> dict[str, Any]:
+    def whole(self, texts: Sequence[Written]) -> dict[str, Any]:
         """All texts at once; of each prompt its copies one after the other. Nothing was written
         where no token is wanted."""
         choices = []
-        for number, prompt in enumerate(self.prompts):
-            before = prompt if self.body.echo else ""
-            for copy in range(self.copies):
-                found: Written = written[copy].values[number] if written else Written()
-                choices.append(
-                    {
-                        "index": number * self.copies + copy,
-                        "text": before + found.text,
-                        "logprobs": self._logprobs(found.pieces, len(before), number),
-                        "finish_reason": _reason(found.finished),
-                    }
-                )
-        counts = [len(each.ids) for answered in written for each in answered.values]
-        return {
-            **self.head,
-            "choices": choices,
-            "usage": _usage(sum((self.scored or written[0]).tokens), sum(counts)),
-        }
+        for number in range(len(self.prompts) * self.copies):
+            found = texts[number] if texts else Written()
+            before = self.prompts[number // self.copies] if self.body.echo else ""
+            choices.append(
+                {
+                    "index": number,
+                    "text": before + found.text,
+                    "logprobs": self._logprobs(found.pieces, len(before), number // self.copies),
+                    "finish_reason": _reason(found.finished),
+                }
+            )
+        written = sum(len(each.ids) for each in texts)
+        return {**self.head, "choices": choices, "usage": _usage(self.prompt_tokens, written)}
 
     async def events(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Any]:
         """A chunk for each piece that shows something, and what ends them."""

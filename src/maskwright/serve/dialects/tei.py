@@ -12,8 +12,9 @@ or classes. What differs from the original: a text that is too long is read in w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Path, Response
 from fastapi.responses import JSONResponse
@@ -33,14 +34,14 @@ from maskwright.serve.dialects.parts.chosen import Chosen, choose
 from maskwright.serve.dialects.parts.classes import classes, scored
 from maskwright.serve.dialects.parts.headers import headers_of
 from maskwright.serve.dialects.parts.vectors import alike, prompted, vectors
-from maskwright.serve.encoding import require_rows
 from maskwright.serve.errors import Kind, Refusal
-from maskwright.serve.host import Answered, Host
+from maskwright.serve.host import Answered, Host, all_of
 from maskwright.version import VERSION
 
+Kept = TypeVar("Kept", bound=Body)
 Name = Annotated[str, Path(description="A model or an adapter.")]
-# Figures of an answer of /embed_all, some 20 bytes each: more would hold up all other requests.
-MOST_FIGURES = 2_000_000
+# Of an answer of /tokenize.
+BYTES_A_TOKEN = 80
 Direction = Literal["Left", "Right", "left", "right"]
 # What each refusal is called there; the status where it is another.
 TYPES: dict[Kind, str] = {
@@ -211,15 +212,14 @@ def _routes(host: Host) -> dict[str, Callable[..., Any]]:
         return JSONResponse(await asyncio.to_thread(_decode, choose(host, model), body))
 
     async def own(body: dict[str, Any], model: Name) -> Response:
-        return _response(*await _own(choose(host, model), body))
+        return _response(*await _own(choose(host, model), body)())
 
     async def vertex(body: Vertex, model: Name) -> Response:
         chosen = choose(host, model)
         _require_some(body.instances, "instances")
-        host_limit(host, len(body.instances), "instances")
-        found = [
-            await _own(chosen, each, f"instances[{n}]") for n, each in enumerate(body.instances)
-        ]
+        host.budget().require_inputs(len(body.instances), "instances")
+        made = [_own(chosen, each, f"instances[{n}]") for n, each in enumerate(body.instances)]
+        found = await all_of(answer() for answer in made)
         answers = [each for _, _, own in found for each in own]
         return _response({"predictions": [each for each, _, _ in found]}, chosen, answers)
 
@@ -278,12 +278,6 @@ async def _embed_all(model: Chosen, body: EmbedAll) -> Found:
     _require_some(texts, "inputs")
     if "embed" not in model.opened.abilities:
         raise model.unable("a model that reads texts")
-    require_rows(texts, model.host.limits)
-    tokens = sum(map(len, await asyncio.to_thread(model.tokenizer.encode_batch, texts)))
-    most = MOST_FIGURES // model.opened.model.config.width
-    if tokens > most:
-        what = f"vectors of {tokens} tokens in one answer"
-        raise Refusal("too_large", what, field="inputs", limit=f"{most} tokens")
     options = model.options("inputs", truncate=body.cuts)
     answered = await model.host.token_states(model.name, texts, options)
     return [each.tolist() for each in answered.values], model, [answered]
@@ -332,12 +326,14 @@ async def _similarity(model: Chosen, body: Similarity) -> Found:
 def _tokenize(model: Chosen, body: Tokenize) -> list[list[dict[str, Any]]]:
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     _require_some(texts, "inputs")
-    require_rows(texts, model.host.limits)
-    tokenizer = model.tokenizer
+    budget, tokenizer = model.host.budget(), model.tokenizer
     texts = prompted(model, texts, body.prompt_name)
+    budget.take_rows(texts, "inputs")
     before, after = _margins(model) if body.add_special_tokens else ([], [])
+    encoded = tokenizer.encode_batch(texts, offsets=True)
+    budget.take_answer(BYTES_A_TOKEN * sum(len(ids) for ids, _ in encoded), "inputs")
     found = []
-    for text, (ids, spans) in zip(texts, tokenizer.encode_batch(texts, offsets=True), strict=True):
+    for text, (ids, spans) in zip(texts, encoded, strict=True):
         own: list[dict[str, Any]] = [
             {"id": int(n), "text": text[a:b], "special": False, "start": int(a), "stop": int(b)}
             for n, (a, b) in zip(ids.tolist(), spans.tolist(), strict=True)
@@ -364,7 +360,7 @@ def _decode(model: Chosen, body: Decode) -> list[str]:
     _require_some(body.ids, "ids")
     flat = isinstance(body.ids[0], int)
     rows: Any = [body.ids] if flat else body.ids
-    host_limit(model.host, len(rows), "ids")
+    model.host.budget().require_inputs(len(rows), "ids")
     most = model.tokenizer.vocabulary_size - 1
     for number, row in enumerate(rows):
         if any(not 0 <= each <= most for each in row):
@@ -373,20 +369,22 @@ def _decode(model: Chosen, body: Decode) -> list[str]:
     return [model.tokenizer.decode(row, body.skip_special_tokens) for row in rows]
 
 
-async def _own(model: Chosen, body: dict[str, Any], field: str = "body") -> Found:
-    """What the model is for, by what the body has."""
-    kind: type[Body] = Predict if model.scores_whole_texts else Embed
-    kind = Rerank if "query" in body else kind
-    made = _checked(kind, body, field)
-    if isinstance(made, Rerank):
-        return await _rerank(model, made)
-    if isinstance(made, Predict):
-        return await _predict(model, made)
-    assert isinstance(made, Embed)
-    return await _embed(model, made)
+def _own(
+    model: Chosen, body: dict[str, Any], field: str = "body"
+) -> Callable[[], Awaitable[Found]]:
+    """What answers what the model is for, by what the body has.
+
+    Raises:
+        Refusal: the body does not fit.
+    """
+    if "query" in body:
+        return partial(_rerank, model, _checked(Rerank, body, field))
+    if model.scores_whole_texts:
+        return partial(_predict, model, _checked(Predict, body, field))
+    return partial(_embed, model, _checked(Embed, body, field))
 
 
-def _checked(kind: type[Body], body: dict[str, Any], field: str) -> Body:
+def _checked(kind: type[Kept], body: dict[str, Any], field: str) -> Kept:
     from pydantic import ValidationError
 
     try:
@@ -436,10 +434,3 @@ def _info(model: Chosen) -> dict[str, Any]:
 def _require_some(given: Any, field: str) -> None:
     if not len(given):
         raise _Empty(field)
-
-
-def host_limit(host: Host, count: int, field: str) -> None:
-    """Refuse more of something than a request may have."""
-    most = host.limits.max_items
-    if count > most:
-        raise Refusal("validation", f"{count} in one request", field=field, limit=most)
