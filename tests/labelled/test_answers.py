@@ -147,8 +147,12 @@ def test_null_by_hand() -> None:
     (told,) = search(windows, [(rows, start, stop)])
     assert told.null_score == 3.5 and told.difference == 1.5
     assert (told.answer(), told.answer(1.5), told.answer(1.4)) == ("Po", "Po", "")
-    top = math.exp(2.0) / (math.exp(3.5) + sum(math.exp(c.score) for c in told.candidates))
-    assert told.candidates[0].probability == pytest.approx(top)
+    (places,) = rows.allowed.sum(1).tolist()  # the one of the answer scores 1, the others 0
+    begin, end = (math.exp(null) + math.e + places - 1 for null in (2.0, 1.5))
+    assert told.candidates[0].probability == pytest.approx(math.e * math.e / (begin * end))
+    assert told.null_probability == pytest.approx(math.exp(3.5) / (begin * end))
+    total = sum(each.probability for each in told.candidates)
+    assert total < 1 - 2 * told.null_probability, "the control: they are no shares of one another"
 
 
 # ------------------------------------------------------------------------------ there and back

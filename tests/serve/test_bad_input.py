@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
-from maskwright.serve.errors import Refusal
+from maskwright.errors import CheckpointError
+from maskwright.predict.language_model import load
+from maskwright.serve.command import serve
+from maskwright.serve.dialects import openai
+from maskwright.serve.errors import Refusal, of_error
 from maskwright.serve.limits import Budget, Limits
 from serve.clients import TasksServer
 
@@ -289,3 +298,58 @@ def test_a_bad_row_leaves_its_neighbours_alone(tasks_server: TasksServer) -> Non
     assert [each[0] for each in found] == [422, 200] * 12
     for _, _, told in found[1::2]:
         assert [each["token"] for each in told] == [each["token"] for each in alone]
+
+
+def overflowing(folder: Path, out: Path, tensor: str) -> Path:
+    """A copy of a model in which a matrix is finite, and its products are not."""
+    shutil.copytree(folder, out, ignore=shutil.ignore_patterns("MANIFEST.json"))
+    weights = load_file(out / "model.safetensors")
+    weights[tensor] = torch.full_like(weights[tensor], 3e38)
+    save_file(weights, out / "model.safetensors")
+    return out
+
+
+def test_numbers_that_are_not_finite_are_the_models_fault(
+    small_task: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Of a head when it is asked, by the model's name; the control is the same model as it was."""
+    heads = {"classification": "classifier.weight", "question-answering": "qa_outputs.weight"}
+    folders = {
+        task: overflowing(small_task(task) / "model", tmp_path / task, tensor)
+        for task, tensor in heads.items()
+    }
+    folders["sound"] = small_task("classification") / "model"
+    running = serve(names=folders, port=0, background=True)
+    assert running is not None
+    question = {"question": "who", "context": "the cat sat"}
+    with running as made:
+        server = TasksServer(made.url, folders)
+        assert server.ask("POST", "/sound/predict", {"inputs": "the cat"})[0] == 200
+        for name, path, body in [
+            ("classification", "/{}/predict", {"inputs": "the cat"}),
+            ("classification", PIPELINE.format("{}", "text-classification"), {"inputs": "the"}),
+            ("classification", "/v1/predict", {"model": "classification", "rows": ["the cat"]}),
+            (
+                "question-answering",
+                PIPELINE.format("{}", "question-answering"),
+                {"inputs": question},
+            ),
+        ]:
+            status, _, told = server.ask("POST", path.format(name), body)
+            assert status == 424 and told["error"].startswith(f"{name}: "), told
+    refusal = of_error(CheckpointError("no number"), model="writer")
+    assert openai.render(refusal).status_code == 424 and "writer" in refusal.what
+
+
+def test_a_model_that_computes_no_numbers_is_not_served(
+    small_task: Callable[..., Path], tmp_path: Path
+) -> None:
+    name = "bert.encoder.layer.0.intermediate.dense.weight"
+    folder = overflowing(small_task("classification") / "model", tmp_path / "body", name)
+    running = serve(folder, port=0, background=True)
+    assert running is not None
+    with pytest.raises(CheckpointError) as error, running:
+        pass
+    assert error.value.where == str(folder)
+    with pytest.raises(CheckpointError):
+        load(folder).predict("the cat")

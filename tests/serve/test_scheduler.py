@@ -188,6 +188,9 @@ def test_what_waits_is_bounded_by_the_seconds_it_takes() -> None:
     assert queue.is_full(beside=10_000), "those that arrive count"
     queue.submit(items(*[1_000] * 30), now)
     assert queue.is_full(), "a large request is taken in whole, and none behind it"
+    with pytest.raises(FullError):
+        queue.submit(items(1), now)
+    queue.submit(items(1), now, further=True)  # but what else the same request brings
     while len(queue):
         queue.take(now)
     queue.expect(1.0)

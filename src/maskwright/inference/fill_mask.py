@@ -21,7 +21,7 @@ from torch import Tensor
 
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.inference.engine import states
-from maskwright.inference.prepared import Prepared, answering
+from maskwright.inference.prepared import Prepared, answering, finite
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
 
@@ -278,7 +278,7 @@ def _scores(
             where="text",
             wanted="a word before the mask",
         )
-    scores = model.logits(hidden[holes - shift]).float()[:, : words.vocabulary_size]
+    scores = finite(model.logits(hidden[holes - shift]).float()[:, : words.vocabulary_size])
     return places.tolist(), scores
 
 

@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from maskwright.errors import ConfigError
+from maskwright.errors import CheckpointError, ConfigError
 from maskwright.inference.batches import Group
 from maskwright.inference.blocks import (
     PreparedAttention,
@@ -500,5 +500,22 @@ class Prepared:
         """Scores over the vocabulary of a few states, in float32."""
         read = self.head_hidden(hidden)
         if self.products.live:
-            return F.linear(read, self.head_weight, self.head_bias).float()
-        return self.vocabulary(read.to(self.dtype)).float()
+            return finite(F.linear(read, self.head_weight, self.head_bias).float())
+        return finite(self.vocabulary(read.to(self.dtype)).float())
+
+
+def finite(values: Tensor, where: object = None) -> Tensor:
+    """The values.
+
+    Raises:
+        CheckpointError: not all are finite: products of finite weights can be too large.
+    """
+    if not bool(values.isfinite().all()):
+        raise CheckpointError(
+            "the model computes numbers that are not finite",
+            where=where,
+            found=f"{int((~values.isfinite()).sum())} of {values.numel()} are infinite or NaN",
+            wanted="weights whose products are numbers",
+            do="use an earlier checkpoint, or train it again at a smaller learning rate",
+        )
+    return values

@@ -21,7 +21,7 @@ from maskwright.data.batch import Batch
 from maskwright.inference.batches import by_length, portions
 from maskwright.inference.encoded import Collation, Examples
 from maskwright.inference.engine import at_place
-from maskwright.inference.prepared import Place, Prepared
+from maskwright.inference.prepared import Place, Prepared, finite
 from maskwright.objectives.modules.supervised import Supervised, pool_texts
 from maskwright.objectives.parts.contrastive import Contrast
 
@@ -34,6 +34,14 @@ Answered = Iterator[tuple[NDArray[np.int64], Tensor]]
 def scores(objective: Scored, examples: Examples, collation: Collation) -> NDArray[np.float32]:
     """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
     return _in_order(_scored(objective, examples, collation), examples.num_scores)
+
+
+def require_finite(found: object, examples: Examples, where: object = None) -> None:
+    """Raises CheckpointError where scores are not finite, but for -inf in the place of a choice
+    that a question does not have. What is written is no score."""
+    if isinstance(found, np.ndarray) and found.dtype.kind == "f":
+        absent = np.isneginf(found) & (not examples.plain)
+        finite(torch.from_numpy(np.where(absent, 0.0, found)), where)
 
 
 def vectors(objective: Supervised, examples: Examples, collation: Collation) -> NDArray[np.float32]:

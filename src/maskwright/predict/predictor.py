@@ -38,6 +38,7 @@ from maskwright.findings import Finding, Note, ignore
 from maskwright.finetune import learner
 from maskwright.inference.encoded import Collation
 from maskwright.inference.prepared import Prepared, prepare
+from maskwright.inference.scores import require_finite
 from maskwright.labelled.columns.contents import is_empty
 from maskwright.labelled.examples.cell import joined_or_whole
 from maskwright.labelled.shapes import may_be_joined
@@ -295,7 +296,9 @@ class Predictor(Answering):
         encoded = self.task_type.encode(rows, self.frame)
         for found in encoded.findings:
             note(found)
-        return encoded, self._read(encoded)
+        outputs = self._read(encoded)
+        require_finite(outputs, encoded.examples, self.path)
+        return encoded, outputs
 
     @cached_property
     def objective(self) -> Objective:

@@ -106,11 +106,11 @@ class Device:
         if self._thread.is_alive():
             self._thread.join()
 
-    def submit(self, items: Sequence[Item]) -> None:
-        """All items or none; raises as `Queue.submit`. Where the device has nothing to do, it looks
+    def submit(self, items: Sequence[Item], further: bool = False) -> None:
+        """All items or none; as `Queue.submit`. Where the device has nothing to do, it looks
         at them after `wake`."""
         with self._changed:
-            self.queue.submit(items, time.monotonic())
+            self.queue.submit(items, time.monotonic(), further)
 
     def cancel(self, items: Sequence[Item]) -> None:
         """Nobody waits for them any more."""

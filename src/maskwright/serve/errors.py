@@ -12,6 +12,7 @@
     media_type      not application/json                     415
     host            a name this server does not go by        421
     model           the model cannot do what is wanted       424
+    weights         what the model computes is no number     424
     overloaded      the queue is full                        429
     headers         too many or too long                     431
     backend         the computation failed                   500
@@ -25,7 +26,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from maskwright.errors import DataError, IncompatibleError, MaskwrightError, UsageError, shorten
+from maskwright.errors import (
+    CheckpointError,
+    DataError,
+    IncompatibleError,
+    MaskwrightError,
+    UsageError,
+    shorten,
+)
 
 Kind = Literal[
     "validation",
@@ -40,6 +48,7 @@ Kind = Literal[
     "media_type",
     "host",
     "model",
+    "weights",
     "overloaded",
     "headers",
     "backend",
@@ -58,6 +67,7 @@ STATUS: dict[Kind, int] = {
     "media_type": 415,
     "host": 421,
     "model": 424,
+    "weights": 424,
     "overloaded": 429,
     "headers": 431,
     "backend": 500,
@@ -122,13 +132,15 @@ class Refusal(Exception):  # noqa: N818 - what a client is given, not a fault
         return found
 
 
-def of_error(error: BaseException, field: str | None = None) -> Refusal:
-    """The refusal for what the library raised; a fault that is not the client's says nothing of
-    itself."""
+def of_error(error: BaseException, field: str | None = None, model: str | None = None) -> Refusal:
+    """The refusal for what the library raised, asking `model`; a fault that is neither the client's
+    nor the model's says nothing of itself."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, IncompatibleError):
         return Refusal("model", _sentence(error, place=False), field=field)
+    if isinstance(error, CheckpointError) and model is not None:
+        return Refusal("weights", f"{model}: {_sentence(error, place=False)}")
     if isinstance(error, DataError | UsageError):
         return Refusal("validation", _sentence(error, place=field is None), field=field)
     return Refusal("backend", "the computation failed; the server's log has the request's id")

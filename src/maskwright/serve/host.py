@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from maskwright import memory
-from maskwright.errors import IncompatibleError, UsageError, near
+from maskwright.errors import CheckpointError, IncompatibleError, UsageError, near
 from maskwright.findings import Note, ignore
 from maskwright.graph.engines.parts.names import TORCH
 from maskwright.inference import texts as inference_texts
@@ -289,10 +289,8 @@ class Host:
             budget.take_answer(size, options.field)
             return _encoded(part).examples, part
 
-        reading = self._reading(asking, "states", read_states)
-        return await self._ask(
-            texts, options, partial(self._read, reading), work, lambda part, found: list(found)
-        )
+        answer = partial(self._read, asking, "states", read_states)
+        return await self._ask(texts, options, answer, work, lambda part, found: list(found))
 
     async def fill_mask(
         self, name: str | None, texts: Sequence[str], options: Options = USUAL
@@ -312,8 +310,8 @@ class Host:
         def finish(part: Part, found: Any) -> list[Any]:
             return [inference_texts.spelled_masks(model, *each) for each in found]
 
-        reading = self._reading(asking, "masks", read_masks)
-        return await self._ask(texts, options, partial(self._read, reading), work, finish)
+        answer = partial(self._read, asking, "masks", read_masks)
+        return await self._ask(texts, options, answer, work, finish)
 
     async def prompt_scores(
         self, name: str | None, prompts: Sequence[str], options: Options = USUAL
@@ -331,8 +329,8 @@ class Host:
         def finish(part: Part, found: Any) -> list[Any]:
             return [logprobs.of_prompt(model.tokenizer, *each) for each in found]
 
-        reading = self._reading(asking, "prompts", read_prompts)
-        return await self._ask(prompts, options, partial(self._read, reading), work, finish)
+        answer = partial(self._read, asking, "prompts", read_prompts)
+        return await self._ask(prompts, options, answer, work, finish)
 
     async def generate(
         self,
@@ -417,7 +415,10 @@ class Host:
             rates.append(await self.run_on_device(each.warm))
             if "generate" in each.abilities:
                 writing = Writing(tokens=2, temperature=0.0)
-                await self.generate(each.name, [WARM], writing, Options(deadline=WARM_SECONDS))
+                try:
+                    await self.generate(each.name, [WARM], writing, Options(deadline=WARM_SECONDS))
+                except Refusal as refusal:
+                    raise CheckpointError(refusal.message, where=each.folder) from refusal
         self._queue.expect(min(rates))
         self.ready = True
 
@@ -558,7 +559,7 @@ class Host:
         if predictor.task_type.writes:
             answer = partial(self._written, asking)
         else:
-            answer = partial(self._read, self._reading(asking, "scores", read_scores))
+            answer = partial(self._read, asking, "scores", read_scores)
         answered = await self._ask(rows, options, answer, work, finish(predictor))
         return replace(answered, fingerprint=asking.fingerprint)
 
@@ -614,17 +615,25 @@ class Host:
         )
 
     async def _read(
-        self, reading: Reading, encoded: Sequence[tuple[Any, Part]], until: float
+        self,
+        asking: Asking,
+        what: str,
+        read: Callable[..., Sequence[Any]],
+        encoded: Sequence[tuple[Any, Part]],
+        until: float,
     ) -> list[Outcome]:
         """What is read of the payloads, beside those of other requests."""
+        reading = self._reading(asking, what, read)
         items = [
             Item(reading, part.lengths, payload, until, waiter=self._future())
             for payload, part in encoded
         ]
         _arrived()
-        self.budget().take_tokens(sum(item.tokens for item in items))
+        budget = self.budget()
+        budget.take_tokens(sum(item.tokens for item in items))
         try:
-            self._device.submit(items)
+            self._device.submit(items, budget.is_admitted)
+            budget.is_admitted = True
             self._wake()
         except FullError:
             raise self._full() from None
@@ -638,7 +647,7 @@ class Host:
                 raise _late()
             if outcome.error is not None:
                 self.metrics.failed(outcome.error)
-                raise of_error(outcome.error) from outcome.error
+                raise of_error(outcome.error, model=asking.name) from outcome.error
         return outcomes
 
     async def _written(

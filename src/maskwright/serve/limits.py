@@ -75,11 +75,12 @@ class Budget:
     Attributes:
         began: when its body had come, which its deadline counts from.
         facts: what its answer's headers say of it.
+        is_admitted: whether a part of it is in the queue already.
     """
 
     def __init__(self, limits: Limits, facts: dict[str, str] | None = None) -> None:
         self.limits, self.facts = limits, {} if facts is None else facts
-        self.began = time.monotonic()
+        self.began, self.is_admitted = time.monotonic(), False
         self._used: Counter[str] = Counter()
 
     def require_inputs(self, count: int, field: str) -> None:

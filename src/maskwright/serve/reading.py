@@ -13,8 +13,9 @@ from maskwright.inference import together
 from maskwright.inference.encoded import Collation, Examples
 from maskwright.inference.engine import hidden
 from maskwright.inference.fill_mask import Hole, Likeliest
+from maskwright.inference.prepared import finite
 from maskwright.inference.prompt_scores import TokenScore, prompt_scores
-from maskwright.inference.scores import Scored
+from maskwright.inference.scores import Scored, require_finite
 from maskwright.inference.steps import Steps
 from maskwright.inference.texts import MaskedText, PromptTokens
 from maskwright.inference.together import scores_of_all
@@ -44,7 +45,10 @@ class Asked:
 
 def read_scores(requests: Sequence[Asked]) -> list[Any]:
     """Scores of all, those of several heads and adapters among them."""
-    return list(scores_of_all([each.request for each in requests]))
+    found = scores_of_all([each.request for each in requests])
+    for scores, each in zip(found, requests, strict=True):
+        require_finite(scores, each.encoded.examples)
+    return list(found)
 
 
 def read_states(opened: Opened, given: Sequence[Examples]) -> list[list[Any]]:
@@ -59,7 +63,8 @@ def read_states(opened: Opened, given: Sequence[Examples]) -> list[list[Any]]:
             segments += np.split(examples.segments, ends)
     states = iter(hidden(opened.network(), rows, segments))
     return [
-        [next(states).float().cpu().numpy() for _ in examples.texts.lengths] for examples in given
+        [finite(next(states)).float().cpu().numpy() for _ in examples.texts.lengths]
+        for examples in given
     ]
 
 

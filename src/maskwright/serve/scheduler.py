@@ -120,8 +120,9 @@ class Queue:
     def __len__(self) -> int:
         return len(self._items)
 
-    def submit(self, items: Sequence[Item], now: float) -> None:
-        """Take in the items of a request, all or none.
+    def submit(self, items: Sequence[Item], now: float, further: bool = False) -> None:
+        """Take in the items of a request, all or none; `further` ones of a request that was taken
+        in do not wait for their own.
 
         Raises:
             NeverFitsError: they have more tokens than the whole queue.
@@ -130,7 +131,7 @@ class Queue:
         tokens = sum(item.tokens for item in items)
         if tokens > self.max_tokens:
             raise NeverFitsError(tokens, self.max_tokens)
-        if self.is_full() or self.tokens + tokens > self.max_tokens:
+        if (self.is_full() and not further) or self.tokens + tokens > self.max_tokens:
             raise FullError(f"{tokens} tokens beside {self.tokens}")
         for item in items:
             item.arrived = now

@@ -16,10 +16,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from maskwright.errors import IncompatibleError, MaskwrightError, UsageError
 from maskwright.findings import Note, ignore
 from maskwright.graph.engines.parts.names import TORCH
 from maskwright.inference.engine import hidden
+from maskwright.inference.prepared import finite
 from maskwright.models import folders, special_tokens
 from maskwright.models.open import home_of, open_model
 from maskwright.predict.language_model import LanguageModel
@@ -47,10 +50,12 @@ class Asking:
     """An opened model, alone or with an adapter, as it is asked by `host`.
 
     Attributes:
+        name: in requests.
         opened: the model.
         backbone: the same for all that stand on the same weights.
     """
 
+    name: str
     opened: Opened
     backbone: int
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -113,7 +118,7 @@ class Served:
 
     def __post_init__(self) -> None:
         opened = self.language_model.opened()
-        self._asking[None] = Asking(opened, self.backbone)
+        self._asking[None] = Asking(self.name, opened, self.backbone)
 
     def asking(self, adapter: str | None = None) -> Asking:
         """The model, with an adapter.
@@ -131,7 +136,7 @@ class Served:
     def add_adapter(self, name: str, folder: Path) -> None:
         """Raises UsageError where the name is taken, IncompatibleError on another model."""
         self.language_model.load_adapter(folder, name)
-        self._asking[name] = Asking(self.language_model.opened(name), self.backbone)
+        self._asking[name] = Asking(name, self.language_model.opened(name), self.backbone)
         _ = self._asking[name].fingerprint
 
     @property
@@ -175,6 +180,9 @@ class Served:
 
         Returns:
             Tokens a second of the largest batch, the slowest of them.
+
+        Raises:
+            CheckpointError: what they compute is not finite.
         """
         rates = [float("inf")]
         for asking in self._asking.values():
@@ -188,7 +196,7 @@ class Served:
                 ids = model.tokenizer.frame(model.tokenizer.encode(WORD * length))[0][:length]
                 for rows in ROWS:
                     begin = time.perf_counter()
-                    hidden(network, [ids] * rows)
+                    finite(torch.cat(hidden(network, [ids] * rows)), self.folder)
                     seconds = time.perf_counter() - begin
             rates.append(ROWS[-1] * len(ids) / seconds)
         return min(rates)

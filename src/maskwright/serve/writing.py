@@ -161,7 +161,7 @@ class Row:
 
     def _raise(self) -> None:
         if self.error is not None:
-            raise of_error(self.error) from self.error
+            raise of_error(self.error, model=self.asking.name) from self.error
 
 
 class Writers:

@@ -277,15 +277,9 @@ class QuestionAnswering(TaskType):
             answer = found.answer(self.threshold)
             best = found.candidates[0] if found.candidates else None
             if not answer or best is None:
-                share = 1.0 - sum(each.probability for each in found.candidates)
-                yield {"score": round(share, 6), "start": 0, "end": 0, "answer": ""}
-                continue
-            yield {
-                "score": round(best.probability, 6),
-                "start": best.start,
-                "end": best.start + len(answer),
-                "answer": answer,
-            }
+                yield _told(found.null_probability, 0, "")
+            else:
+                yield _told(best.probability, best.start, answer)
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         return {"score": float, "start": int, "end": int, "answer": str}
@@ -313,27 +307,14 @@ class QuestionAnswering(TaskType):
 
     def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
         for found in self._found(encoded, outputs):
-            spans: list[dict[str, Any]] = [
-                {
-                    "score": round(each.probability, 6),
-                    "start": each.start,
-                    "end": each.start + len(each.text),
-                    "answer": each.text,
-                }
-                for each in found.candidates
-            ]
-            none = {
-                "score": round(1.0 - sum(c.probability for c in found.candidates), 6),
-                "start": 0,
-                "end": 0,
-                "answer": "",
-            }
-            # "No answer" comes first where it is the answer, and else where its share puts it.
+            spans = [_told(each.probability, each.start, each.text) for each in found.candidates]
+            none = _told(found.null_probability, 0, "")
+            # The answer comes first, "no answer" where it is that; the others by probability.
             if not found.answer(self.threshold):
                 spans.insert(0, none)
             elif self.threshold < np.inf:
-                spans = [spans[0], *sorted([*spans[1:], none], key=lambda s: -s["score"])]
-            yield spans[:top]
+                spans.append(none)
+            yield [*spans[:1], *sorted(spans[1:], key=lambda span: -span["score"])][:top]
 
     def _found(self, encoded: Encoded, outputs: Scores) -> list[Prediction]:
         """The best answers to every question."""
@@ -351,6 +332,12 @@ class QuestionAnswering(TaskType):
         return answer_search.search(
             encoded.way_back, scored(), longest=self.longest_answer, words=not self.within_words
         )
+
+
+def _told(probability: float, start: int, answer: str) -> dict[str, Any]:
+    """An answer as `pipeline` gives it; of small probabilities the digits that say something."""
+    score = float(f"{probability:.6g}")
+    return {"score": score, "start": start, "end": start + len(answer), "answer": answer}
 
 
 def _portions(windows: AnswerWindows) -> Iterator[AnswerRows]:

@@ -5,6 +5,10 @@ The score of a span is the sum of the scores of its first and last token; it may
 The null score of a question is the lowest sum at position 0 over its windows, since the answer need
 only stand in one of them; its difference to the best span's score decides whether there is an
 answer (Devlin et al. 2019, section 4.3). Ties go to the earlier span, then to the shorter one.
+
+The probability of a span is that of its start times that of its stop, each a softmax over the
+context's places and position 0 of its window, as the pipeline of transformers has it; that of no
+answer is the lowest of its windows.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ Scored = tuple[AnswerRows, NDArray[np.floating], NDArray[np.floating]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A slice of the context, its score, and its probability among the candidates and the null."""
+    """A slice of the context, its score, and its probability in the window of that score."""
 
     text: str
     start: int
@@ -42,12 +46,13 @@ class Prediction:
 
     Attributes:
         candidates: the best spans, the best first; empty where the context has no token.
-        null_score: the score of "no answer".
+        null_score, null_probability: of "no answer".
     """
 
     id: str
     candidates: tuple[Candidate, ...]
     null_score: float
+    null_probability: float = 1.0
 
     @property
     def difference(self) -> float:
@@ -134,14 +139,16 @@ def search(
             wanted="at least 1",
         )
     seen = np.zeros(len(windows), np.int64)
-    null = np.full(len(windows.questions), np.inf)
+    null, null_log = np.full(len(windows.questions), np.inf), np.zeros(len(windows.questions))
     parts: list[NDArray[np.int64]] = [np.zeros((0, 3), np.int64)]
-    scores: list[NDArray[np.float64]] = [np.zeros(0)]
+    scores: list[NDArray[np.float64]] = [np.zeros((0, 2))]
     for rows, start, stop in _parts(batches, longest):
         np.add.at(seen, rows.windows, 1)
         question = windows.question_of[rows.windows]
         nothing = start[:, NULL].astype(np.float64) + stop[:, NULL]
         np.minimum.at(null, question, nothing)
+        total = _log_total(start, rows.allowed) + _log_total(stop, rows.allowed)
+        np.minimum.at(null_log, question, nothing - total)
         first, last, score = best_spans(start, stop, rows.allowed, longest, num_best)
         row, place = np.nonzero(score > -np.inf)
         begin = windows.characters(rows.windows[row], first[row, place])[:, 0]
@@ -149,14 +156,22 @@ def search(
         rising = begin < end  # tokens may be out of order where normalisation reorders a few
         spans = np.stack([question[row], begin, end], axis=1)[rising]
         parts.append(_in_whole_words(windows, spans) if words else spans)
-        scores.append(score[row, place][rising])
+        both = np.stack([score[row, place], score[row, place] - total[row]], axis=1)
+        scores.append(both[rising])
     if (seen != 1).any():
         wrong = int(np.argmax(seen != 1))
         raise IncompatibleError(
             "every window is scored once", where=f"window {wrong}", found=f"{seen[wrong]} times"
         )
     spans, score = _ranked(np.concatenate(parts), np.concatenate(scores), num_best)
-    return _predictions(windows, spans, score, null)
+    return _predictions(windows, spans, score, null, np.exp(null_log))
+
+
+def _log_total(scores: NDArray[np.floating], allowed: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """(B,) the logarithm of what the scores of a window's places sum up to, as exponentials."""
+    places = allowed.copy()
+    places[:, NULL] = True
+    return np.logaddexp.reduce(np.where(places, scores, -np.inf), axis=1, dtype=np.float64)
 
 
 def _in_whole_words(windows: AnswerWindows, spans: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -194,16 +209,16 @@ def _parts(batches: Iterable[Scored], longest: int) -> Iterator[Scored]:
 def _ranked(
     spans: NDArray[np.int64], score: NDArray[np.float64], num_best: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The candidates (N, 3), question, begin and end, and their scores (N,): without repetitions,
-    the best `num_best` of each question, sorted."""
+    """The candidates (N, 3), question, begin and end, and their scores and log-probabilities
+    (N, 2): without repetitions, the best `num_best` of each question, sorted by score."""
     question, begin, end = spans.T
-    order = np.lexsort((-score, end, begin, question))
+    order = np.lexsort((-score[:, 0], end, begin, question))
     spans, score = spans[order], score[order]
     new = np.ones(len(score), bool)
     new[1:] = (np.diff(spans, axis=0) != 0).any(axis=1)
     spans, score = spans[new], score[new]
     question, begin, end = spans.T
-    order = np.lexsort((end, begin, -score, question))
+    order = np.lexsort((end, begin, -score[:, 0], question))
     spans, score = spans[order], score[order]
     rank = np.arange(len(spans)) - np.searchsorted(spans[:, 0], spans[:, 0])
     return spans[rank < num_best], score[rank < num_best]
@@ -214,17 +229,18 @@ def _predictions(
     spans: NDArray[np.int64],
     score: NDArray[np.float64],
     null: NDArray[np.float64],
+    none: NDArray[np.float64],
 ) -> list[Prediction]:
     bounds = np.searchsorted(spans[:, 0], np.arange(len(windows.questions) + 1))
     predictions = []
     for number, question in enumerate(windows.questions):
         here = slice(bounds[number], bounds[number + 1])
-        top = max([*score[here][:1], null[number]])
-        weight = np.exp(score[here] - top)
-        total = weight.sum() + (np.exp(null[number] - top) if len(weight) else 1.0)
-        rows = zip(spans[here], score[here], weight / total, strict=True)
         candidates = tuple(
-            Candidate(question.context[b:e], int(b), float(s), float(w)) for (_, b, e), s, w in rows
+            Candidate(question.context[b:e], b, own, float(np.exp(log)))
+            for (_, b, e), (own, log) in zip(
+                spans[here].tolist(), score[here].tolist(), strict=True
+            )
         )
-        predictions.append(Prediction(question.id, candidates, float(null[number])))
+        scores_of_none = float(null[number]), float(none[number])
+        predictions.append(Prediction(question.id, candidates, *scores_of_none))
     return predictions

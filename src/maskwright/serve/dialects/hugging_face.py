@@ -45,7 +45,8 @@ def render(refusal: Refusal) -> Response:
 
 
 def failure(refusal: Refusal) -> dict[str, str]:
-    kinds = {"overloaded": "overloaded", "unready": "overloaded", "backend": "generation"}
+    kinds = dict.fromkeys(("overloaded", "unready"), "overloaded")
+    kinds |= dict.fromkeys(("backend", "weights"), "generation")
     return {"error": refusal.message, "error_type": kinds.get(refusal.kind, "validation")}
 
 

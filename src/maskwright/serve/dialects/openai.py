@@ -39,7 +39,8 @@ LOGPROBS, CHOICES, STOPS = 5, 8, 4
 def render(refusal: Refusal) -> Response:
     """{"error": {"message", "type", "param", "code"}}, and the same at the top."""
     status = STATUS.get(refusal.kind, refusal.status)
-    kind = {429: "rate_limit_error", 401: "authentication_error", 404: "not_found_error"}.get(
+    named = {429: "rate_limit_error", 401: "authentication_error", 404: "not_found_error"}
+    kind = (named | {424: "server_error"}).get(
         status, "invalid_request_error" if status < 500 else "server_error"
     )
     code = "model_not_found" if refusal.kind == "not_found" else refusal.kind

@@ -49,6 +49,7 @@ TYPES: dict[Kind, str] = {
     "unready": "Unhealthy",
     "backend": "Backend",
     "model": "Backend",
+    "weights": "Backend",
     "timeout": "Backend",
 }
 STATUS: dict[Kind, int] = {"backend": 424}
