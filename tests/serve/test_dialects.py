@@ -119,6 +119,28 @@ def test_reranking_and_what_a_model_is_for(tasks_server: TasksServer) -> None:
     )
 
 
+def test_reranking_as_cohere_and_jina_are_asked(tasks_server: TasksServer) -> None:
+    texts = ["the dog ran", "the cat sat on the mat", "a cat"]
+    plain = tasks_server.post("/alike/rerank", {"query": "a cat", "texts": texts})
+    body = {"model": "alike", "query": "a cat", "documents": texts, "top_n": 2}
+    for path in ("/v1/rerank", "/v2/rerank", "/rerank", "/alike/rerank"):
+        found = tasks_server.post(path, body)
+        assert found["model"] == "alike" and found["usage"]["total_tokens"] > 6
+        told = [(each["index"], each["relevance_score"]) for each in found["results"]]
+        assert told == [(each["index"], each["score"]) for each in plain[:2]] != []
+        assert "document" not in found["results"][0]
+    body |= {"documents": [{"text": each} for each in texts], "return_documents": True, "top_n": 9}
+    for each in tasks_server.post("/v1/rerank", body)["results"]:
+        assert each["document"] == {"text": texts[each["index"]]}
+    named = tasks_server.post("/alike/vertex", {"instances": [body]})["predictions"][0]
+    assert [each["index"] for each in named["results"]] == [each["index"] for each in plain]
+    for wrong in ({"texts": texts}, {"documents": None}, {"top_n": 0}, {"rank_fields": ["text"]}):
+        assert tasks_server.ask("POST", "/v1/rerank", body | wrong)[0] == 422
+    assert tasks_server.ask("POST", "/vectors/rerank", body)[0] == 422, "two models are named"
+    assert tasks_server.ask("POST", "/v1/rerank", body | {"documents": []})[0] == 400
+    assert tasks_server.ask("POST", "/v1/rerank", body | {"model": "nobody"})[0] == 404
+
+
 def test_tokens_and_back(tasks_server: TasksServer) -> None:
     (tokens,) = tasks_server.post("/vectors/tokenize", {"inputs": "the cat sat"})
     assert [list(each) for each in tokens] == [["id", "text", "special", "start", "stop"]] * 5

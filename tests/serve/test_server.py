@@ -434,7 +434,7 @@ def test_F96_connections_that_are_waited_for_make_room(
     assert until(lambda: not plain.running._server.server_state.connections)
     monkeypatch.setattr(connection, "max_connections", 8)
     if not makes_room:
-        monkeypatch.setattr(connection, "_make_room", lambda self: False)
+        monkeypatch.setattr(connection, "_make_room", lambda self, waiting: False)
     whole = request(plain.address, "/ask/predict", {"inputs": TEXT})
     with connections(plain, 8) as lines:
         for number, line in enumerate(lines):

@@ -20,6 +20,7 @@ import asyncio
 import select
 import sys
 import time
+from collections.abc import Sequence
 from socket import SO_ERROR, SOL_SOCKET
 from typing import Any
 
@@ -89,7 +90,7 @@ class Protocol(H11Protocol):
         super().connection_made(transport)
         self.transport = _Transport(transport, self)  # type: ignore[assignment]
         self.flow._transport = transport
-        if len(self.connections) > self.max_connections and not self._make_room():
+        if len(self.connections) > self.max_connections and not self._make_room(self._others):
             self._say(503, TOO_MANY)
             return
         self._look()
@@ -104,14 +105,19 @@ class Protocol(H11Protocol):
         super().data_received(data)
         self._look()
         if self._phase == "body":
-            coming = [each._received for each in self.connections if each._phase == "body"]
-            if sum(coming) > COMING_BYTES:
-                self._make_room()
+            coming = [each for each in self._others if each._phase == "body"]
+            if sum(each._received for each in coming) + self._received > COMING_BYTES:
+                self._make_room(coming)
 
-    def _make_room(self) -> bool:
-        """Close the connection whose client has been waited for the longest: for a request, for the
-        rest of one, or to read an answer. Returns whether there was one."""
-        waiting = [each for each in self.connections if each is not self and each._waits]
+    @property
+    def _others(self) -> list[Protocol]:
+        """The other connections whose clients are waited for: for a request, for the rest of one,
+        or to read an answer."""
+        others: Any = self.connections - {self}
+        return [each for each in others if each._waits]
+
+    def _make_room(self, waiting: Sequence[Protocol]) -> bool:
+        """Close the connection that has waited the longest; returns whether there was one."""
         if not waiting:
             return False
         oldest = min(waiting, key=lambda each: each._since)

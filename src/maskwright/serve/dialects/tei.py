@@ -1,6 +1,7 @@
 """The routes of text-embeddings-inference, with its bodies and errors.
 
     POST /embed /embed_all /predict /rerank /similarity /tokenize /decode /vertex /invocations /
+    POST /v1/rerank /v2/rerank    with `documents`, as Cohere and Jina are asked; /rerank takes both
     GET  /info /ping /
 
 Each is also there behind the name of a model or adapter, such as /reviews/predict; without one the
@@ -12,6 +13,7 @@ or classes. What differs from the original: a text that is too long is read in w
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
@@ -114,13 +116,36 @@ class Predict(_Read):
     raw_scores: bool = False
 
 
+class _Document(Body):
+    text: Text
+
+
 class Rerank(_Read):
-    """Texts that are to be ordered by how well they answer a query."""
+    """Texts that are to be ordered by how well they answer a query: `texts`, or `documents` as
+    Cohere and Jina have them, whose answer then has their shape."""
 
     query: Text
-    texts: list[Text]
+    texts: list[Text] | None = None
+    documents: list[Text | _Document] | None = None
+    model: Text | None = None
+    top_n: int | None = Field(default=None, ge=1)
+    return_documents: bool | None = None
     raw_scores: bool = False
     return_text: bool = False
+
+    @property
+    def given(self) -> tuple[str, list[str]]:
+        """The name and the value of the field that was given.
+
+        Raises:
+            Refusal: neither or both.
+        """
+        if (self.texts is None) is (self.documents is None):
+            raise Refusal("validation", "wanted texts, or documents", field="texts")
+        if self.texts is not None:
+            return "texts", self.texts
+        found = [each if isinstance(each, str) else each.text for each in self.documents or ()]
+        return "documents", found
 
 
 class _Sentences(Body):
@@ -201,7 +226,7 @@ def _routes(host: Host) -> dict[str, Callable[..., Any]]:
         return _response(*await _predict(choose(host, model), body))
 
     async def rerank(body: Rerank, model: Name) -> Response:
-        return _response(*await _rerank(choose(host, model), body))
+        return _response(*await _rerank(choose(host, model or body.model), body))
 
     async def similarity(body: Similarity, model: Name) -> Response:
         return _response(*await _similarity(choose(host, model), body))
@@ -225,6 +250,8 @@ def _routes(host: Host) -> dict[str, Callable[..., Any]]:
         return _response({"predictions": [each for each, _, _ in found]}, chosen, answers)
 
     return {
+        "/v1/rerank": rerank,  # before /{model}/rerank
+        "/v2/rerank": rerank,
         "/embed": embed,
         "/embed_all": embed_all,
         "/embed_sparse": embed_sparse,
@@ -299,15 +326,35 @@ def _row(texts: Any) -> Any:
 
 
 async def _rerank(model: Chosen, body: Rerank) -> Found:
-    _require_some(body.texts, "texts")
+    field, texts = body.given
+    if body.model not in (None, model.called):
+        what = f"the path names another model, {model.called}"
+        raise Refusal("validation", what, field="model")
+    _require_some(texts, field)
     if not (model.scores_whole_texts and model.takes_pairs and model.task().num_outputs == 1):
         raise model.unable("a model that gives one score for two texts (a reranker)")
-    rows = [(body.query, each) for each in body.texts]
-    answered = await scored(model, rows, field="texts", truncate=body.cuts, raw=body.raw_scores)
+    rows = [(body.query, each) for each in texts]
+    answered = await scored(model, rows, field=field, truncate=body.cuts, raw=body.raw_scores)
     scores = [rounded(each[0]) for each in answered.values]
-    order = sorted(range(len(scores)), key=lambda n: (-scores[n], n))
-    text = (lambda n: {"text": body.texts[n]}) if body.return_text else (lambda n: {})
-    return [{"index": n, **text(n), "score": scores[n]} for n in order], model, [answered]
+    order = sorted(range(len(scores)), key=lambda n: (-scores[n], n))[: body.top_n]
+    if body.return_text or body.return_documents:
+        shown = [{"text": each} for each in texts]
+    else:
+        shown = [{}] * len(texts)
+    if field == "texts":
+        return [{"index": n, **shown[n], "score": scores[n]} for n in order], model, [answered]
+    value = {
+        "id": str(uuid.uuid4()),
+        "object": "list",
+        "model": model.called,
+        "results": [
+            {"index": n, "relevance_score": scores[n]}
+            | ({"document": shown[n]} if shown[n] else {})
+            for n in order
+        ],
+        "usage": {"total_tokens": answered.prompt_tokens},
+    }
+    return value, model, [answered]
 
 
 async def _similarity(model: Chosen, body: Similarity) -> Found:
