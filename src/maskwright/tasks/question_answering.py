@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.counted import counted
+from maskwright.counted import counted, rounded
 from maskwright.findings import Finding
 from maskwright.inference.encoded import Examples, framed
 from maskwright.labelled.examples import examples as labelled
@@ -335,9 +335,9 @@ class QuestionAnswering(TaskType):
 
 
 def _told(probability: float, start: int, answer: str) -> dict[str, Any]:
-    """An answer as `pipeline` gives it; of small probabilities the digits that say something."""
-    score = float(f"{probability:.6g}")
-    return {"score": score, "start": start, "end": start + len(answer), "answer": answer}
+    """An answer as `pipeline` gives it."""
+    end = start + len(answer)
+    return {"score": rounded(probability), "start": start, "end": end, "answer": answer}
 
 
 def _portions(windows: AnswerWindows) -> Iterator[AnswerRows]:
