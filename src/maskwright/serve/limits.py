@@ -121,8 +121,8 @@ class Budget:
     def _take(self, what: str, count: int, most: int, field: str | None) -> None:
         self._used[what] += count
         if self._used[what] > most:
-            told = f"the request has {self._used[what]} {what}"
-            raise Refusal("too_large", told, field=field, limit=most)
+            sentence = f"the request has {self._used[what]} {what}"
+            raise Refusal("too_large", sentence, field=field, limit=most)
 
 
 def texts_of(row: Any) -> Iterator[str]:

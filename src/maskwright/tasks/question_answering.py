@@ -277,9 +277,9 @@ class QuestionAnswering(TaskType):
             answer = found.answer(self.threshold)
             best = found.candidates[0] if found.candidates else None
             if not answer or best is None:
-                yield _told(found.null_probability, 0, "")
+                yield _pipeline_answer(found.null_probability, 0, "")
             else:
-                yield _told(best.probability, best.start, answer)
+                yield _pipeline_answer(best.probability, best.start, answer)
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         return {"score": float, "start": int, "end": int, "answer": str}
@@ -307,8 +307,11 @@ class QuestionAnswering(TaskType):
 
     def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
         for found in self._found(encoded, outputs):
-            spans = [_told(each.probability, each.start, each.text) for each in found.candidates]
-            none = _told(found.null_probability, 0, "")
+            spans = [
+                _pipeline_answer(each.probability, each.start, each.text)
+                for each in found.candidates
+            ]
+            none = _pipeline_answer(found.null_probability, 0, "")
             # The answer comes first, "no answer" where it is that; the others by probability.
             if not found.answer(self.threshold):
                 spans.insert(0, none)
@@ -334,7 +337,7 @@ class QuestionAnswering(TaskType):
         )
 
 
-def _told(probability: float, start: int, answer: str) -> dict[str, Any]:
+def _pipeline_answer(probability: float, start: int, answer: str) -> dict[str, Any]:
     """An answer as `pipeline` gives it."""
     end = start + len(answer)
     return {"score": rounded(probability), "start": start, "end": end, "answer": answer}
