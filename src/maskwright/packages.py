@@ -27,19 +27,14 @@ def install(*names: str) -> str:
 def require(
     what: str, *names: str, where: object = None, do: str | None = None, otherwise: str = ""
 ) -> Any:
-    """Import packages.
+    """Import packages, and return the first.
 
     Args:
         what: needs them, as "serving".
-        names: of modules.
-        do: the command, where it is not `install(*names)`.
-        otherwise: what else helps, as "; or leave --peers out".
-
-    Returns:
-        The first of them.
+        do, otherwise: the command, where it is not `install(*names)`, and what else helps.
 
     Raises:
-        UsageError: one cannot be imported, with the command that installs it.
+        UsageError: one cannot be imported.
     """
     try:
         modules = [importlib.import_module(name) for name in names]

@@ -227,9 +227,14 @@ MISTAKES = {
     "predict M --data D": "predict M D",
     "predict --model M D": "predict M D",
     "predict M D out.csv": "predict M D",
+    "predict": "predict MODEL FILE",
     "finetune M D": "finetune M --data D",
     "finetune D M": "finetune M --data D",
     "finetune --train D": "finetune MODEL --data D",
+    "finetune --data D": "finetune MODEL --data D",
+    "finetune --model M --data D": "finetune M --data D",
+    "finetune --data D M T": "finetune M --data D",
+    "export M --out made": "export M --to onnx --out made",
     "finetune M": "finetune M --data FILE",
     "finetune M --text D": "finetune M --data D",
     "serve": "serve MODEL",
@@ -288,6 +293,17 @@ def test_a_mistake_is_answered_by_a_command_that_works(
             verbs()[verb].read(rest)
     else:
         assert fault(said) is None and ("nothing is downloaded" in said) != ("pretrain" in said)
+
+
+def test_a_text_in_place_of_a_file_is_piped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("M").mkdir()
+    assert cli.main(["predict", "M", "What a film!"]) == 64
+    assert "echo 'What a film!' | maskwright predict M" in capsys.readouterr().err
+    assert cli.main(["predict", "M", "film.csv"]) == 64
+    assert "echo" not in capsys.readouterr().err, "the control"
 
 
 # ---------------------------------------------------------------------- what commands end with

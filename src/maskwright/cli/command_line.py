@@ -11,7 +11,8 @@ import argparse
 import itertools
 import os
 import re
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from maskwright.errors import UsageError, near, shorten
@@ -71,7 +72,8 @@ class Parser(argparse.ArgumentParser):
     examples: tuple[str, ...] = ()
     """Arguments that work, in which names in capitals stand for the user's."""
     _places: Sequence[str] = ()
-    """The positional arguments that are being read."""
+    _typed: Mapping[str, str] = {}
+    """Positional arguments and values of options that are being read."""
 
     def add_argument(self, *names: Any, **how: Any) -> argparse.Action:
         """The same, with the option's other names, unless `also` says which it has here."""
@@ -122,8 +124,11 @@ class Parser(argparse.ArgumentParser):
         for words in map(str.split, self.examples):
             left = list(places)
             for number, name in enumerate(words):
+                before = "--model" if name == "MODEL" else words[number - 1]
                 fitting = (p for p in left if name.isupper() and FITS.get(name, str)(p))
-                if (place := next(fitting, None)) is not None:
+                if before in self._typed:
+                    words[number] = self._typed[before]
+                elif (place := next(fitting, None)) is not None:
                     left.remove(place)
                     words[number] = shell_word(place)
             filled.append((len(left), " ".join([self.prog, *words])))
@@ -137,6 +142,7 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: an unknown or repeated option, a missing or superfluous argument.
         """
+        self._places, self._typed = (), {}
         options, self._places = self._sorted(list(given))
         chosen = self.parse_args([*options, *(["--", *self._places] if self._places else [])])
         chosen.command = self.command(self._places)
@@ -178,6 +184,7 @@ class Parser(argparse.ArgumentParser):
                     do=f"{self.prog} --help",
                 )
             found.append((action, values))
+            self._typed = {**self._typed, own_name(action): shlex.join(values)}
         self._give_back(found, places)
         self._refuse_repeated(found)
         for action, values in found:

@@ -204,19 +204,17 @@ def next_run(name: str) -> Path:
 
 
 def existing(path: Path | None, what: str, command: str = "") -> None:
-    """Refuse a path that does not exist.
-
-    Args:
-        command: that works; given for a model, which is a folder.
+    """Refuse a path that does not exist, and a file in place of a model; `command` works.
 
     Raises:
         UsageError: the message has the near names.
     """
-    file = bool(command) and path is not None and path.is_file()
+    model = what == "model"
+    file = model and path is not None and path.is_file()
     if path is None or (path.exists() and not file):
         return
-    do = command if file or not command else "name a folder on this machine; nothing is downloaded"
-    if command and str(path) in catalogue.names("recipes"):
+    do = "name a folder on this machine; nothing is downloaded" if model and not file else command
+    if model and str(path) in catalogue.names("recipes"):
         do = f"train this recipe first: maskwright pretrain {path} --text FILE --out runs/{path}"
     wanted = "the folder of a model or a run" if file else near_path(path)
     raise UsageError(f"no such {what}", where=path, wanted=wanted, do=do or None)

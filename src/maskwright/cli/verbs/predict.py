@@ -20,6 +20,7 @@ from maskwright.cli.verbs.arguments import (
 from maskwright.errors import UsageError
 from maskwright.graph.engines.parts.names import require as require_engine
 from maskwright.labelled.formats.options import how_read
+from maskwright.terminal import shell_word
 
 STDIN = Path("-")
 SUMMARY = "apply a fine-tuned model to the rows of a file"
@@ -105,17 +106,15 @@ def do(a: argparse.Namespace) -> None:
         a.file = a.also.pop()  # a model is a folder
     if a.server is None:
         if a.model is None:
-            taken = "no argument besides the options, which take all that follows them"
-            raise UsageError(
-                "no model to predict with",
-                found=taken if a.also else None,
-                wanted="MODEL FILE" + (" before the options, or after --" if a.also else ""),
-                do="name a folder, or a running server with --server",
-            )
+            wanted = "MODEL FILE before the options, or after --; or --server URL"
+            raise UsageError("no model to predict with", wanted=wanted, do=a.command)
         for model in (a.model, *a.also):
             existing(model, "model", a.command)
     if a.file != STDIN:
-        existing(a.file, "file")
+        of_text = (
+            f"for a text: echo {shell_word(a.file)} | maskwright predict {shell_word(a.model)}"
+        )
+        existing(a.file, "file", of_text if " " in str(a.file) and a.model else "")
     elif sys.stdin.isatty():
         raise UsageError(
             "there are no rows to predict", wanted="a file, or lines from a pipe", do=a.command
