@@ -469,6 +469,7 @@ def test_a_file_by_hand() -> None:
         ({"answers": [{"text": "Po"}]}, '"answer_start"'),
         ({"answers": {"text": ["Po"]}}, '"answer_start"'),
         ({"answers": 3}, "a list"),
+        ({"answers": {"text": ["Po", "to"], "answer_start": [3]}}, "a list"),
         ({"answers": ["Po"]}, '"text"'),
         ({"is_impossible": True}, "do not agree"),
         ({"answers": [], "is_impossible": False}, "do not agree"),

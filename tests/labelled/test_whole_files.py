@@ -74,7 +74,15 @@ def test_the_control_is_one_row_of_words_and_a_broken_line(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "value", [PAIRS, {"train": ROWS, "test": ROWS}, {"text": ["a", "b"], "label": ["c"]}, [1, 2]]
+    "value",
+    [
+        PAIRS,
+        {"train": ROWS, "test": ROWS},
+        {"text": ["a", "b"], "label": ["c"]},
+        {"columns": ["text", "label"], "data": [["a", "b"], ["c"]]},
+        {"text": {"0": "a", "1": "b"}, "label": {"0": "c"}},
+        [1, 2],
+    ],
 )
 def test_other_values_are_refused(tmp_path: Path, value: Any) -> None:
     for ending in ("json", "jsonl"):

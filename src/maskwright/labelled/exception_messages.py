@@ -67,25 +67,6 @@ class Split:
     validation: list[Labelled] = field(default_factory=list)
     test: list[Labelled] = field(default_factory=list)
 
-    @property
-    def labels(self) -> list[str]:
-        """All classes, the most frequent in train first."""
-        every = Counter(e.label for e in (*self.train, *self.validation, *self.test))
-        here = Counter(e.label for e in self.train)
-        return sorted(every, key=lambda label: (-here[label], label))
-
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Part -> class -> number of texts."""
-        parts = {"train": self.train, "validation": self.validation, "test": self.test}
-        return {
-            name: {label: Counter(e.label for e in part)[label] for label in self.labels}
-            for name, part in parts.items()
-        }
-
-    def majority(self) -> float:
-        """The share of the test texts that the most frequent class of train gets right."""
-        return sum(e.label == self.labels[0] for e in self.test) / max(1, len(self.test))
-
 
 def exception_messages(packages: Sequence[str] = PACKAGES) -> list[Labelled]:
     """Messages and the exceptions they belong to, in the order of files; near-duplicates removed.

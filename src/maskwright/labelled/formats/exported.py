@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -16,12 +16,6 @@ class Exported(dict[str, Any]):
 
     left_out: str = ""
     item: int = 0
-
-    def with_values(self, values: Mapping[str, Any]) -> Exported:
-        """The same row with other values."""
-        made = Exported(values)
-        made.left_out, made.item = self.left_out, self.item
-        return made
 
 
 class Chosen(list[Any]):

@@ -48,24 +48,28 @@ def _is_row(value: Any) -> bool:
     if type(value) is not dict or type(value.get("data")) is list:
         return False
     words = [v for name, v in value.items() if plain(name) in NAMES["tokens"] and type(v) is list]
-    values = list(value.values())
     return (
-        any(type(v) not in (list, dict) for v in values)
+        any(type(v) not in (list, dict) for v in value.values())
         or any(all(type(word) is str for word in v) for v in words)
-        or (all(type(v) is dict for v in values) and not _are_numbered(value, *values))
+        or (
+            not any(
+                key.isdecimal() for v in (value, *value.values()) if type(v) is dict for key in v
+            )
+            and all(type(v) is dict for v in value.values())
+        )
     )
 
 
-def _are_numbered(*objects: dict[str, Any]) -> bool:
-    """Whether some of these objects, the first or all others, have numbers as keys."""
-    first, *others = objects
-    return all(map(str.isdecimal, first)) or all(
-        all(map(str.isdecimal, each)) and each.keys() == others[0].keys() for each in others
-    )
-
-
-def _are_objects(values: list[Any]) -> bool:
-    return bool(values) and all(type(value) is dict for value in values)
+def _of_numbered(value: dict[str, Any]) -> list[Any] | None:
+    """The rows of an object of objects, as pandas writes tables: with the numbers of the rows as
+    keys, outside or inside; None of others."""
+    inner = list(value.values())
+    if all(map(str.isdecimal, value)):
+        return inner
+    keys = inner[0].keys()
+    if keys and all(map(str.isdecimal, keys)) and all(each.keys() == keys for each in inner):
+        return [{name: value[name][key] for name in value} for key in keys]
+    return None
 
 
 def _rows_in(value: Any, file: str, ledger: Ledger) -> list[Any]:
@@ -75,25 +79,21 @@ def _rows_in(value: Any, file: str, ledger: Ledger) -> list[Any]:
         DataError: it holds none.
     """
     rows = value if type(value) is list else None
-    if type(value) is dict:
-        values = list(value.values())
-        lists = [v for v in values if type(v) is list]
-        names, data = value.get("columns"), value.get("data")
-        if type(names) is list and type(data) is list and all(type(v) is list for v in data):
-            rows = [dict(zip(map(str, names), v, strict=False)) for v in data]
+    if type(value) is dict and value:
+        names, data, values = value.get("columns"), value.get("data"), list(value.values())
+        if type(names) is list and type(data) is list and set(map(_size, data)) == {len(names)}:
+            rows = [dict(zip(map(str, names), cells, strict=True)) for cells in data]
         elif wrapped := [value[name] for name in WRAPPERS if type(value.get(name)) is list]:
             rows = wrapped[0]
-        elif lists == values and len(set(map(len, lists))) == 1 and not _are_objects(lists[0]):
-            rows = [dict(zip(value, cells, strict=True)) for cells in zip(*lists, strict=True)]
-        elif all(type(v) is dict for v in values) and all(map(str.isdecimal, value)):
-            rows = values
-        elif all(type(v) is dict for v in values) and _are_numbered({"": ""}, *values):
-            rows = [{name: value[name][key] for name in value} for key in values[0]]
+        elif len(sizes := set(map(_size, values))) == 1 and sizes != {None}:
+            rows = [dict(zip(value, cells, strict=True)) for cells in zip(*values, strict=True)]
+        elif all(type(v) is dict for v in values):
+            rows = _of_numbered(value)
         if rows is not None and rows is not data:
             what = f"{len(rows):,} rows made of the columns or rows of one object"
             ledger.counts.notes.append(Finding("rows-of-one-object", what, file))
-    if rows is None or (rows and not any(type(item) is dict for item in rows)):
-        parts = type(value) is dict and bool({*PARTS, "dev"} & value.keys())
+    parts = type(value) is dict and bool({*PARTS, "dev"} & value.keys())
+    if rows is None or parts or (rows and not any(type(item) is dict for item in rows)):
         raise DataError(
             "the .json file is no table",
             where=file,
@@ -106,6 +106,10 @@ def _rows_in(value: Any, file: str, ledger: Ledger) -> list[Any]:
             else "write a list of objects, one for each row",
         )
     return rows
+
+
+def _size(value: Any) -> int | None:
+    return len(value) if type(value) is list else None
 
 
 def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any], int]]:

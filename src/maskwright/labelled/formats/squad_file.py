@@ -108,7 +108,9 @@ def _row(
     labelled = bool({"answers", "answer"} & row.keys()) or impossible is True
     if type(golds) is dict:  # one answer, or columns of several
         values = [value if type(value) is list else [value] for value in golds.values()]
-        golds = [dict(zip(golds, each, strict=True)) for each in zip(*values, strict=False)]
+        if len(set(map(len, values))) > 1:
+            raise _wrong("answers", list, golds, named)
+        golds = [dict(zip(golds, each, strict=True)) for each in zip(*values, strict=True)]
     labelled &= type(golds) is not str  # a text alone is looked for in the context
     if type(golds) is not list and labelled:
         raise _wrong("answers", list, golds, named)
