@@ -12,7 +12,8 @@ import pytest
 import torch
 import transformers
 
-from maskwright.errors import DataError, IncompatibleError
+import maskwright
+from maskwright.errors import CheckpointError, DataError, IncompatibleError
 from maskwright.evaluate.labelled_rows import evaluate_file
 from maskwright.findings import Finding
 from maskwright.predict.file import predict_file
@@ -366,3 +367,105 @@ def test_a_classifier_that_reads_to_the_left_gives_the_scores_of_each_text_alone
     found = [answer["score"] for answer in load(folder).predict(ends)]
     assert found == pytest.approx(alone, abs=1e-4)
     assert (abs(found[0] - found[1]) < 1e-4) == (pad == "the end"), "the control"
+
+
+WRITTEN: dict[str, dict[str, Any]] = {
+    "greedy": {"max_length": 12},
+    "summaries": {
+        "num_beams": 4,
+        "max_length": 14,
+        "min_length": 8,
+        "length_penalty": 2.0,
+        "early_stopping": True,
+        "no_repeat_ngram_size": 2,
+        "forced_bos_token_id": 5,
+    },
+    "short": {"num_beams": 3, "max_new_tokens": 7, "length_penalty": 0.5},
+    "nothing said": {},
+}
+
+
+def writer(out: Path, **settings: Any) -> Path:
+    """A fresh BART that writes, with what its folder says of that."""
+    tokenizer = trained("byte-bpe", "roberta")
+    tokenizer.save(out)
+    (out / "MANIFEST.json").unlink()
+    config = transformers.BartConfig(
+        vocab_size=tokenizer.vocabulary_size,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=32,
+        decoder_ffn_dim=32,
+        max_position_embeddings=64,
+        init_std=0.4,
+        pad_token_id=tokenizer.pad,
+        bos_token_id=tokenizer.begin,
+        eos_token_id=tokenizer.end,
+        decoder_start_token_id=tokenizer.end,
+        forced_eos_token_id=tokenizer.end,
+    )
+    torch.manual_seed(0)
+    network = transformers.BartForConditionalGeneration(config)
+    network.generation_config.update(**settings)
+    network.save_pretrained(out)
+    return out
+
+
+@pytest.mark.filterwarnings("ignore:Using the model-agnostic default")
+def test_a_folder_that_writes_answers_as_its_settings_say(tmp_path: Path) -> None:
+    texts, found = ["kalo mine ta", "poche ban der wes"], dict[str, list[str]]()
+    for name, settings in WRITTEN.items():
+        folder = writer(tmp_path / name, **settings)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        network = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+        with torch.no_grad():
+            ids = [
+                network.generate(tokenizer(text, return_tensors="pt").input_ids)[0]
+                for text in texts
+            ]
+        wanted = [tokenizer.decode(row, skip_special_tokens=True).strip() for row in ids]
+        predictor = load(folder)
+        found[name] = [answer["generated_text"] for answer in predictor.predict(texts)]
+        assert found[name] == wanted, name
+        names = [finding.name for finding in predictor.findings]
+        assert names == (["generation-length"] if name == "nothing said" else [])
+    assert len({str(answers) for answers in found.values()}) == len(WRITTEN), "the control"
+
+
+def test_what_is_said_of_writing_is_followed_told_or_refused(tmp_path: Path) -> None:
+    folder = writer(tmp_path / "m", max_length=9)
+    settings, config = folder / "generation_config.json", folder / "config.json"
+    plain, of_model = json.loads(settings.read_text()), json.loads(config.read_text())
+    odd = {"repetition_penalty": 1.3, "suppress_tokens": [7], "eos_token_id": [2, 9]}
+    settings.write_text(json.dumps({**plain, **odd}))
+    (finding,) = load(folder).findings
+    assert finding.name == "generation-settings" and all(key in finding.what for key in odd)
+    opened = maskwright.load(folder, precision="float32")
+    assert "predict" in opened.abilities and [f.name for f in opened.findings] == [finding.name]
+    # One task's settings and prefix are followed; of several none is.
+    settings.unlink()
+    task = {"prefix": "kalo: ", "max_length": 6}
+    config.write_text(json.dumps({**of_model, "task_specific_params": {"summarization": task}}))
+    summaries = load(folder)
+    assert summaries.task_type.options["prompt"] == "kalo: {source}"
+    assert list(summaries.predict(["ta"])[0]) == ["summary_text"]
+    both = {"summarization": task, "translation_en_to_de": task}
+    config.write_text(json.dumps({**of_model, "task_specific_params": both}))
+    assert {f.name for f in load(folder).findings} == {"generation-tasks", "generation-length"}
+    config.write_text(json.dumps(of_model))
+    for key, value in {
+        "num_beams": "4",
+        "max_length": 1e9,
+        "no_repeat_ngram_size": -1,
+        "forced_bos_token_id": 10**6,
+        "early_stopping": "never",
+        "length_penalty": float(10**9),
+    }.items():
+        settings.write_text(json.dumps({**plain, key: value}))
+        with pytest.raises(CheckpointError, match=key):
+            load(folder)
+    settings.write_text(json.dumps(plain))
+    assert not load(folder).findings, "the control"

@@ -12,7 +12,7 @@ Letters: P prompts, K beams, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,7 @@ class _Search:
 
     beams: int
     penalty: float
+    early: bool = False
     ended: list[tuple[float, list[int]]] = field(default_factory=list)
 
     def add(self, total: float, tokens: list[int], length: int) -> None:
@@ -50,7 +51,7 @@ class _Search:
         """Whether no text that goes on, the likeliest with `best`, can be among the ended ones."""
         if len(self.ended) < self.beams:
             return False
-        return best / length**self.penalty <= self.ended[-1][0]
+        return self.early or best / length**self.penalty <= self.ended[-1][0]
 
 
 def beam_search(*given: Any, **named: Any) -> list[list[int]]:
@@ -67,6 +68,11 @@ def beam_steps(
     sources: Sequence[Sequence[int]] | None = None,
     end: int | None = None,
     penalty: float = 1.0,
+    early: bool = False,
+    no_repeat: int = 0,
+    least: int = 0,
+    first: int | None = None,
+    last: int | None = None,
     cached: bool = True,
     known: int | None = None,
     forbidden: Collection[int] = (),
@@ -81,6 +87,10 @@ def beam_steps(
         sources: what the encoder of a model of two stacks reads, one for each prompt.
         end: the id that ends a text.
         penalty: the exponent of the length; above 0 it favours longer texts, since log p < 0.
+        early: a prompt is done with the first `beams` texts that ended.
+        no_repeat: no run of so many ids is written twice; 0: any may be.
+        least: no text ends before it has so many ids, those of the prompt among them.
+        first, last: the id that is written first, and the one that ends a text of `count` ids.
         cached: keep keys and values between steps; the same texts either way.
         known: how many ids the tokenizer has; a table may have some rows more.
         forbidden: ids that are never chosen.
@@ -116,8 +126,9 @@ def beam_steps(
             def ends(place: int, new: list[int], first: int = part.start) -> bool:
                 return stopped is not None and stopped(first + place, new)
 
-            beam_states = [_Search(beams, penalty) for _ in prompts[part]]
-            allowed = Choices(end, ends, known, sorted(forbidden))
+            beam_states = [_Search(beams, penalty, early) for _ in prompts[part]]
+            forced = {count - 1: last, 0: first}
+            allowed = Choices(end, ends, known, sorted(forbidden), no_repeat, least, forced)
             found += yield from _search(reader, beam_states, prompts[part], count, allowed)
     return found
 
@@ -125,19 +136,38 @@ def beam_steps(
 @dataclass(frozen=True)
 class Choices:
     """What may follow: `end` and what `ends` says end a text; of the ids up to `known` all but the
-    `forbidden` ones."""
+    `forbidden` ones, those that would repeat a run of `no_repeat` ids, and `end` before `least`;
+    at a step that is `forced` one id alone."""
 
     end: int | None
     ends: Callable[[int, list[int]], bool]
     known: int | None
     forbidden: list[int]
+    no_repeat: int = 0
+    least: int = 0
+    forced: Mapping[int, int | None] = field(default_factory=dict)
 
-    def chances(self, scores: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
-        """log p of each id."""
+    def chances(
+        self, scores: Float[Tensor, "B V"], texts: Sequence[list[int]], number: int
+    ) -> Float[Tensor, "B V"]:
+        """log p of each id behind these `texts`, of which so many ids are new."""
         found = scores[:, : self.known].float().log_softmax(-1)
+        for row, text in enumerate(texts if self.no_repeat else ()):
+            found[row, _repeating(text, self.no_repeat)] = -torch.inf
+        if self.end is not None and len(texts[0]) < self.least:
+            found[:, self.end] = -torch.inf
+        if (only := self.forced.get(number)) is not None:
+            return torch.full_like(found, -torch.inf).index_fill(1, torch.tensor([only]), 0.0)
         if self.forbidden:
             found[:, [i for i in self.forbidden if i < found.shape[1]]] = -torch.inf
         return found
+
+
+def _repeating(text: list[int], size: int) -> list[int]:
+    """The ids that would end a run of `size` ids which stands in `text` already."""
+    end = text[len(text) - size + 1 :]
+    starts = range(len(text) - size + 1)
+    return [text[n + size - 1] for n in starts if text[n : n + size - 1] == end]
 
 
 def _search(
@@ -156,7 +186,7 @@ def _search(
     for number in range(count):
         if not going:
             break
-        chances = choices.chances(reader.next_scores(texts, count - number))
+        chances = choices.chances(reader.next_scores(texts, count - number), texts, number)
         best, parents, tokens = _best(totals, chances, 2 * beams)
         rows: list[int] = []
         new: list[list[int]] = []

@@ -79,6 +79,12 @@ class Model:
         return len(self.config.stacks)
 
     @property
+    def writes_for_texts(self) -> bool:
+        """Whether another library made it, of two stacks, to write a text for a text."""
+        foreign = self.about.conventions is None and self.task is None
+        return foreign and self.num_stacks == 2 and self.config.vocabulary_head is not None
+
+    @property
     def decoder_start(self) -> int | None:
         """The id that the decoder of two stacks begins with; None where there is one stack, or its
         decoder was not trained.

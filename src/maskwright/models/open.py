@@ -20,7 +20,7 @@ from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, read_task, require_
 from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.errors import CheckpointError, StorageError, UsageError
 from maskwright.findings import Finding
-from maskwright.models import folders, head_alone
+from maskwright.models import folders, generation_settings, head_alone
 from maskwright.models.adapter_folder import is_adapter, open_adapter
 from maskwright.models.model import Model
 from maskwright.models.of_recipe import conventions_of_run, run_around
@@ -119,7 +119,10 @@ def _model(
     device: bool = True,
 ) -> Model:
     conventions, found = _conventions(loaded, path)
-    network = loaded.model.eval()
+    network, task = loaded.model.eval(), read_task(home)
+    writes = loaded.config.decoder is not None and loaded.config.vocabulary_head is not None
+    if writes and task is None and loaded.about.conventions is None:
+        found += generation_settings.read(path, loaded.extra).findings(follows=False)
     return Model(
         network=network.to(machine.best_device()) if device else network,
         words=loaded.tokenizer,
@@ -130,7 +133,7 @@ def _model(
         home=home,
         path=path,
         is_adapter=is_adapter(home),
-        task=read_task(home),
+        task=task,
         about=loaded.about,
         extra=loaded.extra,
         positions=positions,

@@ -42,6 +42,7 @@ from maskwright.inference.scores import require_finite
 from maskwright.labelled.columns.contents import is_empty
 from maskwright.labelled.examples.cell import joined_or_whole
 from maskwright.labelled.shapes import may_be_joined
+from maskwright.models import generation_settings
 from maskwright.models.model import Model
 from maskwright.models.open import open_model
 from maskwright.nn.transformer import Transformer
@@ -51,7 +52,7 @@ from maskwright.predict.calibrated import require_known_options
 from maskwright.predict.given import examples
 from maskwright.tasks.parts import sentence_folder
 from maskwright.tasks.parts.choices import HIERARCHICAL, LONG, LongText, require_long_text
-from maskwright.tasks.parts.find import task_for, task_for_head, task_for_vectors
+from maskwright.tasks.parts.find import task_for, task_for_head, task_for_vectors, task_for_writing
 from maskwright.tasks.parts.reading import Frame, asking, collation_of, frame_of, room
 from maskwright.tasks.parts.task_type import (
     LOGIT,
@@ -362,7 +363,9 @@ def predictor(loaded: Model) -> Predictor:
     bare = record is None and not heads and not adapter
     made = sentence_folder.read(path) if bare else None
     also += [] if made is None else made.findings()
-    if loaded.words is None or (len(heads) != 1 and record is None and made is None):
+    writes = bare and made is None and loaded.writes_for_texts
+    asked_for = record is not None or made is not None or writes or len(heads) == 1
+    if loaded.words is None or not asked_for:
         raise IncompatibleError(
             "this model was not fine-tuned for a task",
             where=path,
@@ -378,6 +381,11 @@ def predictor(loaded: Model) -> Predictor:
         task_type = sentence_folder.as_made(made, loaded.tokenizer, loaded.config.width)
         task["length"] = made.length or task["length"]
         task["columns"] = {task_type.alone: (task_type.alone,)}
+    elif writes:
+        settings = generation_settings.read(path, loaded.extra)
+        task_type = task_for_writing(settings.options(loaded.tokenizer.vocabulary_size))
+        also = [finding for finding in also if finding.name != generation_settings.FINDING]
+        also += settings.findings(follows=True)
     else:
         named = {theirs: ours for ours, theirs in PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))

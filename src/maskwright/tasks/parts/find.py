@@ -75,3 +75,17 @@ def _served(module: ModuleType) -> tuple[str, ...]:
     """The tasks that a module declares, or serves in its own way."""
     declared = tuple(shape.name for shape in getattr(module, "SHAPES", ()))
     return (*declared, *getattr(module, "SERVES", ()))
+
+
+def task_for_writing(options: Mapping[str, Any]) -> TaskType:
+    """The task that writes a text for a text, of its own shape.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for name in catalogue.names(ROOM):
+        module = catalogue.load(ROOM, name)
+        if module.TYPE.writes and hasattr(module, "SHAPES"):
+            made: TaskType = module.TYPE(_served(module)[0], (), options)
+            return made
+    raise UsageError("no task writes a text for a text", where=f"maskwright.{ROOM}")

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 # A source that is continued leaves so much of the length to what is written behind it.
 SHARE = 4
+# Further settings of `beam_steps`, which folders of other libraries have.
+SEARCHED = ("penalty", "early", "no_repeat", "least", "first", "last")
 # How much longer than the longest that was seen an answer may be.
 ROOM = 1.5
 
@@ -142,6 +144,7 @@ class Writing(TaskType):
                 sources=None if plan.sources is None else [plan.sources[n] for n in numbers],
                 end=plan.end,
                 known=tokenizer.vocabulary_size,
+                **{name: self.options[name] for name in SEARCHED if name in self.options},
             )
             found[numbers] = [tokenizer.decode(ids).strip() for ids in made]
         return found
