@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from maskwright.evaluate.labelled_rows import evaluate_file
 from maskwright.findings import Finding
 from maskwright.predict.file import predict_file
 from maskwright.predict.predictor import load
+from maskwright.serve.dialects.parts.chosen import Chosen
 from tokenizer.toy_tokenizers import trained
 
 SIZES = {
@@ -58,6 +60,11 @@ def test_one_score_without_a_word_about_it_is_a_logit(model: Path, tmp_path: Pat
     folder = foreign(model, tmp_path / "logit", num_labels=1)
     (said,) = load(folder).predict(["the cat"])
     assert said["score"] == pytest.approx(theirs(folder, "the cat").sigmoid().item(), abs=1e-5)
+    # So is that of a single class, whose share of all would always be 1.
+    config = folder / "config.json"
+    plain = json.loads(config.read_text())
+    config.write_text(json.dumps({**plain, "problem_type": "single_label_classification"}))
+    assert load(folder).predict(["the cat"]) == [said]
     folder = foreign(model, tmp_path / "number", num_labels=1, problem_type="regression")
     (said,) = load(folder).predict(["the cat"])
     assert said["score"] == pytest.approx(theirs(folder, "the cat").item(), abs=1e-5)
@@ -445,6 +452,11 @@ def test_what_is_said_of_writing_is_followed_told_or_refused(tmp_path: Path) -> 
     assert finding.name == "generation-settings" and all(key in finding.what for key in odd)
     opened = maskwright.load(folder, precision="float32")
     assert "predict" in opened.abilities and [f.name for f in opened.findings] == [finding.name]
+    # A server makes vectors of its states, too, as of any model that was trained for no task here.
+    chosen = SimpleNamespace(task_type=opened.predictor.task_type, opened=opened._now)
+    assert Chosen.makes_vectors.fget(chosen)  # type: ignore[attr-defined]
+    chosen.opened = SimpleNamespace(model=SimpleNamespace(writes_for_texts=False))
+    assert not Chosen.makes_vectors.fget(chosen)  # type: ignore[attr-defined]
     # One task's settings and prefix are followed; of several none is.
     settings.unlink()
     task = {"prefix": "kalo: ", "max_length": 6}

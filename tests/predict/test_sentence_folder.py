@@ -277,6 +277,7 @@ ODD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no such prompt": ({"about": {"prompts": {"a": "b"}, "default_prompt_name": "c"}}, "'c'"),
     "similarity": ({"about": {"similarity_fn_name": "maxsim"}}, "maxsim"),
+    "cut off": ({"about": {"truncate_dim": 8}}, "truncate_dim"),
     "sparse": ({"about": {"model_type": "SparseEncoder"}}, "SparseEncoder"),
     "images": ({"reading": {"transformer_task": "any-to-any"}}, "transformer_task"),
 }
@@ -287,6 +288,21 @@ def test_what_is_not_applied_is_refused_by_name(odd: str, bare: Path, tmp_path: 
     settings, word = ODD[odd]
     with pytest.raises((IncompatibleError, CheckpointError), match=word):
         load(written(bare, tmp_path / "m", **settings))
+
+
+def test_a_tokenizer_that_cuts_the_beginning_is_refused(bare: Path, tmp_path: Path) -> None:
+    folder = written(bare, tmp_path / "m")
+    (folder / "MANIFEST.json").unlink(missing_ok=True)
+    settings = folder / "tokenizer_config.json"
+    for side in ("right", "left"):
+        settings.write_text(
+            json.dumps({**json.loads(settings.read_text()), "truncation_side": side})
+        )
+        if side == "right":
+            load(folder)
+        else:
+            with pytest.raises(IncompatibleError, match="truncation_side"):
+                load(folder)
 
 
 def test_damaged_folders(bare: Path, tmp_path: Path) -> None:

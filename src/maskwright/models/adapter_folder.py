@@ -118,23 +118,17 @@ def _base(folder: Path, config: Mapping[str, Any]) -> Path:
         )
     # `Path.is_dir` raises what the system says of a path that is too long.
     places = {p.resolve() for p in (Path(named), folder / named) if os.path.isdir(p)}
-    if not places:
-        raise UsageError(
-            "the base of the adapter is not there",
-            where=folder / CONFIG,
-            found=f"{BASE}: {named!r}"[:200],
-            do=option,
-            wanted="a folder, seen from here or from the adapter's own; nothing is downloaded",
-        )
-    if len(places) > 1:
-        raise UsageError(
-            "two folders may be the base of the adapter",
-            where=folder / CONFIG,
-            found=" and ".join(sorted(map(str, places))),
-            wanted="one",
-            do=option,
-        )
-    return places.pop()
+    if len(places) == 1:
+        return places.pop()
+    raise UsageError(
+        "two folders may be the base of the adapter"
+        if places
+        else "the base of the adapter is not there",
+        where=folder / CONFIG,
+        found=" and ".join(sorted(map(str, places))) or f"{BASE}: {named!r}"[:200],
+        wanted="one folder, seen from here or from the adapter's own; nothing is downloaded",
+        do=option,
+    )
 
 
 def _headed(

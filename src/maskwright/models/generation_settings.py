@@ -1,8 +1,5 @@
-"""How the folder of another library says that its model writes.
-
-    generation_config.json              num_beams, max_length, no_repeat_ngram_size, …
-    config.json: the same keys          in folders of earlier releases
-                 task_specific_params   further ones by the name of a task, which may be a prefix
+"""How the folder of another library says that its model writes: in generation_config.json, or by
+the same keys of config.json; and what `task_specific_params` has, where that is of one task.
 
 A model of two stacks then answers text for text with them, as `pipeline` of that library did.
 """
@@ -10,7 +7,6 @@ A model of two stacks then answers text for text with them, as `pipeline` of tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +14,23 @@ from maskwright.checkpoint import safe_read
 from maskwright.errors import CheckpointError
 from maskwright.findings import Finding
 
-FILE, OF_TASKS, PREFIX = "generation_config.json", "task_specific_params", "prefix"
+FILE, FINDING, OF_TASKS = "generation_config.json", "generation-settings", "task_specific_params"
+LONGEST, LARGEST = 20, 1 << 20  # new ids, where nothing is said; a number
+# Followed by beam search: what it calls them, and the largest number; None: an id.
+FOLLOWED: dict[str, tuple[str, int | None]] = {
+    "num_beams": ("beams", 64),
+    "length_penalty": ("penalty", 10),
+    "early_stopping": ("early", 1),
+    "no_repeat_ngram_size": ("no_repeat", LARGEST),
+    "min_length": ("least", LARGEST),
+    "forced_bos_token_id": ("first", None),
+    "forced_eos_token_id": ("last", None),
+    "max_length": ("longest", LARGEST),
+    "max_new_tokens": ("longest", LARGEST),
+}
 # What is written is the same with these values; of a key that is not here, with none.
 ONE = "num_beams num_beam_groups num_return_sequences temperature top_p typical_p length_penalty"
 USUAL: dict[str, Any] = {"top_k": 50, "repetition_penalty": 1, **dict.fromkeys(ONE.split(), 1)}
-FINDING = "generation-settings"
-LONGEST = 20  # new ids, where nothing is said
 # Named elsewhere in the folder, or no matter of what is written.
 ELSEWHERE = (
     "_token_id",
@@ -34,81 +41,10 @@ ELSEWHERE = (
     "use_cache",
     "cache_",
 )
-# Beam search follows these, by what they are called there.
-FOLLOWED = {
-    "num_beams": "beams",
-    "length_penalty": "penalty",
-    "early_stopping": "early",
-    "no_repeat_ngram_size": "no_repeat",
-    "min_length": "least",
-    "forced_bos_token_id": "first",
-    "forced_eos_token_id": "last",
-}
 
 
-@dataclass(frozen=True)
-class GenerationSettings:
-    """`values` that are not the usual ones, the `task` that some of them are for, and the `prefix`
-    of a text; `tasks` of which none is chosen, since there are several."""
-
-    values: Mapping[str, Any]
-    task: str = ""
-    prefix: str = ""
-    tasks: tuple[str, ...] = ()
-
-    def options(self, vocabulary: int) -> dict[str, Any]:
-        """What a task type that writes is to follow, of a model with so many ids.
-
-        Raises:
-            CheckpointError: a setting that is out of range, or no number.
-        """
-        said = self.values
-        longest = said.get("max_new_tokens") or said.get("max_length", LONGEST + 1)
-        limits = {"forced_bos_token_id": vocabulary, "forced_eos_token_id": vocabulary}
-        limits |= {"num_beams": 65, "early_stopping": 2, "length_penalty": 11}
-        for key, value in {
-            **{k: said[k] for k in FOLLOWED if k in said},
-            "max_length": longest,
-        }.items():
-            kinds = (int, float) if key == "length_penalty" else (int, bool)
-            if type(value) not in kinds or not 0 <= value < limits.get(key, 1 << 20):
-                raise CheckpointError(
-                    "a setting of generation that cannot be followed",
-                    where=f"{FILE}: {key}",
-                    found=repr(value)[:80],
-                    wanted=f"a number from 0 to {limits.get(key, 1 << 20) - 1:,}",
-                )
-        found = {name: said[key] for key, name in FOLLOWED.items() if key in said}
-        longest -= not said.get("max_new_tokens")  # the first id of a decoder counts
-        key = {"s": "summary_text", "t": "translation_text"}.get(self.task[:1], "generated_text")
-        prompt = self.prefix.replace("{", "{{").replace("}", "}}") + "{source}"
-        return {**found, "longest": max(1, longest), "key": key, "prompt": prompt}
-
-    def findings(self, *, follows: bool) -> list[Finding]:
-        """What of the settings is done, and what is not."""
-        done = {"max_length", "max_new_tokens", *FOLLOWED} if follows else set()
-        values = self.values.items()
-        found = []
-        if left := ", ".join(f"{key} {value!r}"[:60] for key, value in values if key not in done):
-            what = f"the folder says how its model writes, and this is not followed: {left}"
-            usual = "generate and its like write as they are told in their arguments"
-            found.append(Finding(FINDING, what, remedy="" if follows else usual))
-        if follows and self.tasks:
-            what = (
-                f"the folder has settings and prefixes of several tasks ({', '.join(self.tasks)})"
-            )
-            remedy = "none is applied; write the prefix into the texts"
-            found.append(Finding("generation-tasks", what, remedy=remedy))
-        if follows and not {"max_length", "max_new_tokens"} & self.values.keys():
-            what = (
-                f"the folder does not say how long answers may be: {LONGEST} tokens, as others do"
-            )
-            found.append(Finding("generation-length", what))
-        return found
-
-
-def read(folder: Path, config: Mapping[str, Any]) -> GenerationSettings:
-    """What the folder says.
+def read(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are not the usual ones. Under `task_specific_params` stand the tasks.
 
     Args:
         config: keys of its config.json.
@@ -116,24 +52,67 @@ def read(folder: Path, config: Mapping[str, Any]) -> GenerationSettings:
     Raises:
         CheckpointError: the file is damaged.
     """
-    known = {*USUAL, *FOLLOWED, "max_length", "max_new_tokens", "do_sample"}
-    said = {key: config[key] for key in known & config.keys()}
+    known = {*USUAL, *FOLLOWED, "do_sample"}
+    settings = {key: config[key] for key in known & config.keys()}
     if (folder / FILE).is_file():
-        said = safe_read.read_json(folder, FILE)
+        settings = safe_read.read_json(folder, FILE)
     of_tasks = config.get(OF_TASKS)
-    of_tasks = of_tasks if isinstance(of_tasks, dict) else {}
-    task, further = next(iter(of_tasks.items())) if len(of_tasks) == 1 else ("", {})
-    said = {**said, **(further if isinstance(further, dict) else {})}
-    prefix = said.pop(PREFIX, config.get(PREFIX))
-    values = {key: value for key, value in said.items() if _matters(key, value)}
-    prefix = prefix if isinstance(prefix, str) else ""
-    return GenerationSettings(values, task, prefix, tuple(of_tasks) if len(of_tasks) > 1 else ())
+    tasks = list(of_tasks) if isinstance(of_tasks, dict) else []
+    of_one = of_tasks[tasks[0]] if isinstance(of_tasks, dict) and len(tasks) == 1 else None
+    settings |= {"prefix": config.get("prefix"), **(of_one if isinstance(of_one, dict) else {})}
+    return {k: v for k, v in settings.items() if _matters(k, v)} | {OF_TASKS: tasks}
 
 
 def _matters(key: str, value: Any) -> bool:
-    """Whether what is written depends on it."""
     if key.startswith("forced_"):
         return value is not None
     if any(part in key for part in ELSEWHERE):
         return key == "eos_token_id" and isinstance(value, list) and len(value) > 1
-    return value not in (None, False, [], {}, USUAL.get(key))
+    return value not in (None, False, "", [], {}, USUAL.get(key))
+
+
+def options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
+    """What a task type that writes is to follow, of a model with so many ids.
+
+    Raises:
+        CheckpointError: a setting that is out of range, or no number.
+    """
+    found: dict[str, Any] = {"longest": LONGEST}
+    for key in FOLLOWED.keys() & settings.keys() - {"max_length"} | {"max_length"}:
+        name, most = FOLLOWED[key]
+        most, value = most or vocabulary - 1, settings.get(key, LONGEST + 1)
+        kinds = (int, float) if name == "penalty" else (int, bool)
+        if type(value) not in kinds or not 0 <= value <= most:
+            raise CheckpointError(
+                "a setting of generation that cannot be followed",
+                where=f"{FILE}: {key}",
+                found=repr(value)[:80],
+                wanted=f"a number from 0 to {most:,}",
+            )
+        if key != "max_length":
+            found[name] = value
+        elif "max_new_tokens" not in settings:
+            found[name] = max(1, value - 1)  # the first id of a decoder counts
+    task, prefix = (*settings[OF_TASKS], "")[0], str(settings.get("prefix", ""))
+    key = {"s": "summary_text", "t": "translation_text"}.get(task[:1], "generated_text")
+    key = key if len(settings[OF_TASKS]) == 1 else "generated_text"
+    prompt = prefix.replace("{", "{{").replace("}", "}}") + "{source}"
+    return {**found, "key": key, "prompt": prompt}
+
+
+def findings(settings: Mapping[str, Any], *, follows: bool) -> list[Finding]:
+    """What of the settings is done, and what is not."""
+    done = {OF_TASKS, "prefix", *(FOLLOWED if follows else ())}
+    left = [f"{key} {value!r}"[:60] for key, value in settings.items() if key not in done]
+    found = []
+    if left:
+        what = f"the folder says how its model writes, and this is not followed: {', '.join(left)}"
+        usual = "" if follows else "generate and its like write as their arguments say"
+        found.append(Finding(FINDING, what, remedy=usual))
+    if follows and len(settings[OF_TASKS]) > 1:
+        what = f"the folder has settings and prefixes of {', '.join(settings[OF_TASKS])}"
+        found.append(Finding("generation-tasks", what, remedy="write the prefix into the texts"))
+    if follows and not {"max_length", "max_new_tokens"} & settings.keys():
+        what = f"the folder does not say how long answers may be: {LONGEST} tokens, as others do"
+        found.append(Finding("generation-length", what))
+    return found

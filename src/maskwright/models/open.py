@@ -122,7 +122,8 @@ def _model(
     network, task = loaded.model.eval(), read_task(home)
     writes = loaded.config.decoder is not None and loaded.config.vocabulary_head is not None
     if writes and task is None and loaded.about.conventions is None:
-        found += generation_settings.read(path, loaded.extra).findings(follows=False)
+        settings = generation_settings.read(path, loaded.extra)
+        found += generation_settings.findings(settings, follows=False)
     return Model(
         network=network.to(machine.best_device()) if device else network,
         words=loaded.tokenizer,

@@ -383,9 +383,10 @@ def predictor(loaded: Model) -> Predictor:
         task["columns"] = {task_type.alone: (task_type.alone,)}
     elif writes:
         settings = generation_settings.read(path, loaded.extra)
-        task_type = task_for_writing(settings.options(loaded.tokenizer.vocabulary_size))
+        options = generation_settings.options(settings, loaded.tokenizer.vocabulary_size)
+        task_type = task_for_writing(options)
         also = [finding for finding in also if finding.name != generation_settings.FINDING]
-        also += settings.findings(follows=True)
+        also += generation_settings.findings(settings, follows=True)
     else:
         named = {theirs: ours for ours, theirs in PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
@@ -402,14 +403,17 @@ def predictor(loaded: Model) -> Predictor:
                 wanted="one number, or classes",
                 do="fine-tune it for one of them, or use the library that made it",
             )
-        # Without a word about it, one score is how likely something is, as `pipeline` has it.
-        logit = alone and loaded.about.problem_type is None
-        if heads[0].kind == "sequence" and (
-            head_folder := sentence_folder.read_head(path, loaded.extra)
-        ):
-            task["length"] = head_folder.length or task["length"]
-            also += head_folder.findings(heads[0].labels)
-            logit = head_folder.activation == "Sigmoid" if head_folder.activation else logit
+        # One score is how likely something is, as `pipeline` has it, unless it is called a number.
+        logit = named.get(loaded.about.problem_type or "") != "number"
+        if heads[0].kind == "sequence":
+            activation, most = sentence_folder.read_head(path, loaded.extra)
+            task["length"] = most or task["length"]
+            logit = activation == "Sigmoid" if activation else logit
+            if activation and not alone:
+                what = f"sentence-transformers gives the scores of this folder through {activation}"
+                shares = "here they are shares of 1, as of transformers"
+                also.append(Finding("scores-as-shares", what, shares))
+        problem = "number" if alone and problem == "single" else problem
         options = {UNTOLD: True, LOGIT: alone and logit}
         task_type = task_for_head(heads[0].kind, labels, problem, options)
         if task_type.head == "span":  # which reads longer texts in windows
@@ -469,48 +473,31 @@ def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskT
     Raises:
         CheckpointError: naming what does not.
     """
+
+    def refuse(what: str, field: str, found: object, wanted: object = None) -> CheckpointError:
+        return CheckpointError(what, where=f"{path}: {field}", found=found, wanted=wanted, do=COPY)
+
     try:
         task_type = task_for(record.kind, record.labels, record.settled)
     except UsageError as error:
-        raise CheckpointError(
-            error.what, where=f"{path}: kind", found=error.found, wanted=error.wanted, do=COPY
-        ) from error
+        raise refuse(error.what, "kind", error.found, error.wanted) from error
     if record.long not in LONG:
-        raise CheckpointError(
-            "the handling of long texts is unknown",
-            where=f"{path}: long",
-            found=repr(record.long),
-            wanted=near(record.long, LONG),
-            do=COPY,
-        )
+        what = "the handling of long texts is unknown"
+        raise refuse(what, "long", repr(record.long), near(record.long, LONG))
     require_known_options(record, path)
     head = loaded.config.heads[0] if len(loaded.config.heads) == 1 else None
     if (None if head is None else head.kind) != task_type.head:
-        raise CheckpointError(
-            "the model's head is not the one of its task",
-            where=f"{path}: kind",
-            found=record.kind,
-            wanted="a task for " + ("no head" if head is None else f"its {head.kind} head"),
-            do=COPY,
-        )
+        wanted = "a task for " + ("no head" if head is None else f"its {head.kind} head")
+        raise refuse("the model's head is not the one of its task", "kind", record.kind, wanted)
     if (head is not None and head.over is not None) is not (record.long == HIERARCHICAL):
-        raise CheckpointError(
-            "the handling of long texts is not the one that the model was made for",
-            where=f"{path}: long",
-            found=record.long,
-            do=COPY,
-        )
+        what = "the handling of long texts is not the one that the model was made for"
+        raise refuse(what, "long", record.long)
     if head is not None:
         require_agreement(record, loaded.about.labels, head.kind, head.labels, path)
     problem = loaded.about.problem_type
     if task_type.head == "sequence" and problem not in (None, PROBLEM_TYPES[task_type.problem]):
-        raise CheckpointError(
-            "the task is not the one that the model was made for",
-            where=f"{path}: kind",
-            found=record.kind,
-            wanted=problem,
-            do=COPY,
-        )
+        what = "the task is not the one that the model was made for"
+        raise refuse(what, "kind", record.kind, problem)
     return task_type
 
 

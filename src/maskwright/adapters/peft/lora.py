@@ -141,20 +141,11 @@ def read(
         CheckpointError: tensors that fit no module, or not each other; no number where one is due.
         IncompatibleError: a setting that is not built here.
     """
-    _require_known(config)
-    _plain(config, {"bias": "none"})
+    _require_usual(config)
     for key in ("use_rslora", "fan_in_fan_out"):
         if not isinstance(config.get(key, False), bool | None):
             raise CheckpointError(
                 "not true or false", where=f"{CONFIG}: {key}", found=repr(config[key])[:80]
-            )
-    for key in VARIANTS:
-        if config.get(key):
-            raise IncompatibleError(
-                "a variant of LoRA that is not built here",
-                where=f"{CONFIG}: {key}",
-                found=config[key],
-                wanted="not set",
             )
     if str(config.get("init_lora_weights")).lower().startswith(OF_THE_BASE):
         raise IncompatibleError(
@@ -270,37 +261,24 @@ def _require_rank(config: Mapping[str, Any], module: str, rank: int) -> None:
         )
 
 
-def _require_known(config: Mapping[str, Any]) -> None:
-    """Refuse what might change the meaning: a setting that nobody here knows."""
-    for key in sorted(config.keys() - KNOWN - set(VARIANTS)):
-        if config[key] not in (None, False, "", [], {}):
+def _require_usual(config: Mapping[str, Any]) -> None:
+    """Refuse what changes the meaning, or might: a setting that nobody here knows."""
+    for key in sorted(config.keys() - KNOWN | ({"bias"} & config.keys())):
+        if config[key] not in (None, False, "", [], {}, "none" if key == "bias" else None):
+            built = "built" if key in (*VARIANTS, "bias") else "known"
             raise IncompatibleError(
-                "a setting of the adapter that is not known here",
+                f"a setting of the adapter that is not {built} here",
                 where=f"{CONFIG}: {key[:64]}",
                 found=repr(config[key])[:80],
-                wanted="not set",
+                wanted="none" if key == "bias" else "not set",
             )
 
 
 def _number(value: Any, key: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise CheckpointError(
-            "not a number", where=f"{CONFIG}: {key}"[:200], found=repr(value)[:80]
-        )
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise CheckpointError(
-            "a number out of range", where=f"{CONFIG}: {key}"[:200], found=repr(value)[:80]
-        ) from error
-
-
-def _plain(config: Mapping[str, Any], wanted: Mapping[str, object]) -> None:
-    for key, value in wanted.items():
-        if config.get(key, value) not in (value, None):
-            raise IncompatibleError(
-                "a setting of the adapter that is not built here",
-                where=f"{CONFIG}: {key}",
-                found=config[key],
-                wanted=value,
-            )
+    where, what = f"{CONFIG}: {key}"[:200], "not a number"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            what = "a number out of range"
+    raise CheckpointError(what, where=where, found=repr(value)[:80])

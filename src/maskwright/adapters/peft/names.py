@@ -83,12 +83,19 @@ def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> Non
     Raises:
         CheckpointError: naming some.
     """
-    targets = _chosen(config.get("target_modules"), "target_modules", modules)
-    excluded = _chosen(config.get("exclude_modules"), "exclude_modules", modules) or set()
+    targets = _chosen(config, "target_modules", modules)
+    layers = config.get("layers_to_transform")
+    wanted = set(map(str, layers if isinstance(layers, list) else [layers]))
     unused = {
         "target_modules": set() if targets is None else set(modules) - targets,
-        "exclude_modules": excluded,
-        "layers_to_transform": _of_other_layers(config, modules),
+        "exclude_modules": _chosen(config, "exclude_modules", modules) or set(),
+        "layers_to_transform": {
+            module
+            for module in modules
+            if layers not in (None, [])
+            and not config.get("layers_pattern")
+            and next(filter(str.isdigit, module.split(".")[2:]), "") not in wanted
+        },
     }
     for key, mismatched in unused.items():
         if mismatched:
@@ -101,32 +108,20 @@ def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> Non
             )
 
 
-def _chosen(value: Any, key: str, modules: Collection[str]) -> set[str] | None:
+def _chosen(config: Mapping[str, Any], key: str, modules: Collection[str]) -> set[str] | None:
     """The modules that a list of names, or a pattern, chooses; None where that is not known."""
-    if isinstance(value, str) and value not in ("", "all-linear"):
-        try:
-            whole = f"^({value.removeprefix('^').removesuffix('$')})"
-            return {module for module in modules if name_pattern.fits(whole, module)}
-        except name_pattern.PatternError:
-            return None
-    if not value or isinstance(value, str):
+    value = config.get(key)
+    if not value or value == "all-linear":
         return None
-    names = set(names_in({key: value}, key))
-    return {m for m in modules if not names.isdisjoint(_endings(m))}
-
-
-def _endings(module: str) -> list[str]:
-    parts = module.split(".")
-    return [".".join(parts[start:]) for start in range(len(parts))]
-
-
-def _of_other_layers(config: Mapping[str, Any], modules: Collection[str]) -> set[str]:
-    """The modules of layers that `layers_to_transform` leaves out."""
-    layers = config.get("layers_to_transform")
-    if layers is None or layers == [] or config.get("layers_pattern"):
-        return set()
-    wanted = set(map(str, layers if isinstance(layers, list) else [layers]))
-    return {m for m in modules if next(filter(str.isdigit, m.split(".")[2:]), "") not in wanted}
+    if not isinstance(value, str):
+        names = set(names_in(config, key))
+        ends = ((m, m.split(".")) for m in modules)
+        return {m for m, p in ends if any(".".join(p[n:]) in names for n in range(len(p)))}
+    try:
+        whole = f"^({value.removeprefix('^').removesuffix('$')})"
+        return {module for module in modules if name_pattern.fits(whole, module)}
+    except name_pattern.PatternError:
+        return None
 
 
 def require_some(modules: Collection[str]) -> None:

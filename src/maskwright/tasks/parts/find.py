@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -58,34 +58,24 @@ def task_for_head(
 
 
 def task_for_vectors(options: Mapping[str, Any]) -> TaskType:
-    """The task that makes a vector of a text by itself.
+    """The task that makes a vector of a text by itself."""
+    return _first(lambda module: bool(module.TYPE.alone), options)
 
-    Raises:
-        UsageError: there is none.
-    """
-    for name in catalogue.names(ROOM):
-        module = catalogue.load(ROOM, name)
-        if module.TYPE.alone:
-            made: TaskType = module.TYPE(_served(module)[0], (), options)
-            return made
-    raise UsageError("no task makes a vector of a text", where=f"maskwright.{ROOM}")
+
+def task_for_writing(options: Mapping[str, Any]) -> TaskType:
+    """The task that writes a text for a text, of its own shape."""
+    return _first(lambda module: module.TYPE.writes and hasattr(module, "SHAPES"), options)
+
+
+def _first(fits: Callable[[ModuleType], bool], options: Mapping[str, Any]) -> TaskType:
+    modules = (catalogue.load(ROOM, name) for name in catalogue.names(ROOM))
+    if (module := next(filter(fits, modules), None)) is None:
+        raise UsageError("no task type is of this kind", where=f"maskwright.{ROOM}")
+    made: TaskType = module.TYPE(_served(module)[0], (), options)
+    return made
 
 
 def _served(module: ModuleType) -> tuple[str, ...]:
     """The tasks that a module declares, or serves in its own way."""
     declared = tuple(shape.name for shape in getattr(module, "SHAPES", ()))
     return (*declared, *getattr(module, "SERVES", ()))
-
-
-def task_for_writing(options: Mapping[str, Any]) -> TaskType:
-    """The task that writes a text for a text, of its own shape.
-
-    Raises:
-        UsageError: there is none.
-    """
-    for name in catalogue.names(ROOM):
-        module = catalogue.load(ROOM, name)
-        if module.TYPE.writes and hasattr(module, "SHAPES"):
-            made: TaskType = module.TYPE(_served(module)[0], (), options)
-            return made
-    raise UsageError("no task writes a text for a text", where=f"maskwright.{ROOM}")

@@ -260,28 +260,9 @@ def read(path: Path) -> SentenceFolder | None:
     return described
 
 
-@dataclass(frozen=True)
-class HeadFolder:
-    """How sentence-transformers gives the scores of a head.
-
-    Attributes:
-        activation: the name of the function that scores go through; None: not said.
-        length: the most tokens of a text, or of two; None: not said.
-    """
-
-    activation: str | None
-    length: int | None
-
-    def findings(self, outputs: int) -> list[Finding]:
-        """That several scores are given as `pipeline` of transformers gives them."""
-        if outputs == 1 or self.activation is None:
-            return []
-        what = f"sentence-transformers gives the scores of this folder through {self.activation}"
-        return [Finding("scores-as-shares", what, "here they are shares of 1, as of transformers")]
-
-
-def read_head(path: Path, config: Mapping[str, Any]) -> HeadFolder | None:
-    """What the folder `path` says of a cross-encoder; None where it says nothing.
+def read_head(path: Path, config: Mapping[str, Any]) -> tuple[str, int | None]:
+    """The function that the scores of a head go through, "" where the folder `path` does not say
+    it, and the most tokens of a text or of two; None: not said.
 
     Args:
         config: keys of its config.json.
@@ -291,42 +272,31 @@ def read_head(path: Path, config: Mapping[str, Any]) -> HeadFolder | None:
         IncompatibleError: a function or a prompt that is not applied here.
     """
     about = safe_read.read_json(path, ABOUT) if (path / ABOUT).is_file() else {}
-    if about.get("model_type", "CrossEncoder") != "CrossEncoder":
-        return None
     inner = config.get("sentence_transformers")
     inner = inner if isinstance(inner, Mapping) else {}
     old = {"activation_fn": config.get("sbert_ce_default_activation_function")}
     named = (table.get("activation_fn") for table in (about, inner, old))
     activation = next((name for name in named if name is not None), None)
-    if activation is None and not about:
-        return None
+    if about.get("model_type", "CrossEncoder") != "CrossEncoder" or not (about or activation):
+        return "", None
     prefix, _, name = str(activation or "").rpartition(".")
-    if activation is not None and (
-        not prefix.startswith("torch.nn") or name not in HEAD_ACTIVATIONS
-    ):
+    if activation and not (prefix.startswith("torch.nn") and name in HEAD_ACTIVATIONS):
+        where, wanted = f"{path}: activation_fn", " or ".join(HEAD_ACTIVATIONS)
         raise _not_applied(
-            "a function of scores that is not applied here",
-            f"{path}: activation_fn",
-            repr(activation)[:80],
-            " or ".join(HEAD_ACTIVATIONS),
+            "a function of scores that is not applied here", where, activation, wanted
         )
     reading = _reading(path, path, HEAD_READING)
     prompt = (about.get("prompts") or {}).get(about.get("default_prompt_name"))
     if reading["lower"] or prompt:
         found = f"the prompt {prompt!r}" if prompt else "do_lower_case"
         raise _not_applied("what is done with each text is not applied here", path, found, "none")
-    return HeadFolder(name or None, reading["length"])
+    return name, reading["length"]
 
 
 def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
     where = folder / module.path
     if not (where / "config.json").is_file():
-        raise CheckpointError(
-            "the folder does not say how tokens become a vector",
-            where=where / "config.json",
-            found="no such file",
-            do="copy the whole folder again",
-        )
+        raise _damaged("the folder does not say how tokens become a vector", where / "config.json")
     config = safe_read.read_json(where, "config.json")
     modes = config.get("pooling_mode")
     if modes is None:
@@ -343,9 +313,7 @@ def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
         )
     include = config.get("include_prompt", True)
     if not isinstance(include, bool):
-        raise CheckpointError(
-            "neither true nor false", where=f"{where}: include_prompt", found=repr(include)
-        )
+        raise _damaged("neither true nor false", f"{where}: include_prompt", repr(include))
     return tuple(modes), include
 
 
@@ -358,18 +326,19 @@ def _reading(folder: Path, path: Path, usual_settings: Mapping[str, Any]) -> dic
             raise _not_applied(
                 "a setting that is not applied here", f"{folder / name}: {key}", config[key], usual
             )
-    length = config.get("max_seq_length")
-    if length is None and (path / "tokenizer_config.json").is_file():
+    length, words = config.get("max_seq_length"), {}
+    if (path / "tokenizer_config.json").is_file():
+        words = safe_read.read_json(path, "tokenizer_config.json")
+    if words.get("truncation_side", "right") != "right":
+        where = path / "tokenizer_config.json"
+        raise _not_applied("texts lose their end here", where, "truncation_side left", "right")
+    if length is None:
         # Where it is not said, the tokenizer's own bound holds; a huge one means none.
-        longest = safe_read.read_json(path, "tokenizer_config.json").get("model_max_length")
+        longest = words.get("model_max_length")
         length = longest if type(longest) is int and longest < 1 << 20 else None
     if length is not None and (type(length) is not int or length < 3):
-        raise CheckpointError(
-            "not a number of tokens",
-            where=f"{folder / name}: max_seq_length",
-            found=repr(length),
-            wanted="3 or more",
-        )
+        where = f"{folder / name}: max_seq_length"
+        raise _damaged("not a number of tokens", where, repr(length), "3 or more")
     return {"lower": config.get("do_lower_case") is True, "length": length}
 
 
@@ -380,36 +349,27 @@ def _about(folder: Path) -> dict[str, Any]:
     config = safe_read.read_json(folder, ABOUT)
     model_type = config.get("model_type", "SentenceTransformer")
     if model_type != "SentenceTransformer":
-        raise _not_applied(
-            "models of this type are not applied here",
-            f"{folder / ABOUT}: model_type",
-            model_type,
-            "SentenceTransformer",
-        )
+        what, where = "models of this type are not applied here", f"{folder / ABOUT}: model_type"
+        raise _not_applied(what, where, model_type, "SentenceTransformer")
+    if config.get("truncate_dim") is not None:
+        where, dimensions = f"{folder / ABOUT}: truncate_dim", config["truncate_dim"]
+        raise _not_applied("vectors are not cut off here", where, dimensions, "null")
     prompts = config.get("prompts") or {}
     usual = config.get("default_prompt_name")
     fine = isinstance(prompts, dict) and all(isinstance(t, str | None) for t in prompts.values())
     if not fine:
-        raise CheckpointError(
-            "the prompts are no texts by name",
-            where=f"{folder / ABOUT}: prompts",
-            found=str(prompts)[:80],
-        )
+        where = f"{folder / ABOUT}: prompts"
+        raise _damaged("the prompts are no texts by name", where, str(prompts)[:80])
     if usual is not None and usual not in prompts:
-        raise CheckpointError(
-            "the default prompt is none of the prompts",
-            where=f"{folder / ABOUT}: default_prompt_name",
-            found=repr(usual),
-            wanted=", ".join(prompts) or "null",
-        )
+        where, known = f"{folder / ABOUT}: default_prompt_name", ", ".join(prompts) or "null"
+        raise _damaged("the default prompt is none of the prompts", where, repr(usual), known)
     similarity = config.get("similarity_fn_name") or "cosine"
     if similarity not in SIMILARITIES:
-        raise _not_applied(
+        what, where = (
             "a similarity that is not applied here",
             f"{folder / ABOUT}: similarity_fn_name",
-            similarity,
-            ", ".join(SIMILARITIES),
         )
+        raise _not_applied(what, where, similarity, ", ".join(SIMILARITIES))
     return {
         "prompts": {name: text or "" for name, text in prompts.items()},
         "default_prompt": usual,
@@ -419,6 +379,13 @@ def _about(folder: Path) -> dict[str, Any]:
 
 def _not_applied(what: str, where: object, found: object, wanted: object) -> MaskwrightError:
     return IncompatibleError(what, where=where, found=found, wanted=wanted, do=OTHER_LIBRARY)
+
+
+def _damaged(
+    what: str, where: object, found: object = "no such file", wanted: object = None
+) -> CheckpointError:
+    do = "copy the whole folder again"
+    return CheckpointError(what, where=where, found=found, wanted=wanted, do=do)
 
 
 # -------------------------------------------------------------------- modules behind the pooling
@@ -437,12 +404,8 @@ class _Dense(nn.Module):
 def _require_sentence_vector(config: Mapping[str, Any], where: Path) -> None:
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, "sentence_embedding"):
-            raise _not_applied(
-                "a module of something else than the vector of a text",
-                f"{where}: {key}",
-                config[key],
-                "sentence_embedding",
-            )
+            what = "a module of something else than the vector of a text"
+            raise _not_applied(what, f"{where}: {key}", config[key], "sentence_embedding")
 
 
 def _config_of(folder: Path, module: Module) -> dict[str, Any]:
@@ -472,30 +435,17 @@ def _layer_norm(folder: Path, module: Module, width: int) -> tuple[nn.Module, in
 def _dense(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
     where = folder / module.path / "config.json"
     if not where.is_file():
-        raise CheckpointError(
-            "a module without its settings",
-            where=where,
-            found="no such file",
-            do="copy the whole folder again",
-        )
+        raise _damaged("a module without its settings", where)
     config = _config_of(folder, module)
     rows, bias = config.get("out_features"), config.get("bias", True)
     if type(rows) is not int or not 0 < rows < 1 << 20 or config.get("in_features") != width:
-        raise CheckpointError(
-            "a module does not fit what comes before it",
-            where=where,
-            found=f"{config.get('in_features')} to {rows}",
-            wanted=f"in_features {width}",
-        )
+        sizes, wanted = f"{config.get('in_features')} to {rows}", f"in_features {width}"
+        raise _damaged("a module does not fit what comes before it", where, sizes, wanted)
     named = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     activation = ACTIVATIONS.get(str(named).rpartition(".")[2])
     if activation is None or not str(named).startswith("torch.nn."):
-        raise _not_applied(
-            "an activation that is not applied here",
-            f"{where}: activation_function",
-            named,
-            ", ".join(ACTIVATIONS),
-        )
+        what = "an activation that is not applied here"
+        raise _not_applied(what, f"{where}: activation_function", named, ", ".join(ACTIVATIONS))
     linear = nn.Linear(width, rows, bias=bool(bias))
     parts: dict[str, nn.Module] = {"linear": linear}
     residual: nn.Module | None = None
@@ -516,12 +466,9 @@ def _fill(folder: Path, module: Module, parts: Mapping[str, nn.Module]) -> None:
             full = f"{part}.{name}"
             if full not in tensors.entries or tensors.entries[full].shape != parameter.shape:
                 entry = tensors.entries.get(full)
-                raise CheckpointError(
-                    "the weights of a module do not fit its settings",
-                    where=f"{place}: {full}",
-                    found="no such tensor" if entry is None else list(entry.shape),
-                    wanted=list(parameter.shape),
-                )
+                what = "the weights of a module do not fit its settings"
+                shape = "no such tensor" if entry is None else list(entry.shape)
+                raise _damaged(what, f"{place}: {full}", shape, list(parameter.shape))
             value = tensors.read(full)
             require_finite(value, f"{place}: {full}", "copy the folder again")
             parameter.copy_(value)

@@ -62,8 +62,9 @@ class Chosen:
     def makes_vectors(self) -> bool:
         """Whether it was trained to make vectors of texts, or for no task and can be pooled."""
         task = self.task_type
-        none = task is None or self.opened.model.writes_for_texts
-        return "embed" in self.opened.abilities if none or task is None else bool(task.alone)
+        if task is None or self.opened.model.writes_for_texts:
+            return "embed" in self.opened.abilities
+        return bool(task.alone)
 
     @property
     def scores_whole_texts(self) -> bool:
