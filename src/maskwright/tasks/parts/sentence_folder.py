@@ -330,8 +330,8 @@ def _reading(folder: Path, path: Path, usual_settings: Mapping[str, Any]) -> dic
     if (path / "tokenizer_config.json").is_file():
         words = safe_read.read_json(path, "tokenizer_config.json")
     if words.get("truncation_side", "right") != "right":
-        where = path / "tokenizer_config.json"
-        raise _not_applied("texts lose their end here", where, "truncation_side left", "right")
+        where = f"{path / 'tokenizer_config.json'}: truncation_side"
+        raise _not_applied("texts lose their end here", where, words["truncation_side"], "right")
     if length is None:
         # Where it is not said, the tokenizer's own bound holds; a huge one means none.
         longest = words.get("model_max_length")
