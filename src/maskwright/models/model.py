@@ -81,8 +81,8 @@ class Model:
     @property
     def writes_for_texts(self) -> bool:
         """Whether another library made it, of two stacks, to write a text for a text."""
-        foreign = self.about.conventions is None and self.task is None
-        return foreign and self.num_stacks == 2 and self.config.vocabulary_head is not None
+        ours = self.about.conventions or self.conventions.measure or self.task
+        return ours is None and self.num_stacks == 2 and self.config.vocabulary_head is not None
 
     @property
     def decoder_start(self) -> int | None:

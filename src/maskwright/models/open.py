@@ -121,7 +121,7 @@ def _model(
     conventions, found = _conventions(loaded, path)
     network, task = loaded.model.eval(), read_task(home)
     writes = loaded.config.decoder is not None and loaded.config.vocabulary_head is not None
-    if writes and task is None and loaded.about.conventions is None:
+    if writes and (task or loaded.about.conventions or conventions.measure) is None:
         settings = generation_settings.read(path, loaded.extra)
         found += generation_settings.findings(settings, follows=False)
     return Model(
