@@ -31,6 +31,7 @@ ON_PAGES = {
     **{"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949"},
     **{"utf-16": "utf-8", "utf-16-le": "utf-8", "utf-16-be": "utf-8"},
 }
+REMEDY = "name the right encoding (encoding=…), which counts more than what a file declares"
 LABELS = {"x-sjis": "cp932", "x-gbk": "gb18030", "x-cp1251": "cp1251", "tis-620": "cp874"}
 IN_MARKUP = (
     re.compile(rb"\A\s*<\?xml\b[^>]*?\bencoding\s*=\s*[\"']?([\w.:+-]+)", re.IGNORECASE),
@@ -56,12 +57,6 @@ class Encoding:
         words = f", which the file declares ({self.declaration})" if self.declaration else ""
         return self.codec + words
 
-    @property
-    def remedy(self) -> str:
-        """What to do about bytes that it has no characters for."""
-        named = "name the right encoding (encoding=…)"
-        return f"{named}, which counts more than the declaration" if self.declaration else named
-
 
 UTF_8 = Encoding("utf-8")
 
@@ -85,10 +80,7 @@ def encoding_of(head: bytes, source: Source, reading: Reading) -> Encoding:
         match = next(filter(None, (pattern.search(markup) for pattern in IN_MARKUP)), None)
         if match is None:
             return Encoding(reading.codec)
-        label, words = (
-            match[1].decode("latin-1").lower(),
-            " ".join(match[0].decode("latin-1").split()),
-        )
+        label, words = match[1].decode("latin-1").lower(), match[0].decode("latin-1").strip()
         codec = known_codec(LABELS.get(label, label))
         if codec is None:
             raise DataError(
@@ -99,11 +91,10 @@ def encoding_of(head: bytes, source: Source, reading: Reading) -> Encoding:
                 do="name the right one (encoding=…), or correct the declaration",
             )
         return Encoding(ON_PAGES.get(codec, codec), words)
-    line = IN_CODE.match(head) if is_text else None
-    codec = known_codec(line[1].decode("latin-1")) if line else None
-    if line is None or codec is None:
-        return Encoding(reading.codec)
-    return Encoding(codec, line[0].decode("latin-1").strip().rpartition("\n")[2])
+    for line in IN_CODE.finditer(head) if is_text else ():
+        if codec := known_codec(line[1].decode("latin-1")):
+            return Encoding(codec, line[0].decode("latin-1").strip().rpartition("\n")[2])
+    return Encoding(reading.codec)
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:
@@ -141,7 +132,7 @@ def to_utf8(
                 found=f"the bytes {bytes(error.object)[error.start : error.end].hex(' ')}"
                 f" ({error.reason})",
                 wanted=f"text in {encoding}",
-                do=f"{encoding.remedy}, correct the bytes, "
+                do=f"{REMEDY}, correct the bytes, "
                 "or read with on_bad='skip' or on_undecodable='replace'",
             ) from error
         fed += len(chunk)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from maskwright.corpus.encoding import UTF_8, Encoding, guess
+from maskwright.corpus.encoding import REMEDY, UTF_8, Encoding, guess
 from maskwright.corpus.ledger import OR_SKIP, Counts, Ledger, at
 from maskwright.errors import DataError
 
@@ -265,8 +265,7 @@ def _fault(
             where=at(file, line, place),
             found=found,
             wanted=f"text in {encoding}",
-            do=f"{encoding.remedy}, correct the byte, read with "
-            f"on_undecodable='replace', {OR_SKIP}",
+            do=f"{REMEDY}, correct the byte, read with on_undecodable='replace', {OR_SKIP}",
         ), place
     place = None if offset is None else offset + data.index(0)
     return DataError(
