@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from maskwright.counted import counted, rounded
+from maskwright.counted import counted, decimals, rounded
+from maskwright.metrics.intervals import Estimate
 
 
 def test_one_is_singular_and_nothing_else() -> None:
@@ -35,3 +36,11 @@ def test_numbers_of_any_size_keep_their_digits(value: float, wanted: float) -> N
 def test_the_same_number_in_another_unit_is_the_same_number() -> None:
     for unit in (1e-12, 1e-6, 1.0, 1e6):
         assert rounded(0.0123456 * unit) == pytest.approx(0.0123456 * unit, rel=1e-5)
+
+
+def test_figures_that_are_small_are_not_shown_as_nothing() -> None:
+    assert decimals(0.12345) == "0.1235" and decimals(0.0) == "0.0000"
+    assert decimals(2.5e-17) == "2.5e-17" and decimals(-0.00004) == "-4e-05"
+    assert decimals(0.0004, 3) == "0.0004" and decimals(0.0004) == "0.0004"
+    assert decimals(float("nan")) == "nan"
+    assert Estimate(2e-17, 1e-17, 3e-17).render() == "2e-17 (1e-17 to 3e-17)"

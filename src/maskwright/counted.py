@@ -11,3 +11,8 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
 def rounded(value: float) -> float:
     """A number with six decimals; a smaller one than 0.1, whatever its unit, with six digits."""
     return float(f"{value:.6f}" if abs(value) >= 0.1 else f"{value:.6g}")
+
+
+def decimals(value: float, count: int = 4) -> str:
+    """A figure with so many decimals; in three digits where these would all be zeros."""
+    return f"{value:.3g}" if 0 < abs(value) < 10.0**-count else f"{value:.{count}f}"

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -66,9 +65,7 @@ def look_at_heads(subject: ProbedModel, texts: Sequence[str]) -> Heads:
     ids = [tokenizer.frame(each[:room].tolist())[0] for each in token_ids if len(each) > 1]
     if not ids:
         raise DataError("there is no text of two tokens to look at", found=f"{len(texts)} texts")
-    sums: Any = 0.0
-    even: Any = 0.0
-    count = 0
+    sums, even, count = np.zeros(()), np.zeros(()), 0
     special = torch.tensor(sorted(tokenizer.special_ids))
     for batch, weights in attention(subject, ids):
         counted = ~torch.isin(batch.tokens, special) & (batch.tokens >= 0)

@@ -51,7 +51,6 @@ SIGNS = {
     **{sentinel: f"gap {n + 1}" for n, sentinel in enumerate(SENTINELS)},
 }
 READING = "none: reading a text"
-ABOUT_READING = "The mask with which a text is read: nothing is hidden, and nothing is predicted."
 LENGTH, PACKED = 16, (6, 5, 5)
 LENGTHS = {"single": (LENGTH,), "packed": PACKED}
 # Rows among which one of each kind is looked for: kinds may be rare.
@@ -72,7 +71,7 @@ def masks(site: Site) -> bytes:
         "objectives": [
             {"name": name, "about": about, "usual": usual}
             for name, about, usual in (
-                (READING, ABOUT_READING, False),
+                (READING, "The mask of reading: nothing is hidden or predicted.", False),
                 *((m.name, about_of(m), m.spec.usual_for is not None) for m in members),
             )
         ],

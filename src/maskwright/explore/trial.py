@@ -99,11 +99,8 @@ def slender(config: TransformerConfig) -> TransformerConfig:
 def architectures(family: Family, vocabulary: int) -> list[TransformerConfig]:
     """The published base size of a family as each of its architectures, with that many tokens."""
     size = "base" if "base" in family.sizes else next(iter(family.sizes))
-    found = []
-    for name in family.architectures:
-        config = family.size(size, name)
-        found.append(replace(config, tokens=replace(config.tokens, vocabulary=vocabulary)))
-    return found
+    configs = (family.size(size, name) for name in family.architectures)
+    return [replace(c, tokens=replace(c.tokens, vocabulary=vocabulary)) for c in configs]
 
 
 def tried(

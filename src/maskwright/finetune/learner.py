@@ -12,6 +12,7 @@ import torch
 
 from maskwright.adapters.parts.adapter import Adapter
 from maskwright.checkpoint.transfer import load_matching
+from maskwright.counted import decimals
 from maskwright.errors import UsageError
 from maskwright.families.parts.family import family as family_named
 from maskwright.findings import Finding
@@ -252,7 +253,7 @@ class Learner:
             # As it will be asked: where there may be no answer, with the best threshold for one.
             calibrated = task_type.calibrate(encoded, lambda: outputs)
             value = calibrated.measured(encoded.rows, calibrated.answers(encoded, outputs))[measure]
-            shown = f"{value:.4f}" if math.isfinite(value) else "not defined"
+            shown = decimals(value) if math.isfinite(value) else "not defined"
             say(
                 f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
                 f"validation {measure} {shown}"

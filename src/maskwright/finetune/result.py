@@ -27,7 +27,7 @@ from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, TaskRecord
 from maskwright.checkpoint.layout import About
 from maskwright.config import to_plain
-from maskwright.counted import counted
+from maskwright.counted import counted, decimals
 from maskwright.findings import Finding
 from maskwright.finetune import page, script
 from maskwright.finetune.card import card
@@ -367,4 +367,4 @@ def _spread(spread: intervals.Spread) -> str:
     """Mean and deviation; a dash where one seed's figure is not defined."""
     if not math.isfinite(spread.mean):
         return "–"
-    return f"{spread.mean:.4f} ± {spread.deviation:.4f}"
+    return f"{decimals(spread.mean)} ± {decimals(spread.deviation)}"

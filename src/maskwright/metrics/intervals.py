@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.counted import decimals
 from maskwright.errors import DataError, UsageError, near
 from maskwright.metrics.bootstrap import by_resample, resampled
 from maskwright.metrics.metrics import (
@@ -47,8 +48,8 @@ class Estimate:
         if not math.isfinite(self.value):
             return "–"
         if not math.isfinite(self.low):
-            return f"{self.value:.4f}"
-        return f"{self.value:.4f} ({self.low:.4f} to {self.high:.4f})"
+            return decimals(self.value)
+        return f"{decimals(self.value)} ({decimals(self.low)} to {decimals(self.high)})"
 
 
 def estimates(

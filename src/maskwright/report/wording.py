@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from maskwright.counted import decimals
+
 # Nats on both sides of the unigram line that count as lying on it.
 PLATEAU = 0.15
 
@@ -111,4 +113,4 @@ def figure(value: float, digits: int = 3) -> str:
     """A measured number with `digits` decimals, or a dash."""
     if not math.isfinite(value):
         return "–"
-    return f"{value:.{digits}f}" if abs(value) < 1e4 else count(value)
+    return decimals(value, digits) if abs(value) < 1e4 else count(value)

@@ -1,7 +1,7 @@
 // The shell: which model, which page, and a link that restores both.
 
 import { engine, given, numberOf, source, state } from "./begin.js";
-import { choice, el, listed, megabytes } from "./ui.js";
+import { alerted, choice, el, listed, megabytes } from "./ui.js";
 import { FIRST, PAGES } from "./pages/all.js";
 
 // Milliseconds between two looks for new checkpoints: while they come, and when none did for a while.
@@ -102,7 +102,7 @@ class Shell {
       if (turn === this.turn) this.drawn = drawn;
       else drawn?.close?.(); // another page was asked for meanwhile
     } catch (error) {
-      if (turn === this.turn) failed(main, error);
+      if (turn === this.turn) main.append(alerted(error));
     } finally {
       if (turn === this.turn) main.removeAttribute("aria-busy");
     }
@@ -190,10 +190,6 @@ class Shell {
   }
 }
 
-function failed(root, error) {
-  root.append(el("p", { class: "notice", role: "alert" }, error.message));
-}
-
 /** Put the state into the link; the page in a notebook's frame has none. */
 function link(change, state) {
   if (location.protocol === "about:") return;
@@ -214,7 +210,7 @@ async function start() {
     await shell.show();
     shell.follow();
   } catch (error) {
-    place("page").replaceChildren(el("p", { class: "notice", role: "alert" }, error.message));
+    place("page").replaceChildren(alerted(error));
   }
 }
 

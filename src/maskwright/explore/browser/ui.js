@@ -92,6 +92,9 @@ export function beside({ site, model, value, change }) {
 export const namesNone = ({ facts }) => facts.config.vocabulary_head === null
   ? `This model has no head that names tokens: it was trained for something else. See ${facts.task.trained ? "Task" : "Vectors"}.` : null;
 
+/** What went wrong. */
+export const alerted = (error) => el("p", { class: "notice", role: "alert" }, error.message);
+
 /** Why an objective refuses, in its own words, with `more` below. */
 export function refusal({ what, where, found, wanted, do: remedy }, ...more) {
   const line = (name, value) => (value ? el("p", { class: "small" }, el("span", { class: "soft" }, `${name}: `), value) : null);

@@ -1,6 +1,6 @@
 // The task of a fine-tuned model: its answers to one's own texts, and which words mattered.
 
-import { bars, el, field, figure, percent, pressable, shown } from "../ui.js";
+import { alerted, bars, el, field, figure, percent, pressable, shown } from "../ui.js";
 import { wordsIn } from "../words.js";
 
 const TONES = ["one", "two", "three", "four", "five", "six"];
@@ -68,7 +68,7 @@ export const task = {
         found = await model.answer(now);
       } catch (error) {
         if (own !== turn) return;
-        answer.replaceChildren(el("p", { class: "notice", role: "alert" }, error.message));
+        answer.replaceChildren(alerted(error));
         mattered.replaceChildren();
         return;
       }

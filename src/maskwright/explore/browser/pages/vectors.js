@@ -1,7 +1,7 @@
 // Vectors: texts of one's own, words of the vocabulary, and one word in several sentences.
 
 import { cosine, nearest, unit } from "../space.js";
-import { bars, choice, cutTo, el, field, figure, percent, pressable, shown, slider, svg, wholeWithin, widthOf } from "../ui.js";
+import { alerted, bars, choice, cutTo, el, field, figure, percent, pressable, shown, slider, svg, wholeWithin, widthOf } from "../ui.js";
 import { wordsIn } from "../words.js";
 
 const LINES = ["The queen lives in a small house.", "A little cottage is where she stays.", "The king sleeps in his castle.",
@@ -96,8 +96,6 @@ function scatter(items, points, { label, caption, name, press = null, chosen = -
   return figure(picture, caption, name);
 }
 
-const refusal = (error) => el("p", { class: "notice", role: "alert" }, error.message);
-
 const axes = (shares) => `The two directions of most difference; they show ${percent(shares[0] + shares[1])} of it.`;
 
 const likest = (found, name, caption) => figure(bars(found.map(({ text, cosine: value }) => ({ name: text, value: Math.max(0, value) })),
@@ -121,7 +119,7 @@ function texts(box, { model, state, remember, announce }) {
   box.append(area.element, asked.element, said, picture);
   const wrong = (error) => {
     said.textContent = "";
-    picture.replaceChildren(refusal(error));
+    picture.replaceChildren(alerted(error));
   };
 
   async function vector(text) {
@@ -199,7 +197,7 @@ function words(box, { model, state, remember, announce }) {
       remember({ count: value });
       draw().catch(wrong);
     } }).element), list, picture);
-  const wrong = (error) => list.replaceChildren(refusal(error));
+  const wrong = (error) => list.replaceChildren(alerted(error));
   let table = null;
 
   async function draw() {
@@ -243,7 +241,7 @@ function banks(box, { model, state, remember }) {
   } });
   box.append(el("p", { class: "soft" }, "In the table of the vocabulary a word has one vector. Behind the layers it has one for each place where it stands, made with what stands around it."),
     name.element, area.element, found);
-  const wrong = (error) => found.replaceChildren(refusal(error));
+  const wrong = (error) => found.replaceChildren(alerted(error));
 
   async function draw() {
     const own = ++turn, places = [];
