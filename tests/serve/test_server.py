@@ -32,6 +32,7 @@ from maskwright.predict.language_model import load
 from maskwright.serve import addresses, encoding, explorer, gate, protocol, reading
 from maskwright.serve import host as host_module
 from maskwright.serve.command import serve
+from maskwright.serve.errors import Refusal
 from maskwright.serve.host import Options
 from maskwright.serve.limits import Limits
 from maskwright.serve.scheduler import FullError
@@ -719,6 +720,26 @@ def test_a_deadline_ends_what_nobody_waits_for(plain: Served, slow: Slow) -> Non
 
 
 # ------------------------------------------------------------------------------------ life
+def test_a_deadline_is_that_of_the_whole_request(plain: Served) -> None:
+    """What is asked after 29 of 30 seconds has one left, and after 31 none; the control is new."""
+
+    async def ask(seconds: float) -> Any:
+        request = host_module.Arriving(plain.host, 0, {})
+        request.began -= seconds
+        host_module.REQUEST.set(request)
+        return (await plain.host.predict("animals", [TEXT], Options())).values
+
+    assert plain.host._loop is not None
+    for seconds in (0.0, LIMITS.deadline - 1, LIMITS.deadline + 1):
+        asked = asyncio.run_coroutine_threadsafe(ask(seconds), plain.host._loop)
+        if seconds < LIMITS.deadline:
+            assert asked.result()
+        else:
+            with pytest.raises(Refusal) as refused:
+                asked.result()
+            assert refused.value.kind == "timeout"
+
+
 def test_F107_a_server_is_ready_when_its_models_have_answered(heads: dict[str, Path]) -> None:
     from maskwright.serve import served
 
