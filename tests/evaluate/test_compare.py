@@ -20,6 +20,8 @@ import pytest
 from maskwright.budget import Budget, equal_budget
 from maskwright.cli import main as cli
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.evaluate.compare import checks
+from maskwright.evaluate.compare import compare as compare_module
 from maskwright.evaluate.compare.candidate import Pace, finished, run_folder
 from maskwright.evaluate.compare.compare import compare
 from maskwright.evaluate.compare.report import Comparison
@@ -324,6 +326,47 @@ def test_names_budgets_and_seeds_are_checked(
     assert "'tiny'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "settings", "shown"),
+    [
+        ({"rate": 0.15}, {}, []),
+        ({}, {"hidden_act": "gelu"}, []),
+        ({"rate": 0.15, "mask_rate": 0.8}, {"layer_norm_eps": 1e-12}, []),
+        ({"rate": 0.2}, {"hidden_act": "gelu"}, [["objective.options.rate", "0.15", "0.2"]]),
+        ({}, {"hidden_act": "relu"}, [["model.settings.hidden_act", "gelu", "relu"]]),
+    ],
+)
+def test_a_setting_that_is_said_where_it_is_the_default_is_no_difference(
+    options: dict[str, Any], settings: dict[str, Any], shown: list[list[str]], tmp_path: Path
+) -> None:
+    one = recipe(text_file(tmp_path))
+    assert isinstance(one.model, FamilyModel)
+    model = replace(one.model, settings={**one.model.settings, **settings})
+    two = replace(one, name="two", model=model, objective=one.objective.with_options(options))
+    plain, paths = checks.differences([one, two])
+    assert [[path, *(compare_module._at(each, path) for each in plain)] for path in paths] == shown
+    if shown:
+        checks.refuse_equal([one, two])
+        return
+    out = tmp_path / "out"
+    with pytest.raises(UsageError) as caught:
+        compare([one, two], out, budget=BUDGET, stream=io.StringIO())
+    assert caught.value.found == "test and two" and not out.exists()
+
+
+def test_what_no_figure_compares_is_refused_before_any_work(tmp_path: Path) -> None:
+    text, out = text_file(tmp_path), tmp_path / "out"
+    one, two = recipe(text), causal_recipe(text)
+    assert one.tokenizer != two.tokenizer
+    with pytest.raises(IncompatibleError) as caught:
+        compare([one, two], out, budget=BUDGET, stream=io.StringIO())
+    assert caught.value.where == "tokenizer" and not out.exists()
+    # The controls: minimal pairs would compare them, and so would one tokenizer, or bits per byte.
+    checks.refuse_incomparable([one, two], pairs=True)
+    checks.refuse_incomparable([one, replace(two, tokenizer=one.tokenizer)], pairs=False)
+    checks.refuse_incomparable([two, replace(two, tokenizer=one.tokenizer)], pairs=False)
+
+
 def test_operations_become_tokens() -> None:
     assert equal_budget("flops=1e9").in_tokens(1e4).tokens == 100_000
     assert equal_budget("tokens=5e6").in_tokens(1e4).tokens == 5_000_000
@@ -368,7 +411,10 @@ def test_discriminators_are_not_judged_by_their_generators_unsaid(tmp_path: Path
     objective = ObjectiveChoice(name="replaced-token", options={})
     one = replace(base, name="one", objective=objective, model=model)
     found = compare(
-        [one, replace(one, name="two")],
+        [
+            one,
+            replace(one, name="two", training=replace(one.training, batch=2 * one.training.batch)),
+        ],
         tmp_path / "out",
         budget="tokens=300",
         seeds=1,

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.faults.sweep import kill_on_disk
 
 from finetune.test_command import table, tuned  # noqa: F401 - a fixture
 from maskwright.cli import main as cli
+from maskwright.corpus import files
 from maskwright.errors import CheckpointError, DataError, UsageError
 from maskwright.evaluate.labelled_rows import evaluate_file
 from maskwright.finetune.command import finetune_file
@@ -69,6 +75,67 @@ def test_figures_and_mistakes_are_written_where_that_is_asked_for(
     # What is there is not written over.
     capsys.readouterr()
     assert cli.main(command) == 64 and "there already" in capsys.readouterr().err
+
+
+def test_killed_anywhere_figures_and_page_are_both_there_or_none(
+    tuned: tuple[Path, str],  # noqa: F811
+    tmp_path: Path,
+    data: Path,
+) -> None:
+    def ask(folder: Path) -> None:
+        evaluate_file(tuned[0], data, out=folder / "out", stream=io.StringIO())
+
+    def both_or_none(folder: Path) -> None:
+        with contextlib.suppress(UsageError):  # where all was there, and only remains were left
+            ask(folder)
+        assert sorted(os.listdir(folder / "out")) == ["evaluation.json", "report.html"]
+
+    assert kill_on_disk(tmp_path, lambda folder: None, ask, both_or_none, last=8) == 8
+
+
+def test_killed_anywhere_predictions_are_there_or_go_on(
+    tuned: tuple[Path, str],  # noqa: F811
+    tmp_path: Path,
+    data: Path,
+) -> None:
+    def ask(folder: Path) -> None:
+        write_predictions(tuned[0], data, folder / "out.csv")
+
+    def there(folder: Path) -> None:
+        with contextlib.suppress(UsageError):
+            ask(folder)
+        assert os.listdir(folder) == ["out.csv"]
+
+    assert kill_on_disk(tmp_path, lambda folder: None, ask, there) >= 5
+    folder = tmp_path / "after"
+    folder.mkdir()
+    (folder / ".tmp-out.csv.jsonl").write_text("{}")  # of a kill between the last two steps
+    (folder / "out.csv").write_text("mine")
+    (folder / ".tmp-out.csv-12-3").write_text("half")
+    with pytest.raises(UsageError):
+        ask(folder)
+    assert os.listdir(folder) == ["out.csv"] and (folder / "out.csv").read_text() == "mine"
+
+
+class _Frame:
+    """A table as pandas has it: iterating gives the names of its columns."""
+
+    columns = ("text", "label")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
+@pytest.mark.parametrize("given", [_Frame(), {"text": ["a"], "label": ["b"]}, [{"text": "a"}], 5])
+def test_a_table_in_memory_is_no_list_of_paths(
+    tuned: tuple[Path, str],  # noqa: F811
+    data: Path,
+    given: Any,
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        evaluate_file(tuned[0], given)
+    assert caught.value.found == f"a {type(given).__name__}"
+    assert files.listed(data) == files.listed([data]) == files.listed((str(data),)) == [str(data)]
 
 
 def test_what_it_learned_from_flatters_a_model(model: Path, tmp_path: Path, data: Path) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.faults.fs import Dying, Failing, Killed, Watched
+import pytest
+from tests.faults.fs import OPERATIONS, Dying, Failing, Killed, Watched
 
 from maskwright.errors import MaskwrightError
 from maskwright.storage.files import FileSystem
@@ -66,3 +67,32 @@ def fail_everywhere(
             yield told
         else:
             check(folder)
+
+
+def kill_on_disk(base: Path, scene: Scene, act: Scene, check: Check, last: int = 1 << 30) -> int:
+    """The same of work that writes to the disk itself, at its `last` operations; at how many."""
+
+    def run(files: Watched) -> Path:
+        folder = fresh(base, scene)
+        with pytest.MonkeyPatch.context() as patch:
+            for name in OPERATIONS:
+                patch.setattr(FileSystem, name, _through(files, name, getattr(FileSystem, name)))
+            act(folder)
+        return folder
+
+    counted = Watched()
+    run(counted)
+    points = range(max(1, counted.count - last + 1), counted.count + 1)
+    for point in points:
+        with pytest.raises(Killed):
+            run(Dying(point))
+        check(base / "scene")
+    return len(points)
+
+
+def _through(files: Watched, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def operation(self: FileSystem, *given: Any) -> Any:
+        files.before("" if name == "write" else name, *given)
+        return real(self, *given)
+
+    return operation

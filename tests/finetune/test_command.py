@@ -488,8 +488,16 @@ def test_a_stop_while_the_result_is_written_is_gone_on_with(
     said = io.StringIO()
     finetune_file(model, data, out, seeds=1, epochs=1, method=method, stream=said)
     assert "finished before" in said.getvalue() and (out / "report.html").is_file()
+    for name in ("unfinished", ".del-unfinished"):  # of kills while what is finished is removed
+        (out / name / "seed-0").mkdir(parents=True)
+        (out / name / "seed-0" / "weights.safetensors").write_bytes(b"heavy")
+    (out / ".tmp-report.html-12-3").write_text("half a page")
+    there = sorted(p.name for p in out.iterdir())
     with pytest.raises(UsageError, match="there already"):
         finetune_file(model, data, out, seeds=1, epochs=1, method=method, stream=said)
+    removed = {*there} - {p.name for p in out.iterdir()}
+    assert removed == {"unfinished", ".del-unfinished", ".tmp-report.html-12-3"}
+    assert load(out).predict(["the cat"])
 
 
 def test_no_stop_leaves_a_result_without_its_recipe(

@@ -13,7 +13,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -271,8 +271,24 @@ def _tells_of(folder: Path, source: Source) -> bool:
 
 
 def listed(paths: Paths) -> list[str]:
-    """`paths`, one or several, as texts."""
-    return [str(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
+    """`paths`, one or more, as texts.
+
+    Raises:
+        UsageError: something else, such as a table in memory, whose columns would be taken for
+            paths.
+    """
+    names = [paths] if isinstance(paths, str | Path) else paths
+    is_table = isinstance(paths, Mapping) or hasattr(paths, "columns")
+    if not is_table and isinstance(names, Iterable):
+        names = list(names)
+        if all(isinstance(path, str | Path) for path in names):
+            return list(map(str, names))
+    raise UsageError(
+        "files are read here",
+        found=f"a {type(paths).__name__}",
+        wanted="the path of a file or a folder, or a list of paths",
+        do="write it to a file first, as .csv, .jsonl or .parquet",
+    )
 
 
 def shown(path: Path | str) -> str:

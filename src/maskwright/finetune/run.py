@@ -8,6 +8,7 @@ pretraining, such as the commonest label. A task is a `TaskType` (tasks/).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,7 @@ import torch
 from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, finish, is_finished
 from maskwright.config import fingerprint, to_plain
 from maskwright.counted import counted
-from maskwright.errors import UsageError
+from maskwright.errors import MaskwrightError, UsageError
 from maskwright.findings import Finding
 from maskwright.finetune import cost, script
 from maskwright.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
@@ -185,13 +186,17 @@ def _seeds(
 
 def require_unfinished(out: Path) -> None:
     """Refuse a folder with a finished model, or with something else; one that was stopped while
-    writing still has what its seeds came to.
+    writing still has what its seeds came to. From a finished one, what a kill left is removed.
 
     Raises:
         UsageError: the model is there already.
         OutputError: what is there is none of ours.
     """
     if is_finished(out):
+        with contextlib.suppress(MaskwrightError), commit.Lock(out / LOCK):
+            commit.sweep(out)
+            if (out / FOLDER).is_dir():
+                commit.remove_folder(out / FOLDER)
         raise UsageError(
             "a fine-tuned model is there already", where=out, do="choose another --out"
         )

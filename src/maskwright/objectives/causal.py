@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from maskwright.objectives.modules.causal import Causal
     from maskwright.objectives.parts.objective import Vocabulary
 
-SPEC = Spec(rows="stream", usual_for="decoder", token_parts=("causal",))
+SPEC = Spec(rows="stream", usual_for="decoder", token_parts=("causal",), codes=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,7 @@ SPEC = Spec(
     networks=("teacher",),
     static_option="masking.static",
     token_parts=("masked", "causal"),
+    codes=True,
 )
 
 

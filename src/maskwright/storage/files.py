@@ -275,11 +275,24 @@ def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
                 files.close(descriptor)
             files.rename(first, second)
             files.remove(second)
+            for leftover in filter(_is_of_no_process, folder.glob(".*-probe-*")):
+                files.remove(leftover)
     except MaskwrightError:
         for leftover in (first, second):
             with contextlib.suppress(OSError):  # the first error is the one to tell
                 files.remove(leftover)
         raise
+
+
+def _is_of_no_process(probe: Path) -> bool:
+    """Whether the process that wrote the small file has ended, as far as this machine knows."""
+    try:
+        os.kill(int(probe.name.rpartition("-")[2]), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
+        return probe.name.startswith((f"{TEMPORARY}probe-", f"{DOOMED}probe-"))
+    except OSError:
+        pass
+    return False
 
 
 def require_own(folder: Path, *started_by: str, beside: Collection[str] = ()) -> None:

@@ -59,7 +59,7 @@ class Candidate:
     def measure(self) -> str:
         """Equal for entrants whose own held-out losses answer the same questions."""
         r = self.recipe
-        about = (r.objective, r.rows, r.evaluation.rows)
+        about = (r.objective.name, r.objective.checked, r.rows, r.evaluation.rows)
         stores = [self.prepared.tokenizer.fingerprint, self.prepared.held_out.fingerprint]
         return config.fingerprint([config.to_plain(each) for each in about] + stores)
 

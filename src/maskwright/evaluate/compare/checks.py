@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,11 +13,16 @@ from maskwright import config, dotted
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.evaluate.compare.candidate import Candidate
 from maskwright.evaluate.compare.report import Measure
+from maskwright.families.parts.family import family
 from maskwright.findings import Finding
-from maskwright.recipes.parts.recipe import Recipe
+from maskwright.recipes.parts.check import config_of
+from maskwright.recipes.parts.recipe import FamilyModel, Recipe, frozen_part
+from maskwright.tokenizer.choice import TokenizerChoice
 
 # What of the corpus decides the held-out text: files named for it, or a share of all.
 NAMED = ("held_out_text", "form", "column", "on_bad")
+APART = ("training.seed", "training.budget")
+KIND = ("kind", "lowercase")  # of tokenizers: two that differ in one are two
 LOSS = Measure("loss", "held-out loss")
 OWN = Measure("loss", "own held-out loss", compares=False)
 # Of replaced tokens the network beside the model is asked, which draws them.
@@ -48,6 +54,59 @@ def refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
                 wanted="different names without a slash",
                 do="maskwright show RECIPE --set name=OTHER > other.toml",
             )
+
+
+def refuse_equal(recipes: Sequence[Recipe]) -> None:
+    """Refuse to train the same thing twice.
+
+    Raises:
+        UsageError: naming the two recipes.
+    """
+    for one, other in itertools.combinations(recipes, 2):
+        if set(differences([one, other])[1]) <= {"model.size"}:  # its settings are compared
+            raise UsageError(
+                "two recipes are equal but for their names",
+                where="recipes",
+                found=f"{one.name} and {other.name}",
+                wanted="a setting that differs, and not by being said where it is the default",
+                do="leave one out, or change it: maskwright show RECIPE --set … > other.toml",
+            )
+
+
+def differences(recipes: Sequence[Recipe]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The plain recipes, and the path of each setting that is not the same in all. Where they share
+    objective or family, what a recipe does not say is there as its default."""
+    plain = [frozen_part(recipe) for recipe in recipes]
+    families = {getattr(recipe.model, "family", None) for recipe in recipes}
+    for recipe, values in zip(recipes, plain, strict=True):
+        if len({recipe.objective.name for recipe in recipes}) == 1:
+            values["objective"]["options"] |= config.to_plain(recipe.objective.checked)
+        if len(families) == 1 and isinstance(recipe.model, FamilyModel):
+            member = family(recipe.model.family)
+            settings = member.read(config_of(recipe.model, {"vocab_size": 1 << 16}))
+            values["model"]["settings"] |= {**settings, "architectures": None}
+    paths = dict.fromkeys(
+        path
+        for other in plain[1:]
+        for path, _, _ in dotted.differences(plain[0], other)
+        if not path.startswith(APART)
+    )
+    return plain, list(paths)
+
+
+def refuse_incomparable(recipes: Sequence[Recipe], *, pairs: bool) -> None:
+    """Refuse before any work what `measures` would refuse, where the recipes show it: tokenizers of
+    other kinds, without bits per byte for all.
+
+    Raises:
+        IncompatibleError: naming the fields that differ.
+    """
+    if pairs or all(recipe.objective.spec.codes for recipe in recipes):
+        return
+    learned = [recipe for recipe in recipes if isinstance(recipe.tokenizer, TokenizerChoice)]
+    for other in learned[1:]:
+        if any(getattr(other.tokenizer, n) != getattr(learned[0].tokenizer, n) for n in KIND):
+            raise _incomparable(learned[0], other, "tokenizer")
 
 
 def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], Finding | None]:
@@ -144,25 +203,26 @@ def measures(entrants: Sequence[Candidate], *, pairs: bool) -> list[Measure]:
     common = alike or pairs or hidden
     common = common or (all(codes) and same_bits) or (one_tokenizer and all(fills))
     if not common:
+        other = next(e for e in entrants[1:] if e.measure != entrants[0].measure)
         field = "tokenizer" if not one_tokenizer else "objective"
-        one, other = next(
-            (entrants[0], e) for e in entrants[1:] if e.measure != entrants[0].measure
-        )
-        plain = [config.to_plain(getattr(e.recipe, field)) for e in (one, other)]
-        changes = dotted.differences(plain[0], plain[1], field)
-        listed = "; ".join(f"{path}: {ours!r} and {theirs!r}" for path, ours, theirs in changes)
-        raise IncompatibleError(
-            "no figure says the same of all these recipes",
-            where=field,
-            found=listed or f"{one.recipe.name} and {other.recipe.name} learn from other text",
-            wanted="one tokenizer and one objective; masked and causal models of one tokenizer "
-            "that has a mask; or causal models whose tokenizers keep all of the text (byte-bpe "
-            "that folds no capitals), for bits per byte",
-            do="score minimal pairs with all of them: --data FOLDER",
-        )
+        raise _incomparable(entrants[0].recipe, other.recipe, field)
     usual = LOSS if all(e.scores_itself for e in entrants) else GENERATOR
     shown = [usual if alike else OWN]
     shown += [BITS if same_bits else KEPT_BITS] if any(codes) and not alike else []
     shown += [MASKED] if any(fills) and one_tokenizer and not alike else []
     shown += [HIDDEN] if hidden else []
     return shown + ([PAIRS] if pairs else [])
+
+
+def _incomparable(one: Recipe, other: Recipe, field: str) -> IncompatibleError:
+    changes = dotted.differences(getattr(one, field), getattr(other, field), field)
+    listed = "; ".join(f"{path}: {ours!r} and {theirs!r}" for path, ours, theirs in changes)
+    return IncompatibleError(
+        "no figure says the same of all these recipes",
+        where=field,
+        found=listed or f"{one.name} and {other.name} learn from other text",
+        wanted="one tokenizer and one objective; masked and causal models of one tokenizer "
+        "that has a mask; or causal models whose tokenizers keep all of the text (byte-bpe "
+        "that folds no capitals), for bits per byte",
+        do="score minimal pairs with all of them: --data FOLDER",
+    )

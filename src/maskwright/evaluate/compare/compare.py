@@ -21,7 +21,6 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from maskwright import dotted
 from maskwright.budget import Budget, equal_budget
 from maskwright.data.pack import PackedDocuments
 from maskwright.errors import shorten
@@ -49,7 +48,7 @@ from maskwright.objectives.parts.spec import usual_for
 from maskwright.pretrain import build, checkpoints, journal
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.pretrain.session import checkpoint_bytes
-from maskwright.recipes.parts.recipe import Recipe, frozen_part
+from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report import document
 from maskwright.report.say import Say, printer
 from maskwright.report.wording import count
@@ -60,7 +59,6 @@ from maskwright.storage import files as storage
 LOCK = "compare.lock"
 UNEQUAL = 0.05  # how far apart the budgets may come out without a word
 LONGEST_VALUE = 100  # characters of a setting in the table of differences
-APART = ("training.seed", "training.budget")
 
 
 def compare(
@@ -79,7 +77,8 @@ def compare(
         data: minimal pairs to score the finished models with; they compare any two models.
 
     Raises:
-        UsageError: no recipe, two of one name, or no seed.  ConfigError: not a budget.
+        UsageError: no recipe, two of one name or that are equal, or no seed.
+        ConfigError: not a budget.
         IncompatibleError: other held-out texts, no figure that compares all recipes, or a run in
             `out` that is not the one asked for.
         OutputError: `out` holds something else.
@@ -94,6 +93,8 @@ def compare(
         say(same_text.line())
     comparable.refuse_other_text(recipes)
     recipes = [build.resolved(recipe) for recipe in recipes]
+    comparable.refuse_equal(recipes)
+    comparable.refuse_incomparable(recipes, pairs=data is not None)
     commit.require_own(out, "prepared", "runs")
     commit.probe_writable(out)
     with commit.Lock(out / LOCK):
@@ -112,8 +113,6 @@ def _compared(
     """The same under the lock of `out`."""
     paradigms = None if data is None else minimal_pairs.read(data)
     entrants = [enter(recipe, out, equal, say) for recipe in recipes]
-    if len(entrants) > 1 and not _differences(entrants):
-        say(Finding("equal-recipes", "the recipes differ in nothing but their names").line())
     comparable.refuse_other_documents(entrants)
     measures = comparable.measures(entrants, pairs=data is not None)
     planned = {
@@ -174,7 +173,9 @@ def _collect(
             CandidateReport(e.recipe.name, e.recipe.note, e.parameters, e.measure, runs)
         )
     found = [*_by_items(judged), *_unequal(contenders, equal), *_left_out(entrants, out)]
-    return Comparison(str(equal), contenders, measures, _differences(entrants), found)
+    plain, paths = comparable.differences([e.recipe for e in entrants])
+    table = [[path, *(_at(each, path) for each in plain)] for path in paths]
+    return Comparison(str(equal), contenders, measures, table, found)
 
 
 def _unequal(contenders: Sequence[CandidateReport], equal: Budget) -> list[Finding]:
@@ -296,18 +297,6 @@ def _by_items(judged: dict[str, list[Result]]) -> list[Finding]:
         what = f"minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} ({summary})"
         findings.append(Finding("pairs-resampled", what))
     return findings
-
-
-def _differences(entrants: Sequence[Candidate]) -> list[list[str]]:
-    """A row for each setting that is not the same in all recipes."""
-    plain = [frozen_part(e.recipe) for e in entrants]
-    paths = dict.fromkeys(
-        path
-        for other in plain[1:]
-        for path, _, _ in dotted.differences(plain[0], other)
-        if not path.startswith(APART)
-    )
-    return [[path, *(_at(each, path) for each in plain)] for path in paths]
 
 
 def _at(plain: Any, path: str) -> str:

@@ -60,6 +60,7 @@ class Spec:
         measurement: how it measures them; None: by its default options.
         static_option: the path of the option that keeps the masks of a row the same in every epoch.
         token_parts: the parts of its loss that predict tokens, comparable with guessing.
+        codes: a model of one stack that it trains gives bits per byte, as of every token.
         scored_by: the network whose predictions of tokens are evaluated, for a page.
         text_length: (options, row length) -> tokens of text that a row is made of, where these are
             more than the row.
@@ -78,6 +79,7 @@ class Spec:
     measurement: Measurement | None = None
     static_option: str = ""
     token_parts: tuple[str, ...] = ()
+    codes: bool = False
     scored_by: str = "this model"
     text_length: Callable[[Any, int], int] | None = None
     lengths: Lengths | None = None
