@@ -31,6 +31,7 @@ CORRECT = [
     "A letra Ã existe em português, e a letra Â também.",
     *("A IRMÃ… SAIU", "IRMÃ–FILHA", "a letra Ã” e", "Ã — Ã", "IRMÃ™", "KOM PÅ… NU", "MARCHÉ… ICI"),
     "Der Grüße wegen: Ä° ist ein Zeichen.",
+    "ČÁST Ã\u00ad",
 ]
 # Of the same letters, where they are none: beside others, or as part of a word.
 MIXED = [
@@ -133,6 +134,7 @@ def test_F56_both_forms_of_a_text_become_one() -> None:
 
 def test_spaces_and_zero_width_spaces() -> None:
     assert normal("5\u00a0km\u2009x\u202f!") == ("5 km x !", {"spaces": 3})
+    assert normal("MA\u00adÇÃ\u00adS, Ã\u00ad") == ("MAÇÃS, Ã\u00ad", {"invisible": 2})
     assert normal("long\u200bword \u200bx", spaces=False) == ("longword x", {"invisible": 2})
 
 

@@ -53,8 +53,12 @@ RULES = {
     "invisible": dict.fromkeys(INVISIBLE, ""),
     "controls": dict.fromkeys(CONTROLS + NONCHARACTERS, ""),
 }
-ZERO_WIDTH_SPACE = "\u200b"
-ZERO_WIDTH = re.compile(rf"(?<![{UNSPACED}])\u200b|\u200b(?![{UNSPACED}])")
+# Where a character is removed, if not everywhere: `Ã` with a soft hyphen may be an `í` of a wrong
+# encoding that was left alone.
+PLACES = {
+    "\u200b": re.compile(rf"\u200b(?:(?<![{UNSPACED}]\u200b)|(?![{UNSPACED}]))"),
+    "\u00ad": re.compile("\u00ad(?:(?<![ÂÃ]\u00ad)|(?=\\w))"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,8 +176,8 @@ def _replaced(
             if character == "\r":
                 count += text.count("\r\n")
                 text = text.replace("\r\n", "\n")
-            if character == ZERO_WIDTH_SPACE:
-                text, removed = ZERO_WIDTH.subn("", text)
+            if character in PLACES:
+                text, removed = PLACES[character].subn("", text)
                 count += removed
             else:
                 count += text.count(character)
