@@ -89,7 +89,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "which gives other answers; auto measures for a second or two and takes what is faster",
     )
     parser.add_argument(
-        "--top", type=int, default=None, help="list this many best answers for each row"
+        "--top",
+        type=int,
+        default=None,
+        help="list this many best answers for each row; in a table predicted_label_1, …_2",
     )
 
 
