@@ -216,6 +216,19 @@ def test_one_class_is_enough_to_ask_about(tuned: tuple[Path, str], tmp_path: Pat
     assert evaluate_file(tuned[0], one, stream=io.StringIO())["accuracy"].value == 1.0
 
 
+@pytest.mark.parametrize("value", ["", "?", "-1", "unlabeled", "-100"])
+def test_rows_whose_labels_are_hidden_have_no_figures(
+    tuned: tuple[Path, str],  # noqa: F811
+    tmp_path: Path,
+    value: str,
+) -> None:
+    hidden = tmp_path / "test.csv"
+    hidden.write_text("text,label\n" + "".join(f"some words {n},{value}\n" for n in range(9)))
+    with pytest.raises(DataError) as refused:
+        evaluate_file(tuned[0], hidden, stream=io.StringIO())
+    assert refused.value.what == "the rows have no labels"
+
+
 def test_refusals(tuned: tuple[Path, str], data: Path, tmp_path: Path) -> None:  # noqa: F811
     strange = rows_of(tmp_path / "strange.csv", [["the cat", "meow"], ["the dog", "moo"]])
     with pytest.raises(DataError, match="not in the label set") as refused:
