@@ -16,10 +16,10 @@ from maskwright.labelled.columns.columns import Columns
 from maskwright.labelled.columns.contents import is_empty, means_nothing, value_of
 from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.examples import classes as classes_of
+from maskwright.labelled.examples.cell import spelled
 from maskwright.labelled.examples.classes import record_finding
 from maskwright.labelled.examples.examples import Example, Examples
 from maskwright.labelled.examples.labels import Vocabulary
-from maskwright.labelled.examples.one_label import spelled
 from maskwright.labelled.examples.one_row import reader
 from maskwright.labelled.formats.bad_rows import list_rejected, usable
 from maskwright.labelled.formats.parts import ALL

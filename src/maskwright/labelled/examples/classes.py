@@ -14,9 +14,9 @@ from maskwright.findings import Finding
 from maskwright.labelled.columns.contents import value_of
 from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.examples import labels
+from maskwright.labelled.examples.cell import spelled
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.examples.near_labels import fold_onto
-from maskwright.labelled.examples.one_label import spelled
 from maskwright.labelled.examples.one_row import label_cells
 from maskwright.labelled.formats.bad_rows import usable
 from maskwright.labelled.formats.rows import Row

@@ -15,8 +15,8 @@ from typing import Any
 
 from maskwright.errors import DataError, near, shorten
 from maskwright.labelled.columns.contents import is_empty, value_of
+from maskwright.labelled.examples.cell import Label, spelled
 from maskwright.labelled.examples.near_labels import Keys, meanings, near_spellings
-from maskwright.labelled.examples.one_label import Label, spelled
 from maskwright.labelled.formats.rows import Row
 
 LISTED = 8

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from maskwright.counted import counted
 from maskwright.errors import DataError
 from maskwright.labelled.columns.contents import NO_WIDTH, NUMBER
 from maskwright.labelled.columns.flags import WORDS
-from maskwright.labelled.examples.one_label import Label
+from maskwright.labelled.examples.cell import Label
 from maskwright.labelled.formats.rows import Row
 
 RARE = 20
@@ -47,8 +47,12 @@ def near_spellings(
         DataError: there are such labels, and `fold` does not join them.
     """
     folded: dict[str, str] = {}
-    for spellings in _alike(map(str, counts), also):
+    labels = list(map(str, counts))
+    for group in sharing(meanings(label) | also(label) for label in labels):
+        spellings = [labels[place] for place in group]
         common, *others = sorted(spellings, key=lambda s: (-counts[s], s))
+        if not others:
+            continue
         if not fold:
             rare = others[-1]
             # Two forms of one letter look alike: they are shown by their code points.
@@ -73,24 +77,26 @@ def near_spellings(
     return folded
 
 
-def _alike(labels: Iterable[str], also: Keys) -> list[list[str]]:
-    """The groups of several labels of which each shares a meaning with another."""
-    parent: dict[str, str] = {}
+def sharing(keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
+    """The places in `keys`, in groups: those that have a key in common are in one."""
+    parent: list[int] = []
 
-    def root(label: str) -> str:
-        while parent[label] != label:
-            label = parent[label]
-        return label
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
 
-    first: dict[str, str] = {}
-    for label in labels:
-        parent[label] = label
-        for key in sorted(meanings(label) | also(label)):
-            parent[root(label)] = root(first.setdefault(key, label))
-    groups: dict[str, list[str]] = defaultdict(list)
-    for label in parent:
-        groups[root(label)].append(label)
-    return [group for group in groups.values() if len(group) > 1]
+    first: dict[Hashable, int] = {}
+    for i, own in enumerate(keys):
+        parent.append(i)
+        for key in own:
+            a, b = root(first.setdefault(key, i)), root(i)
+            parent[max(a, b)] = min(a, b)
+    groups: dict[int, list[int]] = defaultdict(list)
+    for i in range(len(parent)):
+        groups[root(i)].append(i)
+    return list(groups.values())
 
 
 def meanings(label: str) -> set[str]:

@@ -22,6 +22,7 @@ from maskwright.labelled.examples.examples import (
     Examples,
     folded,
 )
+from maskwright.labelled.examples.near_labels import sharing
 from maskwright.labelled.examples.shared_texts import shared_text
 from maskwright.labelled.formats.parts import ALL, PARTS, TEST, TRAIN, VALIDATION
 from maskwright.randomness import key, uniforms
@@ -232,26 +233,11 @@ def _draws(purpose: str, seed: int, names: Sequence[int]) -> NDArray[np.float64]
 
 def _units(texts: Sequence[str], groups: Sequence[str] | None) -> list[list[int]]:
     """Rows that must stay together: those with the same text, and those of the same group."""
-    parent = list(range(len(texts)))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = parent[i]
-        return i
-
-    first: dict[tuple[str, str], int] = {}
-    for i, text in enumerate(texts):
-        names = [("text", folded(text))]
-        if groups is not None and groups[i]:
-            names.append(("group", groups[i]))
-        for name in names:
-            a, b = root(first.setdefault(name, i)), root(i)
-            parent[max(a, b)] = min(a, b)
-    units: dict[int, list[int]] = defaultdict(list)
-    for i in range(len(texts)):
-        units[root(i)].append(i)
-    return list(units.values())
+    named = groups or [""] * len(texts)
+    return sharing(
+        [("text", folded(text)), *([("group", name)] if name else [])]
+        for text, name in zip(texts, named, strict=True)
+    )
 
 
 def _by_quota(
