@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import resource
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,15 +27,85 @@ def test_free_memory_is_a_sensible_number() -> None:
     assert 1 << 26 < memory.free_bytes() < 1 << 50
 
 
-def test_a_containers_limit_counts(tmp_path: Path) -> None:
-    files = {"max": "1000000", "current": "900000", "stat": "anon 5\ninactive_file 200000\n"}
-    for name, text in files.items():
-        (tmp_path / f"memory.{name}").write_text(text)
-    assert memory.left_in(tmp_path) == 300_000  # caches can be given back
-    (tmp_path / "memory.current").write_text("2000000")
-    assert memory.left_in(tmp_path) == 0
-    (tmp_path / "memory.max").write_text("max\n")  # no limit
-    assert memory.left_in(tmp_path) is None and memory.left_in(tmp_path / "none") is None
+GROUPS = {
+    "version 2": ("memory.max", "memory.current", "inactive_file", "0::/a/b\n", "a/b"),
+    "version 1": (
+        *("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        *("3:cpu:/a\n4:hugetlb,memory:/a/b\n0::/\n", "memory/a/b"),
+    ),
+}
+
+
+@pytest.mark.parametrize("version", GROUPS)
+def test_a_limit_of_a_control_group_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    limit, usage, caches, line, place = GROUPS[version]
+    own = tmp_path / "own"
+    own.write_text(line)
+
+    def write(group: Path, most: str, used: str) -> None:
+        group.mkdir(parents=True, exist_ok=True)
+        files = {limit: most, usage: used, "memory.stat": f"anon 5\n{caches} 200000\n"}
+        for name, text in files.items():
+            (group / name).write_text(text)
+
+    def left() -> int:
+        lefts = map(memory.left_in, memory._control_groups(tmp_path, own))
+        return min((one for one in lefts if one is not None), default=-1)
+
+    assert left() == -1
+    group = tmp_path / place
+    write(group, "1000000", "900000")
+    assert left() == memory.left_in(group) == 300_000  # caches can be given back
+    write(group.parent, "1000000", "1100000")
+    assert left() == 100_000, "the group around it has less"
+    write(group, "1000000", "2000000")
+    assert left() == 0
+    write(group, "max\n", "5")
+    assert memory.left_in(group) is None and left() == 100_000
+    own.write_text("0::/elsewhere\n3:cpu:/a/b\n")
+    assert left() == -1, "the control: a group of others"
+
+
+@pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
+def test_a_limit_of_the_process_counts(limit: str) -> None:
+    code = (
+        "import resource, sys; from maskwright import memory; before = memory.free_bytes(); "
+        f"resource.setrlimit(resource.{limit}, (400 << 20, resource.RLIM_INFINITY)); "
+        "print(before, memory.free_bytes())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert 0 < after < 400 << 20 and before > after
+
+
+@pytest.mark.parametrize(
+    "verb", [["fill-mask", "folder", "[MASK]"], ["curate", "folder", "--out", "b", "--plan"]]
+)
+@pytest.mark.parametrize("kib, refused", [(300_000, True), (4_000_000, False)])
+def test_a_limit_too_low_for_the_libraries_is_an_error_and_no_abort(
+    tmp_path: Path, verb: list[str], kib: int, refused: bool
+) -> None:
+    """The control has room, and says what the folder lacks."""
+    (tmp_path / "folder").mkdir()
+    limits = (kib << 10, resource.RLIM_INFINITY)
+    done = subprocess.run(
+        [sys.executable, "-m", "maskwright.cli.main", *verb],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limits),
+    )
+    assert ("E-RESOURCE" in done.stderr) == refused == (done.returncode == 69), done.stderr
+    assert done.returncode > 0 and "Traceback" not in done.stderr
+
+
+def test_a_library_that_gets_no_memory_is_a_shortage() -> None:
+    refused = "libtorch_cpu.so: failed to map segment from shared object"
+    assert memory.is_shortage(ImportError(refused))
+    assert memory.is_shortage(RuntimeError("can't start new thread"))
+    assert not memory.is_shortage(ImportError("no module named daft"))
 
 
 @pytest.mark.parametrize("name", sorted(POINTS))

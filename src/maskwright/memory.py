@@ -7,43 +7,111 @@ import errno
 import os
 import re
 import sys
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
-from maskwright.errors import shorten
+from maskwright.errors import ResourceError, shorten
 
-CONTAINER = Path("/sys/fs/cgroup")
+try:
+    import resource  # at once: under a limit it may not be loaded any more
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+# Of address space, to load torch or Daft and compute a little, measured.
+LIBRARIES = 1 << 30
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+# Of versions 2 and 1 of Linux' control groups: the files of limit and usage, and the caches, which
+# can be given back, in memory.stat.
+GROUP_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
 # How torch, CUDA, C++, the system and Rust's libraries say that they get no memory.
 SHORTAGE = re.compile(
     r"can't allocate memory|cannot allocate memory|not enough memory|out of memory|bad_alloc"
-    r"|bad allocation|unable to allocate|ALLOC_FAILED|failed to allocate|memory allocation of",
+    r"|bad allocation|unable to allocate|ALLOC_FAILED|failed to allocate|memory allocation of"
+    r"|failed to map segment|static TLS block|can't start new thread",
     re.I,
 )
 ON_DEVICE = re.compile(r"CUDA|CUBLAS|cuDNN|\bHIP\b|\bGPU\b", re.I)
 
 
 def free_bytes() -> int:
-    """Memory that a new model may use: what the system says is available now, or less where a
-    container has a limit."""
+    """Memory that this process may still take: what the system says is available now, or less where
+    a container or a control group has a limit, or the process itself (`ulimit -v`, `-d`)."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             table = {line.split(":")[0]: line.split()[1] for line in lines}
         free = int(table["MemAvailable"]) * 1024
     except (OSError, KeyError, ValueError, IndexError):
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return free if (left := left_in(CONTAINER)) is None else min(free, left)
+    limits = (*map(left_in, _control_groups(CONTROL_GROUPS)), *_process_limits())
+    return min([free, *(left for left in limits if left is not None)])
 
 
-def left_in(container: Path) -> int | None:
-    """What is left of a container's limit (version 2 of Linux' control groups), caches that can be
-    given back included; None without a limit."""
+def left_in(group: Path) -> int | None:
+    """What is left of the limit of a control group; None without a limit."""
+    for limit, usage, caches in GROUP_FILES:
+        try:
+            most = int((group / limit).read_text(encoding="ascii"))
+            used = int((group / usage).read_text(encoding="ascii"))
+            stat = (group / "memory.stat").read_text(encoding="ascii").splitlines()
+            back = next(int(line.split()[1]) for line in stat if line.startswith(f"{caches} "))
+        except (OSError, ValueError, IndexError, StopIteration):
+            continue
+        return max(0, most - used + back)
+    return None
+
+
+def _control_groups(root: Path, own: Path = Path("/proc/self/cgroup")) -> Iterator[Path]:
+    """The folders of the groups that this process is in, with those around them, as limits add up:
+    `0::/path` is version 2, `4:memory:/path` version 1. A container often shows its own group as
+    the root."""
+    yield from (root, root / "memory")
     try:
-        limit = int((container / "memory.max").read_text(encoding="ascii"))
-        used = int((container / "memory.current").read_text(encoding="ascii"))
-        stat = (container / "memory.stat").read_text(encoding="ascii").splitlines()
-        caches = next(int(line.split()[1]) for line in stat if line.startswith("inactive_file "))
-    except (OSError, ValueError, IndexError, StopIteration):
-        return None
-    return max(0, limit - used + caches)
+        lines = own.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers == "" or "memory" in controllers.split(","):
+            place = PurePosixPath(path.lstrip("/"))
+            base = root / "memory" if controllers else root
+            yield from (base / part for part in (place, *place.parents[:-1]))
+
+
+def _process_limits() -> Iterator[int]:
+    """What is left of the limits of this process on its address space and its data."""
+    if resource is None:
+        return
+    try:
+        with open("/proc/self/status", encoding="ascii") as lines:
+            table = {line.split(":")[0]: line.split()[1:] for line in lines}
+        for limit, held in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+            most, _ = resource.getrlimit(limit)
+            if most != resource.RLIM_INFINITY:
+                yield max(0, most - int(table[held][0]) * 1024)
+    except (OSError, KeyError, ValueError, IndexError):
+        return
+
+
+def require_room_for_libraries() -> None:
+    """Refuse a limit of the process below what the libraries that compute need: some of them end
+    the process, without an error, where they get no memory while they are loaded.
+
+    Raises:
+        ResourceError: with what the limit leaves.
+    """
+    left = min(_process_limits(), default=LIBRARIES)
+    if left < LIBRARIES:
+        raise ResourceError(
+            "the memory limit of this process is too low",
+            where="ulimit -v, ulimit -d",
+            found=f"{left:,} bytes are left",
+            wanted=f"{LIBRARIES:,} or more for the libraries alone",
+            do="raise the limit, or take it away: ulimit -v unlimited -d unlimited",
+        )
 
 
 def resident() -> int:
@@ -64,9 +132,7 @@ def peak_resident() -> int:
         return int(found) * 1024
     except (OSError, ValueError):
         pass
-    try:
-        import resource
-    except ImportError:
+    if resource is None:
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -410,6 +410,27 @@ def test_steps_that_contradict_each_other_are_refused_or_told() -> None:
     assert not recipe().findings
 
 
+@pytest.mark.parametrize(
+    "steps, settings, names",
+    [
+        (["perplexity"], {}, ["needs-a-step-before"]),
+        (["exact-duplicates", "perplexity"], {}, ["needs-a-step-before"]),
+        (["perplexity", "near-duplicates"], {}, ["needs-a-step-before"]),
+        (["near-duplicates", "perplexity"], {}, []),
+        (["near-duplicates", "normalise", "perplexity"], {}, ["changes-behind-duplicates"]),
+        (["perplexity"], {"perplexity": {"good": ["good.txt"]}}, []),
+    ],
+)
+def test_a_step_says_what_it_needs_before_it(
+    steps: list[str], settings: dict[str, Any], names: list[str]
+) -> None:
+    findings = make(steps, settings).findings
+    assert [finding.name for finding in findings] == names
+    if names == ["needs-a-step-before"]:
+        assert "near-duplicates before perplexity" in findings[0].remedy
+        assert findings[0].severity == "warning" and findings[0].evidence
+
+
 def test_an_engine_that_cannot_be_is_refused() -> None:
     with pytest.raises(UsageError, match="1 or more"):
         DaftEngine(workers=0)

@@ -14,7 +14,9 @@ import pytest
 import tokenizers
 
 from maskwright.config import from_plain, to_plain
+from maskwright.counted import counted
 from maskwright.errors import ConfigError, DataError
+from maskwright.findings import Finding
 from maskwright.tokenizer.training.sample import Sample, WordCounts, pieces
 from maskwright.tokenizer.training.train import TokenizerChoice, train
 from maskwright.tokenizer.words import chunks, words_of
@@ -278,3 +280,36 @@ def test_choices_out_of_range(settings: dict[str, object], field: str) -> None:
 def test_a_choice_can_be_written_and_read() -> None:
     made = choice("unigram", specials=("<unk>", "<s>"), min_frequency=3)
     assert from_plain(TokenizerChoice, to_plain(made)) == made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("style", ["bert", "gpt2"])
+def test_a_vocabulary_below_the_alphabet_is_said(kind: str, style: str) -> None:
+    """Each character ten times but `z`, which is there most often; the control has room."""
+    letters = "abcdefghijklmnopqrstuvxyz0123456789"  # BPE has a w in its end of words
+    documents = [" ".join(letters) * 10 + " z" * 10]
+
+    def findings(vocabulary: int) -> list[Finding]:
+        met: list[Finding] = []
+        choice = TokenizerChoice(kind=kind, vocabulary=vocabulary, style=style)
+        made = train(documents, choice, met.append)
+        unknown = {c for c in letters if made.unknown in made.encode(c)}
+        if kind != "byte-bpe":
+            assert bool(unknown) == bool(met), unknown
+            left_out = sum(documents[0].count(c) for c in unknown)
+            share = left_out / sum(documents[0].count(c) for c in letters)
+            assert not met or f", {share:.2%} of" in met[0].what
+            assert not met or counted(len(unknown), "character") in met[0].what
+            assert not met or set(met[0].evidence.removesuffix(" …").split()) <= unknown
+        return met
+
+    small = 300 if kind == "byte-bpe" else 30
+    met = findings(small)
+    assert [found.name for found in met] == (
+        [] if kind == "byte-bpe" else ["vocabulary-below-alphabet"]
+    )
+    assert all(found.severity == "warning" for found in met)
+    if met:
+        needed = int(met[0].remedy.split()[3])
+        assert not findings(needed)
+        assert findings(needed - 4)

@@ -57,6 +57,7 @@ VERBS: dict[str, tuple[str, ...]] = {
 MOST_THREADS = 1024
 # What the libraries that compute ask for the number of their threads.
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+LIGHT = ("list", "show")  # verbs that compute nothing
 # The verbs whose recipe records the number.
 RECORDED = ("pretrain", "adapt", "resume", "compare")
 # The option by which each verb takes settings of reading.
@@ -189,6 +190,8 @@ def _run(given: Sequence[str]) -> None:
         top.parse_args([name])  # which ends here
     chosen = verbs[name].read(rest)
     _use_threads(name, chosen)
+    if name not in LIGHT:
+        memory.require_room_for_libraries()
     with leftovers.none_empty(getattr(chosen, "out", None)):
         chosen.do(chosen)
 

@@ -78,6 +78,8 @@ def curate_command(
     counted = "" if tokenizer is None else str(tokenizer_folder(tokenizer))
     require_tokenizer(counted)
     require_files(chosen)
+    for found in chosen.findings:
+        note(found)
     engine.start()
     with contextlib.nullcontext() if only else writing(out):
         usual = recipe is None and steps is None

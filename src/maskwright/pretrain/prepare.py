@@ -499,7 +499,7 @@ def _tokenizer(recipe: Recipe, texts: Sequence[Text], say: Say) -> Tokenizer:
     else:
         say("training the tokenizer")
         documents = itertools.chain.from_iterable(text.for_tokenizer() for text in texts)
-        made = train_tokenizer(documents, recipe.tokenizer)
+        made = train_tokenizer(documents, recipe.tokenizer, lambda found: say(found.line()))
         how = recipe.tokenizer.training
         origin = f", {how}" if how else ""
     say(f"tokenizer: {made.kind}, {made.vocabulary_size:,} tokens{origin}")

@@ -61,7 +61,7 @@ def train_and_report(
         # once.
         rejects = out.with_name(f"{out.name}-rejects")
         text = Text(Corpus(text=tuple(listed(texts)), **vars(reading)), rejects)
-        tokenizer = train(text.for_tokenizer(keep=SMALL), choice)
+        tokenizer = train(text.for_tokenizer(keep=SMALL), choice, lambda f: say(f.line()))
         for line in text.report_lines():
             say(line)
         tokenizer.save(out)

@@ -60,6 +60,13 @@ class Recipe:
                 remedy = f"put {name} before {copies[0]}"
                 found.append(Finding("changes-behind-duplicates", what, "", remedy, "warning"))
         for place, (name, step) in enumerate(self.steps.items()):
+            left = {fact for before in names[:place] for fact in self.steps[before].LEAVES}
+            for fact, why in step.needs_before().items():
+                if fact not in left:
+                    what = f"{name} needs a corpus with {fact}, and no step before it makes one"
+                    makers = [n for n in step_names() if fact in settings_of(n).LEAVES]
+                    remedy = f"put {' or '.join(makers)} before {name}"
+                    found.append(Finding("needs-a-step-before", what, why, remedy, "warning"))
             for before in names[:place]:
                 if "language" in step.NOTES and hasattr(self.steps[before], "languages"):
                     what = f"{before} has rules for some languages, and {name} runs behind it"

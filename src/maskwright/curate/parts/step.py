@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # A document's number in tables about the whole corpus: its shard's tag << 32 | its row there.
 DOCUMENT = "document"
+# A fact about the corpus behind a step (`Step.LEAVES`).
+NO_NEAR_COPIES = "no near-duplicates"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,8 @@ class Step(ABC):
     """What is to be said of a corpus that the step did not look at, for its card."""
     REMOVES_COPIES: ClassVar[bool] = False
     """Whether documents are removed because of others that are kept."""
+    LEAVES: ClassVar[tuple[str, ...]] = ()
+    """What holds of the corpus behind the step, for steps that need it (`needs_before`)."""
     PRIVATE: ClassVar[bool] = False
     """Whether records and examples of the step show no text as it came to it."""
 
@@ -64,6 +68,11 @@ class Step(ABC):
             ConfigError: two of them contradict each other.
         """
         return None
+
+    def needs_before(self) -> Mapping[str, str]:
+        """What steps before this one must have left (`LEAVES`), each with what goes wrong without
+        it. A recipe that has no such step before it runs, with a warning."""
+        return {}
 
     def proposed(self, counts: Mapping[str, int]) -> tuple[Self, Finding | None]:
         """The step as a first look suggests it, and what to tell of that.

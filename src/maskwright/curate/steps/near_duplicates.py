@@ -27,7 +27,7 @@ from maskwright.curate.parts.buckets import components, pairs_in_buckets, portio
 from maskwright.curate.parts.minhash import band_hashes, set_hashes, shingles_of, signatures
 from maskwright.curate.parts.order import ORDER, OrderedStep, firsts, ids_of, in_order
 from maskwright.curate.parts.outcome import Outcome, Removal
-from maskwright.curate.parts.step import DOCUMENT, Corpus, Pass, Tables
+from maskwright.curate.parts.step import DOCUMENT, NO_NEAR_COPIES, Corpus, Pass, Tables
 from maskwright.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ COMPARED_AT_ONCE = 1 << 25
 @dataclass(frozen=True, kw_only=True)
 class Settings(OrderedStep):
     UNLESS: ClassVar[str] = "near-duplicates were not looked for"
+    LEAVES: ClassVar[tuple[str, ...]] = (NO_NEAR_COPIES,)
 
     shingle: int = 5
     """Words in a shingle; a text with fewer words is one shingle."""

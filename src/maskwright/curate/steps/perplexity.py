@@ -9,7 +9,7 @@ perplexity, boilerplate and repeated text a low one (Wenzek et al. 2019, CCNet, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from maskwright.curate.parts.markov import (
 from maskwright.curate.parts.model_scores import bits_per_token, model_files, require_scores
 from maskwright.curate.parts.outcome import Measure, Outcome
 from maskwright.curate.parts.reference import reference_batches
-from maskwright.curate.parts.step import DOCUMENT, Corpus, CorpusStep, Pass
+from maskwright.curate.parts.step import DOCUMENT, NO_NEAR_COPIES, Corpus, CorpusStep, Pass
 from maskwright.curate.parts.words import word_counts
 from maskwright.curate.steps.sample import check_seed
 from maskwright.errors import ConfigError, DataError
@@ -156,6 +156,15 @@ class Settings(CorpusStep):
             require_scores(self.model)
         if self.good:
             next(reference_batches(self.good, "perplexity.good", 1), None)
+
+    def needs_before(self) -> Mapping[str, str]:
+        if self.model or self.good:
+            return {}
+        why = (
+            "the model learns from the corpus itself, so that a text with near copies there is too "
+            "predictable, and an odd one among them is not seen"
+        )
+        return {NO_NEAR_COPIES: why}
 
     # -------------------------------------------------------------------------- passes
     def halves(self, texts: Sequence[str]) -> NDArray[np.bool_]:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import tokenizers
 
-from maskwright.errors import DataError
+from maskwright.counted import counted
+from maskwright.errors import DataError, shorten
+from maskwright.findings import Finding, Note, ignore
 from maskwright.tokenizer.backend import guard
 from maskwright.tokenizer.choice import TokenizerChoice
 from maskwright.tokenizer.file import pipeline
@@ -31,7 +33,8 @@ from maskwright.tokenizer.training.runs import cut_runs
 from maskwright.tokenizer.training.sample import HasText, Sample, WordCounts
 from maskwright.tokenizer.training.unigram import train_unigram
 from maskwright.tokenizer.training.wordpiece import spell, train_wordpiece
-from maskwright.tokenizer.words import chunks, words_of
+from maskwright.tokenizer.unknown import NAMED
+from maskwright.tokenizer.words import SPACE, chunks, words_of
 
 __all__ = ["TokenizerChoice", "train"]
 
@@ -40,12 +43,16 @@ SMALL_ALPHABET = 1000  # pieces; up to here every frequent character is taken
 COVERED = 0.9999  # share of the text; what a larger alphabet adds beyond it is noise
 
 
-def train(documents: Iterable[HasText | str], choice: TokenizerChoice) -> Tokenizer:
+def train(
+    documents: Iterable[HasText | str], choice: TokenizerChoice, note: Note = ignore
+) -> Tokenizer:
     """Learn a vocabulary; `learned_from` of the result says how much text was used.
 
     Args:
         documents: texts, or anything with a `text`; read once, from beginning to end.
         choice: what to learn.
+        note: told where the vocabulary is too small for the characters of the text.
+
     Raises:
         DataError: no text, or a text that is not valid Unicode.
     """
@@ -55,7 +62,7 @@ def train(documents: Iterable[HasText | str], choice: TokenizerChoice) -> Tokeni
             raise DataError(
                 "there is no text to learn a vocabulary from", found=sample.size.render()
             )
-        model = _learn(sample, choice)
+        model = _learn(sample, choice, note)
         frame = None
         roles = roles_by_table(choice.special_tokens)
         if "separator" in roles and ("classify" in roles or choice.style == "t5"):
@@ -78,14 +85,14 @@ def train(documents: Iterable[HasText | str], choice: TokenizerChoice) -> Tokeni
         return Tokenizer(plain, learned_from=sample.size)
 
 
-def _learn(sample: Iterable[str], choice: TokenizerChoice) -> dict[str, Any]:
+def _learn(sample: Iterable[str], choice: TokenizerChoice, note: Note) -> dict[str, Any]:
     specials, unknown = choice.special_tokens, choice.unknown
     if choice.kind == "byte-bpe":
         return _learn_bytes(sample, choice)
     if choice.kind == "character":
-        found = _characters(sample, choice)
+        found = _characters(sample, choice, note)
         return pipeline.bpe_model(specials, found, [], unknown)
-    words, parts, alphabet = _spelled(_count(sample, choice), choice)
+    words, parts, alphabet = _spelled(_count(sample, choice), choice, note)
     if choice.kind == "unigram":
         scores = train_unigram(words, tokens=choice.room)
         return pipeline.unigram_model(specials, scores, str(unknown))
@@ -137,13 +144,13 @@ def _normalised(sample: Iterable[str], choice: TokenizerChoice) -> Iterator[str]
 def _count(sample: Iterable[str], choice: TokenizerChoice) -> Counter[str]:
     """Distinct words and their counts, as the pipeline of the kind will cut them."""
     spaced = choice.kind == "unigram"
-    counted = WordCounts()
+    chunk_counts = WordCounts()
     for text in _normalised(sample, choice):
-        counted.add(_short_chunks(text, spaced, choice.single_digits))
-    if not counted.counts:
+        chunk_counts.add(_short_chunks(text, spaced, choice.single_digits))
+    if not chunk_counts.counts:
         raise DataError("there are no words in the text", wanted="more than white space")
     words: Counter[str] = Counter()
-    for chunk, count in counted.counts.items():
+    for chunk, count in chunk_counts.counts.items():
         for word in words_of(chunk, spaced, choice.single_digits):
             words[word] += count
     return words
@@ -161,11 +168,13 @@ def _short_chunks(text: str, spaced: bool, single_digits: bool) -> Iterator[str]
             yield from words_of(chunk, spaced, single_digits)
 
 
-def _characters(sample: Iterable[str], choice: TokenizerChoice) -> list[str]:
+def _characters(sample: Iterable[str], choice: TokenizerChoice, note: Note) -> list[str]:
     """The distinct characters, sorted; the most frequent ones where there are too many."""
     counts: Counter[str] = Counter()
     for text in _normalised(sample, choice):
         counts.update(text)
+    if len(counts) > choice.room:
+        note(_too_small(counts, _by_frequency(counts)[choice.room :], len(counts), choice))
     return sorted(_by_frequency(counts)[: choice.room])
 
 
@@ -175,7 +184,7 @@ def _by_frequency(counts: Counter[str]) -> list[str]:
 
 # ------------------------------------------------------------------------------ alphabets
 def _spelled(
-    counts: Counter[str], choice: TokenizerChoice
+    counts: Counter[str], choice: TokenizerChoice, note: Note
 ) -> tuple[Counter[str], Counter[str], dict[str, list[str]]]:
     """(words, parts, alphabet): what there is to learn from, spelled with frequent characters.
 
@@ -184,7 +193,7 @@ def _spelled(
     after the unknown character, so the runs beside it are counted; `parts` are those that do not
     reach the end of their word.
     """
-    alphabet = _alphabet(counts, choice)
+    alphabet = _alphabet(counts, choice, note)
     words: Counter[str] = Counter()
     parts: Counter[str] = Counter()
     for word, count in counts.items():
@@ -227,7 +236,7 @@ def _runs(word: str, alphabet: Container[str]) -> Iterator[tuple[str, bool]]:
                 yield run[start : start + pipeline.LONGEST_WORD], last
 
 
-def _alphabet(counts: Counter[str], choice: TokenizerChoice) -> dict[str, list[str]]:
+def _alphabet(counts: Counter[str], choice: TokenizerChoice, note: Note) -> dict[str, list[str]]:
     """The characters that are spelled, the commonest first, and the pieces that each one needs.
 
     Chinese, Japanese and Korean need thousands and get them. Any large text also holds thousands
@@ -241,15 +250,40 @@ def _alphabet(counts: Counter[str], choice: TokenizerChoice) -> dict[str, list[s
     forms_of = _forms_of(choice)
     pieces = spelled = 0
     alphabet: dict[str, list[str]] = {}
+    without_room: list[str] = []
     for character in _by_frequency(characters):
         forms = forms_of(character)
         pieces += len(forms)
         enough = pieces > SMALL_ALPHABET and spelled >= COVERED * total
-        if characters[character] < choice.floor or pieces > most or enough:
+        if characters[character] < choice.floor or enough:
             break
-        alphabet[character] = forms
+        if pieces > most:
+            without_room.append(character)
+        else:
+            alphabet[character] = forms
         spelled += characters[character]
+    if without_room:
+        note(_too_small(characters, without_room, 2 * pieces, choice))
     return alphabet
+
+
+def _too_small(
+    counts: Counter[str], left_out: Sequence[str], room: int, choice: TokenizerChoice
+) -> Finding:
+    """What to say of characters for which a vocabulary has no room; with `room` it would have."""
+    letters = sum(n for c, n in counts.items() if not c.isspace() and c != SPACE)
+    share = sum(counts[character] for character in left_out) / letters
+    shown = " ".join(map(shorten, left_out[:NAMED])) + (" …" if len(left_out) > NAMED else "")
+    needed = choice.vocabulary - choice.room + room
+    return Finding(
+        "vocabulary-below-alphabet",
+        f"a vocabulary of {choice.vocabulary:,} is too small for the characters of the text: "
+        f"{counted(len(left_out), 'character')}, {share:.2%} of the text, will be unknown",
+        shown,
+        f"raise it to {needed:,} or more (tokenizer: --vocabulary; pretrain: --set "
+        "tokenizer.vocabulary=…), or take the kind byte-bpe, which knows every text",
+        "warning",
+    )
 
 
 def _forms_of(choice: TokenizerChoice) -> Callable[[str], list[str]]:
