@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -179,3 +180,31 @@ def test_settings_that_contradict_are_refused(step: Step) -> None:
     with pytest.raises(ConfigError) as refusal:
         step.check()
     assert refusal.value.where and refusal.value.do
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "settings", [{"temperature": 0.0}, {"temperature": 0.5, "keep": 0.7}, {"weights": {"a": 1.0}}]
+)
+def test_domains_without_a_word_can_be_balanced(settings: dict[str, Any]) -> None:
+    step = balance.Settings(**settings)
+    assert step.targets(["a"], np.zeros(1)).tolist() == [0.0]
+    assert step.targets(["a"], np.array([5.0])).tolist()[0] > 0, "the control has words"
+
+
+def test_many_domains_are_kept_as_one_by_one() -> None:
+    """Beside the sum over each scale and domain, of which there are as many as pairs."""
+    draw = np.random.default_rng(3)
+    totals = draw.integers(0, 500, 300).astype(float)
+    domains = [f"site{n}" for n in range(300)]
+    shares = np.where(totals > 0, totals, 0.0) ** 0.3 * (totals > 0)
+    per_share = totals[shares > 0] / shares[shares > 0]
+    for keep in (0.1, 0.6, 1.0):
+        step = balance.Settings(temperature=0.3, keep=keep)
+        corners = np.unique(per_share)
+        sums = np.minimum(totals, corners[:, None] * shares).sum(axis=1)
+        goal = min(keep * totals.sum(), sums[-1])
+        scale = max(corners[0], float(np.interp(goal, [0, *sums], [0, *corners])))
+        wanted = np.minimum(totals, scale * shares)
+        assert np.allclose(step.targets(domains, totals), wanted, rtol=1e-9, atol=1e-4)
+        assert not np.allclose(wanted, totals) or keep == 1.0

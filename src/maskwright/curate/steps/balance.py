@@ -172,6 +172,8 @@ class Settings(CorpusStep):
         else:
             return room
         used = shares > 0
+        if not (used & (totals > 0)).any():
+            return np.zeros(len(domains))  # as where no document has a word
         per_share = np.zeros(len(domains))
         per_share[used] = room[used] / shares[used]
         scale = per_share[used & (totals > 0)].min(initial=np.inf)
