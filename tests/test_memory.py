@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from maskwright import memory
-from maskwright.errors import ResourceError
+from maskwright import memory, packages
+from maskwright.errors import ResourceError, UsageError
 from maskwright.nn.config import layers
 from maskwright.nn.initialise import build
 from maskwright.pretrain import run
@@ -158,3 +158,21 @@ def test_a_microbatch_that_does_not_fit_is_refused(
     assert half.do == f"--set training.microbatches={times} does the same work with less"
     monkeypatch.setattr(session, "free_bytes", lambda: needed + least + 1)
     run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+
+
+def test_a_package_that_gets_no_memory_is_not_called_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(said: str) -> None:
+        def imported(name: str) -> None:
+            raise ImportError(said)
+
+        monkeypatch.setattr(packages.importlib, "import_module", imported)
+
+    refuse("daft.abi3.so: failed to map segment from shared object")
+    with pytest.raises(ImportError) as error:
+        packages.require("curation", "daft")
+    assert memory.is_shortage(error.value)
+    refuse("No module named 'daft'")
+    with pytest.raises(UsageError):
+        packages.require("curation", "daft")

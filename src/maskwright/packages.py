@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from maskwright.errors import UsageError
+from maskwright.memory import is_shortage
 
 
 def missing(names: Sequence[str]) -> list[str]:
@@ -39,6 +40,8 @@ def require(
     try:
         modules = [importlib.import_module(name) for name in names]
     except ImportError as error:
+        if is_shortage(error):  # it is installed, and gets no memory
+            raise
         raise UsageError(
             f"{what} needs packages that are not installed",
             where=where,
