@@ -125,11 +125,12 @@ def require_place(out: Path, *, update: bool) -> None:
     Raises:
         OutputError: saying which.
     """
-    if ours := is_curated(out):
+    what, do = "something else than a curated corpus", "choose another --out"
+    if is_curated(out):
         if update:
             return
-        do = "choose another --out, or take new files in with --update"
-    require_new(out, do=do if ours else "choose another --out")
+        what, do = "a curated corpus", f"{do}, or take new files in with --update"
+    require_new(out, what=f"the path already exists: {what}", do=do)
 
 
 def require_apart(paths: Paths, out: Path) -> None:
