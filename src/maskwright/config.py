@@ -266,4 +266,7 @@ def require(where: str, found: float, low: float, high: float = math.inf) -> Non
     """
     if not low <= found <= high:
         wanted = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
-        raise ConfigError("a setting is out of range", where=where, found=found, wanted=wanted)
+        remedy = "choose a number within these limits, or leave it out for its default"
+        raise ConfigError(
+            "a setting is out of range", where=where, found=found, wanted=wanted, do=remedy
+        )

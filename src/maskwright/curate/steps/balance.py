@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.config import require
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.draw import BALANCE, draws, hashes, within
 from maskwright.curate.parts.outcome import Outcome, Removal
@@ -75,19 +76,11 @@ class Settings(CorpusStep):
                 wanted="0 or more each, and one above 0",
                 do="correct them",
             )
-        if self.temperature is not None and not 0 <= self.temperature <= 1:
-            raise ConfigError(
-                "not a temperature",
-                where="temperature",
-                found=self.temperature,
-                wanted="0 (all equal) to 1 (as they are)",
-                do="use 0.7",
-            )
+        if self.temperature is not None:
+            require("temperature", self.temperature, 0, 1)
         for name, most in [("cap", self.cap), *((f"caps.{n}", c) for n, c in self.caps.items())]:
-            if most is not None and most < 0:
-                raise ConfigError(
-                    "fewer than none", where=name, found=most, wanted="0 or more", do="raise it"
-                )
+            if most is not None:
+                require(name, most, 0)
         if self.keep is not None and not 0 < self.keep <= 1:
             raise ConfigError(
                 "not a share of the corpus",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.config import require
 from maskwright.counted import counted
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.evaluation_texts import sources_of
@@ -67,22 +68,8 @@ class Settings(CorpusStep):
                 wanted="the files whose texts the corpus must not hold",
                 do='name them: --set contamination.evaluation=["test.jsonl"]',
             )
-        if self.overlap < 2:
-            raise ConfigError(
-                "too few words",
-                where="overlap",
-                found=self.overlap,
-                wanted="2 or more",
-                do="use the default, 13",
-            )
-        if self.shortest < 1:
-            raise ConfigError(
-                "too few words",
-                where="shortest",
-                found=self.shortest,
-                wanted="1 or more",
-                do="use the default, 6",
-            )
+        require("overlap", self.overlap, 2)
+        require("shortest", self.shortest, 1)
         try:
             sources_of(self.evaluation)
         except MaskwrightError as error:

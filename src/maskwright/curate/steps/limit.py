@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from maskwright.config import require
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.draw import LIMIT, draws, hashes, within
 from maskwright.curate.parts.outcome import Outcome, Removal
@@ -40,15 +41,8 @@ class Settings(CorpusStep):
                 do="set words = 1000000, or leave the step out",
             )
         for name in ("documents", "words"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(
-                    "a limit that nothing keeps",
-                    where=name,
-                    found=value,
-                    wanted="1 or more",
-                    do=f"raise `{name}`, or leave it out",
-                )
+            if (value := getattr(self, name)) is not None:
+                require(name, value, 1)
         check_seed(self.seed)
 
     def count(self, batch: Batch, known: pa.Table | None) -> pa.Table:

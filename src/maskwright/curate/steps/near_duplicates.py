@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.config import require
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.buckets import components, pairs_in_buckets, portions, unique_pairs
 from maskwright.curate.parts.minhash import band_hashes, set_hashes, shingles_of, signatures
@@ -55,16 +56,8 @@ class Settings(OrderedStep):
 
     def check(self) -> None:
         super().check()
-        for name, low, high in (("shingle", 1, 100), ("bands", 1, 1000), ("rows", 1, 100)):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise ConfigError(
-                    "out of range",
-                    where=name,
-                    found=value,
-                    wanted=f"{low} to {high}",
-                    do=f"use the default, {getattr(Settings(), name)}",
-                )
+        for name, most in (("shingle", 100), ("bands", 1000), ("rows", 100)):
+            require(name, getattr(self, name), 1, most)
         if not 0 < self.threshold <= 1:
             raise ConfigError(
                 "out of range",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.config import require
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.deviation import FEWEST, deviations
 from maskwright.curate.parts.draw import PERPLEXITY, draws
@@ -102,14 +103,8 @@ class Settings(CorpusStep):
                 raise ConfigError(
                     "not a perplexity", where=side, found=number, wanted="1 or more", do="raise it"
                 )
-            if quantile is not None and not 0 <= quantile <= 1:
-                raise ConfigError(
-                    "not a quantile",
-                    where=f"{side}_quantile",
-                    found=quantile,
-                    wanted="0 to 1",
-                    do="use 0.001 for `low_quantile`, 0.999 for `high_quantile`",
-                )
+            if quantile is not None:
+                require(f"{side}_quantile", quantile, 0, 1)
         for low, high in (("low", "high"), ("low_quantile", "high_quantile")):
             least, most = getattr(self, low), getattr(self, high)
             if least is not None and most is not None and least >= most:
@@ -134,15 +129,9 @@ class Settings(CorpusStep):
                 found=self.spread,
                 do="leave it out",
             )
-        for name, least_value in (("order", 1), ("train_words", 1000), ("least_characters", 1)):
-            if getattr(self, name) < least_value or (name == "order" and self.order > 5):
-                raise ConfigError(
-                    "out of range",
-                    where=name,
-                    found=getattr(self, name),
-                    wanted="1 to 5" if name == "order" else f"{least_value:,} or more",
-                    do="leave it out for its default",
-                )
+        require("order", self.order, 1, 5)
+        require("train_words", self.train_words, 1000)
+        require("least_characters", self.least_characters, 1)
         check_seed(self.seed)
 
     def _set(self, side: str) -> bool:

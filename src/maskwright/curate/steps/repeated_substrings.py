@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.config import require
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.order import ORDER, OrderedStep, in_order
 from maskwright.curate.parts.outcome import Change, Outcome
 from maskwright.curate.parts.step import DOCUMENT, Corpus
 from maskwright.curate.parts.winnow import Stretches, runs_of
 from maskwright.curate.parts.word_spans import Spans, cut, merged
-from maskwright.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,14 +52,7 @@ class Settings(OrderedStep):
 
     def check(self) -> None:
         super().check()
-        if self.length < SHORTEST:
-            raise ConfigError(
-                "too few words",
-                where="length",
-                found=self.length,
-                wanted=f"{SHORTEST} or more",
-                do="use the default, 50",
-            )
+        require("length", self.length, SHORTEST)
 
     # -------------------------------------------------------------------------- passes
     def prints(self, batch: Batch, known: pa.Table | None) -> pa.Table:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.config import require
 from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.outcome import Outcome, Removal
 from maskwright.curate.parts.phrases import Phrases, phrases_of
@@ -51,10 +52,8 @@ class Settings(Step):
                 wanted="text files with one word or phrase a line",
                 do='write your list and name it: words = ["words.txt"]',
             )
-        if self.most is not None and self.most < 0:
-            raise ConfigError(
-                "fewer than none", where="most", found=self.most, wanted="0 or more", do="use 0"
-            )
+        if self.most is not None:
+            require("most", self.most, 0)
         if self.most_share is not None and not 0 <= self.most_share < 1:
             raise ConfigError(
                 "not a share of words",
