@@ -15,9 +15,8 @@ import time
 import numpy as np
 
 from maskwright.corpus.read import Reader
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.recipe import settings_of, step_names
-from maskwright.curate.parts.step import CorpusStep, Step
+from maskwright.curate.parts.step import Batch, CorpusStep, Step
 from maskwright.errors import ConfigError
 
 SIZE = 1000  # documents of a batch

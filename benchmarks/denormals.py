@@ -21,10 +21,9 @@ from typing import Any
 
 from maskwright.budget import Budget
 from maskwright.pretrain import run
-from maskwright.recipes.parts.find import read
-from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.find import override, read
 from maskwright.train import loop
-from maskwright.train.machine import denormals
+from maskwright.train.machine import process_memory
 
 WARM_UP = 2
 
@@ -33,7 +32,7 @@ def measure(folder: Path, turns: int) -> tuple[list[float], list[float]]:
     """Seconds of each step as it comes, and with denormals taken for zero."""
     kept: list[float] = []
     flushed: list[float] = []
-    step, within = loop.step, denormals.flushed
+    step, within = loop.step, process_memory.flushed
 
     def stepped(*arguments: Any) -> loop.Record:
         flush = len(kept) > len(flushed)
@@ -44,7 +43,7 @@ def measure(folder: Path, turns: int) -> tuple[list[float], list[float]]:
         return record
 
     loop.step = stepped
-    denormals.flushed = contextlib.nullcontext  # type: ignore[assignment]
+    process_memory.flushed = contextlib.nullcontext  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as scratch:
         newest = max((folder / "checkpoints").glob("step-*"))
         recipe = override(

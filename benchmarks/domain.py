@@ -27,14 +27,14 @@ from maskwright.finetune.learner import Learner
 from maskwright.finetune.method import FULL, Method
 from maskwright.finetune.tune import Settings
 from maskwright.labelled.examples import splits
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.examples.examples import Examples
-from maskwright.labelled.prepare import prepare
 from maskwright.pretrain import continued_pretraining as further
 from maskwright.pretrain import run
 from maskwright.recipes import bert_mini
-from maskwright.recipes.parts.override import with_text
+from maskwright.recipes.parts.find import with_text
 from maskwright.recipes.parts.recipe import Checkpoints, Evaluation, Recipe
-from maskwright.tasks.parts.find import task_for
+from maskwright.tasks.parts.task_type import task_for
 from maskwright.train.optimizers.settings import AdamW
 
 NEWS = "ag_news_train"

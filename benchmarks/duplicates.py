@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.corpus.read import read
-from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.step import Batch
 from maskwright.curate.steps import (
     contamination,
     exact_duplicates,

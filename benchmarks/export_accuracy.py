@@ -14,9 +14,9 @@ import numpy as np
 
 from maskwright.evaluate.labelled_rows import rows_for
 from maskwright.export.parts.answers import Rows
-from maskwright.export.parts.asked import graphs, predictor_of
+from maskwright.export.parts.model_folder import graphs, predictor_of
 from maskwright.graph.session import Session
-from maskwright.models.merged import open_merged
+from maskwright.models.open import open_merged
 from maskwright.report.say import quiet
 
 

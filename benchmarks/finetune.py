@@ -83,7 +83,7 @@ def our_learner(a: argparse.Namespace) -> Any:
     from maskwright.finetune.method import Method
     from maskwright.finetune.trained_weights import attach
     from maskwright.inference.encoded import Examples, framed
-    from maskwright.tasks.parts.find import task_for
+    from maskwright.tasks.parts.task_type import task_for
 
     method = Method(a.method, head_rate=1.0)  # one rate, as theirs
     learner = Learner.of(model_folder(), task_for("classification", ("0", "1")), method, LENGTH)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.bench.processor import instructions, is_installed
-from maskwright.bench.sides.parts.padded import BATCH
+from maskwright.bench.sides.parts.side import BATCH
 
 SINGLE, CLASSES = 16, 4
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.inference_models import BATCH, Work
-from maskwright.bench.sides.parts.padded import padded_loop
+from maskwright.bench.sides.parts.side import padded_loop
 from maskwright.bench.sides.transformers import generator
 
 Ask = Callable[[list[str]], Any]  # to [(class, score)], or to the written texts

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.bench.turns import Process
+from maskwright.bench.command import Process
 
 WARM_UP = 2
 # What glibc is told before a process starts, as `process_memory.keep_memory` tells it from inside.

@@ -18,10 +18,10 @@ from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.transfer import transfer
 from maskwright.models.open import open_weights
 from maskwright.objectives.supervised import PROBLEM_TYPES
-from maskwright.storage.one_file import write_file
+from maskwright.storage.files import write_file
 from maskwright.tasks.parts.add_head import add_head, reading_texts
-from maskwright.tasks.parts.find import task_for
-from maskwright.tasks.parts.reading import frame_of
+from maskwright.tasks.parts.encode import frame_of
+from maskwright.tasks.parts.task_type import task_for
 
 LABELS: dict[str, tuple[str, ...]] = {
     "classification": ("meow", "woof", "other"),

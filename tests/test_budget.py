@@ -8,8 +8,7 @@ import pytest
 
 from maskwright.budget import Budget, equal_budget
 from maskwright.errors import ConfigError
-from maskwright.recipes.parts.find import find
-from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.find import find, override
 from maskwright.recipes.parts.recipe import frozen_part
 
 

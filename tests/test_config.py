@@ -12,10 +12,8 @@ from maskwright import config, dotted
 from maskwright.errors import ConfigError
 from maskwright.nn.config import Learned, Sinusoidal
 from maskwright.recipes import shakespeare_gpt, tiny
-from maskwright.recipes.parts.corpus import CharacterRanges
-from maskwright.recipes.parts.find import find
-from maskwright.recipes.parts.override import override
-from maskwright.recipes.parts.recipe import FamilyModel, Recipe, TokenizerFolder
+from maskwright.recipes.parts.find import find, override
+from maskwright.recipes.parts.recipe import CharacterRanges, FamilyModel, Recipe, TokenizerFolder
 from maskwright.toml import to_toml
 
 

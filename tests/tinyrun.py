@@ -16,8 +16,14 @@ import numpy as np
 from maskwright.budget import Budget
 from maskwright.errors import MaskwrightError
 from maskwright.recipes import tiny
-from maskwright.recipes.parts.corpus import Corpus
-from maskwright.recipes.parts.recipe import Checkpoints, Evaluation, FamilyModel, Recipe, RowChoice
+from maskwright.recipes.parts.recipe import (
+    Checkpoints,
+    Corpus,
+    Evaluation,
+    FamilyModel,
+    Recipe,
+    RowChoice,
+)
 
 SENTENCE = "the cat dog sat ran on mat rug and then saw one big red hat under a tall old tree"
 WORDS = SENTENCE.split()

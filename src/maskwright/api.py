@@ -31,8 +31,8 @@ from maskwright.evaluate.kind import answers_tasks
 from maskwright.evaluate.labelled_rows import evaluate_file
 from maskwright.evaluate.minimal_pairs import evaluate_pairs
 from maskwright.evaluate.text import TextEvaluation, evaluate_text
-from maskwright.explore.command import explore
 from maskwright.explore.notebook import show
+from maskwright.explore.server import explore
 from maskwright.export.run import export_model
 from maskwright.findings import Note, ignore
 from maskwright.finetune.command import finetune_file, finetune_recipe
@@ -41,17 +41,15 @@ from maskwright.inference.fill_mask import Hole
 from maskwright.inference.minimal_pairs import Result as PairEvaluation
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead, how_read
 from maskwright.metrics.intervals import Estimate
-from maskwright.models.adapter_folder import merge_adapter
-from maskwright.predict.file import predict_file
+from maskwright.models.open import merge_adapter
+from maskwright.predict.file import predict_file, write_whole
 from maskwright.predict.language_model import LanguageModel, load
 from maskwright.predict.predictor import Answer, OnBad
-from maskwright.predict.remote_model import RemoteModel, connect
+from maskwright.predict.remote import RemoteModel, connect
 from maskwright.predict.write import write_predictions
-from maskwright.predict.write_whole import write_whole
 from maskwright.pretrain.continued_pretraining import adapt
 from maskwright.pretrain.tokenizer_run import train_and_report
-from maskwright.recipes.parts.find import find, run_of
-from maskwright.recipes.parts.override import override, with_text
+from maskwright.recipes.parts.find import find, override, run_of, with_text
 from maskwright.recipes.parts.recipe import Recipe
 from maskwright.report.say import printer
 from maskwright.serve.command import serve

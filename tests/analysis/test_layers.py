@@ -23,11 +23,11 @@ from maskwright.analysis.pooling import WAYS, compare_pooling
 from maskwright.analysis.probe import DIVISION, probe
 from maskwright.cli.main import main
 from maskwright.errors import DataError, UsageError
-from maskwright.labelled.prepare import prepare
+from maskwright.labelled.examples.build import prepare
 from maskwright.metrics import metrics
 from maskwright.metrics.intervals import Estimate
 from maskwright.pretrain import run
-from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.find import override
 from tinyrun import WORDS, recipe, text_file
 
 

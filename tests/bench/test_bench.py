@@ -16,11 +16,10 @@ import torch
 
 from finetune.test_command import table
 from maskwright import catalogue
-from maskwright.bench import figures
-from maskwright.bench.command import bench
+from maskwright.bench import command
+from maskwright.bench.command import Process, bench
 from maskwright.bench.sides.parts import side as sides
-from maskwright.bench.sides.parts.padded import padded_loop, pooled
-from maskwright.bench.turns import Process
+from maskwright.bench.sides.parts.side import padded_loop, pooled
 from maskwright.bench.work import MADE, Work, items_of, work_of
 from maskwright.cli import main as cli
 from maskwright.errors import DataError, ResourceError, UsageError
@@ -127,11 +126,11 @@ def test_libraries_beside_ours_answer_alike(classifier: Path) -> None:
 def test_agreement_tells_right_answers_from_wrong_ones() -> None:
     work = Work(kind="label", folder="m", model="m", labels=("a", "b"))
     ours = [("a", 0.9), ("b", 0.8)]
-    assert figures.agreement(work, [("a", 0.91), ("b", 0.7)], ours) == 1.0
-    assert figures.agreement(work, [("a", 0.9), ("a", 0.8)], ours) == 0.5
+    assert command.agreement(work, [("a", 0.91), ("b", 0.7)], ours) == 1.0
+    assert command.agreement(work, [("a", 0.9), ("a", 0.8)], ours) == 0.5
     vectors = Work(kind="vector", folder="m", model="m")
-    assert figures.agreement(vectors, [[1.0, 0.0], [0.0, 2.0]], [[1.0, 1e-3], [0.0, 1.0]]) == 1.0
-    assert figures.agreement(vectors, [[1.0, 0.0]], [[0.0, 1.0]]) == 0.0
+    assert command.agreement(vectors, [[1.0, 0.0], [0.0, 2.0]], [[1.0, 1e-3], [0.0, 1.0]]) == 1.0
+    assert command.agreement(vectors, [[1.0, 0.0]], [[0.0, 1.0]]) == 0.0
     assert sides.best_label([0.0, 3.0], work) == ("b", pytest.approx(1 / (1 + np.exp(-3.0))))
 
 

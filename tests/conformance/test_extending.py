@@ -28,7 +28,7 @@ from maskwright.cli import main as cli
 from maskwright.errors import DataError, UsageError
 from maskwright.families.parts.family import family
 from maskwright.finetune.command import finetune_file
-from maskwright.labelled.prepare import prepare
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.shapes import shapes
 from maskwright.predict.predictor import load
 from maskwright.pretrain import journal, run

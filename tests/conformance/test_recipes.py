@@ -20,10 +20,10 @@ from maskwright.nn.config import Learned
 from maskwright.nn.transformer import Transformer
 from maskwright.pretrain import build, journal, run
 from maskwright.pretrain.rows import check_length, untrained_positions
-from maskwright.recipes.parts.corpus import Corpus
 from maskwright.recipes.parts.find import find
 from maskwright.recipes.parts.recipe import (
     Checkpoints,
+    Corpus,
     Evaluation,
     FamilyModel,
     ObjectiveChoice,

@@ -12,8 +12,7 @@ import pytest
 
 from corpus.files_at_hand import documents, write
 from maskwright.corpus.document import Document
-from maskwright.corpus.read import Reader, Reading
-from maskwright.corpus.spool import Spool
+from maskwright.corpus.read import Reader, Reading, Spool
 from maskwright.errors import ConfigError, DataError
 
 ROWS: list[dict[str, Any]] = [

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.corpus import spool as spool_module
+from maskwright.corpus import read
 from maskwright.corpus.document import Document
-from maskwright.corpus.spool import Spool
+from maskwright.corpus.read import Spool
 from maskwright.errors import StoppedError
 
 
@@ -23,7 +23,7 @@ def documents(count: int) -> list[Document]:
 def test_they_come_back_in_order_as_often_as_asked(
     in_memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spool_module, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(read, "IN_MEMORY", in_memory)
     kept, given = Spool(tmp_path / "not" / "there"), documents(60)
     for each in given:
         kept.add(each)

@@ -17,9 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.outcome import Outcome
-from maskwright.curate.parts.step import DOCUMENT, CorpusStep, Pass, Step
+from maskwright.curate.parts.step import DOCUMENT, Batch, CorpusStep, Outcome, Pass, Step
 from maskwright.findings import Finding
 
 

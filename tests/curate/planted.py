@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from maskwright.corpus import embedded
-from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.step import Batch
 
 SHINGLE = 5
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of, removed, run
 
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.cuts import without_lines
+from maskwright.curate.parts.phrases import without_lines
+from maskwright.curate.parts.step import Batch
 from maskwright.curate.steps.boilerplate import Settings, at_edge
 from maskwright.errors import ConfigError
 

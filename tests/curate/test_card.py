@@ -27,9 +27,8 @@ from maskwright.curate.data_card import data_card
 from maskwright.curate.engine import segment
 from maskwright.curate.engine.segment import Flow, Record
 from maskwright.curate.parts import recipe as recipes
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.describe import setting_of, step_lines
-from maskwright.curate.parts.outcome import Measure, Outcome, Removal
+from maskwright.curate.parts.recipe import setting_of, step_lines
+from maskwright.curate.parts.step import Batch, Measure, Outcome, Removal
 
 STEPS = ["gopher-quality", "c4", "personal"]
 LONG = "The old man went down to the river and sat there with his dog. "

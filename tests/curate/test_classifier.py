@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from tests.curate.in_process import InProcess, batch_of, removed, run
 
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.linear import features_of, learned
-from maskwright.curate.steps.classifier import Settings
+from maskwright.curate.parts.step import Batch
+from maskwright.curate.steps.classifier import Settings, features_of, learned
 from maskwright.errors import CheckpointError, ConfigError, DataError, MaskwrightError
 
 SUBJECTS = ["the enzyme", "a membrane", "the protein", "each sample", "the cell", "the tissue"]

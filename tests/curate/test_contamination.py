@@ -13,10 +13,9 @@ import pytest
 
 from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, removed, run
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.overlaps import TextSets
+from maskwright.curate.parts.step import Batch
 from maskwright.curate.parts.words import words_of
-from maskwright.curate.steps.contamination import Settings
+from maskwright.curate.steps.contamination import Settings, TextSets
 from maskwright.errors import ConfigError
 
 LONG = "the quick brown fox jumps over the lazy dog while fourteen other animals look on"

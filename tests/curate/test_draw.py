@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from tests.curate.in_process import InProcess, survivors
 
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.step import Step
+from maskwright.curate.parts.step import Batch, Step
 from maskwright.curate.steps import balance, limit, sample
 from maskwright.errors import ConfigError
 

@@ -19,8 +19,8 @@ from maskwright.curate.engine import corpus as corpora
 from maskwright.curate.engine import run as runs
 from maskwright.curate.engine import shards, tables
 from maskwright.curate.engine.daft_engine import DaftEngine
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.recipe import Recipe, make
+from maskwright.curate.parts.step import Batch
 from maskwright.curate.steps import exact_duplicates, near_duplicates
 from maskwright.errors import ConfigError, DataError, OutputError, UsageError
 from maskwright.storage import commit as commits

@@ -10,8 +10,8 @@ import pytest
 
 from curate.dirty import dirty_texts
 from curate.in_process import batch_of, removed, run, survivors
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.order import hash_128
+from maskwright.curate.parts.step import Batch
+from maskwright.curate.parts.winnow import hash_128
 from maskwright.curate.steps.exact_duplicates import Settings
 from maskwright.errors import ConfigError
 

@@ -12,7 +12,7 @@ pytest.importorskip("daft")
 
 import pyarrow.parquet as pq  # noqa: E402
 
-from maskwright.curate.engine import grouping  # noqa: E402
+from maskwright.curate.engine import daft_engine  # noqa: E402
 from maskwright.curate.engine.daft_engine import DaftEngine  # noqa: E402
 
 SHARDS = 3
@@ -49,7 +49,7 @@ def test_grouping_in_memory_equals_daft(
         engine.totals(files, keys, ["count"], 3),
         engine.repeated(files, keys, ["document", "count"]),
     ]
-    monkeypatch.setattr(grouping, "FEW_ROWS", -1)
+    monkeypatch.setattr(daft_engine, "FEW_ROWS", -1)
     there = [
         engine.totals(files, keys, ["count"], 3),
         engine.repeated(files, keys, ["document", "count"]),
@@ -62,5 +62,5 @@ def test_grouping_in_memory_equals_daft(
 
 def test_a_limit_on_sums_is_a_limit(files: list[tuple[int, Path]]) -> None:
     """The control: with a higher limit there are fewer rows."""
-    low, high = (grouping.summed_rows(files, ["wide"], ["count"], n).num_rows for n in (1, 20))
+    low, high = (daft_engine.summed_rows(files, ["wide"], ["count"], n).num_rows for n in (1, 20))
     assert 0 < high < low

@@ -23,9 +23,8 @@ from maskwright.curate.card import reading_findings
 from maskwright.curate.engine import shards
 from maskwright.curate.engine.segment import Flow, Record
 from maskwright.curate.engine.shards import REJECTED, read_group
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.recipe import settings_of, step_names
-from maskwright.curate.parts.step import CorpusStep, Step
+from maskwright.curate.parts.step import Batch, CorpusStep, Step
 
 DRAW = random.Random(7)
 WORDS = ["".join(DRAW.choices("abcdefghijklmnoprstuw", k=DRAW.randint(2, 9))) for _ in range(3000)]

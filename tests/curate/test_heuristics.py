@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of, removed, run
 
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.step import Step
+from maskwright.curate.parts.step import Batch, Step
 from maskwright.curate.steps import c4, fineweb, gibberish, gopher_quality, gopher_repetition
 from maskwright.errors import ConfigError, DataError, UsageError
 

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of, removed, run
 
-from maskwright.curate.parts.identify import NaiveBayes
-from maskwright.curate.parts.passages import passages_of
-from maskwright.curate.steps.language import Settings, identify
+from maskwright.curate.parts.words import passages_of
+from maskwright.curate.steps.language import NaiveBayes, Settings, identify
 from maskwright.errors import ConfigError, DataError, UsageError
 
 pytest.importorskip("py3langid")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of
 
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.lines import repeats
 from maskwright.curate.parts.ngrams import repeated_ngrams
 from maskwright.curate.parts.sentences import sentences_of
+from maskwright.curate.parts.step import Batch
 from maskwright.curate.parts.words import words_of
 
 TEXTS = [

@@ -18,9 +18,16 @@ from maskwright.curate.choices import document_form
 from maskwright.curate.curation import Options, curate
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.engine.tables import BATCH_CHARACTERS
-from maskwright.curate.look import look, look_lines
+from maskwright.curate.look import (
+    DOCUMENT_BYTES,
+    PROCESS_BYTES,
+    look,
+    look_lines,
+    plan,
+    plan_lines,
+    require,
+)
 from maskwright.curate.parts.recipe import make
-from maskwright.curate.plan import DOCUMENT_BYTES, PROCESS_BYTES, plan, plan_lines, require
 from maskwright.errors import ResourceError, StoppedError
 from maskwright.storage.files import DISK
 

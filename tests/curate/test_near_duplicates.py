@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, run, survivors
 from curate.planted import Planted, planted, within_band
-from maskwright.curate.parts import buckets, minhash
-from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.step import Batch
 from maskwright.curate.steps import near_duplicates
 from maskwright.curate.steps.near_duplicates import Settings
 from maskwright.errors import ConfigError, DataError
@@ -68,19 +67,19 @@ def check_recall(truth: Planted) -> None:
 
 
 def check_controls(truth: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = minhash.band_hashes
+    right = near_duplicates.band_hashes
 
     def one_band_broken(minima: NDArray[np.uint32], bands: int, rows: int) -> NDArray[np.uint64]:
         hashes = right(minima, bands, rows)
         hashes[3] = np.arange(hashes.shape[1])
         return hashes
 
-    kept = minhash.multipliers(112).copy()
+    kept = near_duplicates.multipliers(112).copy()
     kept[17:20] = kept[16]  # four permutations of band 2 are one
 
     for module, name, broken in (
         (near_duplicates, "band_hashes", one_band_broken),
-        (minhash, "multipliers", lambda count: kept),
+        (near_duplicates, "multipliers", lambda count: kept),
     ):
         with monkeypatch.context() as patched:
             patched.setattr(module, name, broken)
@@ -90,7 +89,7 @@ def check_controls(truth: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
 def true_clusters(truth: Planted, step: Settings) -> NDArray[np.int64]:
     """(B,) the component of each text by the true pairs that agree in a band."""
     passed = agreement(truth, step).any(axis=0) & (truth.similarities >= step.threshold)
-    return buckets.components(truth.pairs[passed], len(truth.texts))
+    return near_duplicates.components(truth.pairs[passed], len(truth.texts))
 
 
 def check_clusters(truth: Planted) -> None:
@@ -143,7 +142,7 @@ def test_clusters_do_not_depend_on_order_or_shards() -> None:
 
 
 def test_a_dropped_merge_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = buckets.components
+    right = near_duplicates.components
     monkeypatch.setattr(near_duplicates, "components", lambda pairs, count: right(pairs[1:], count))
     with pytest.raises(AssertionError):
         check_clusters(planted(*SIZE))
@@ -230,7 +229,7 @@ def test_a_crowd_in_one_bucket_is_no_square(monkeypatch: pytest.MonkeyPatch, sma
 
     monkeypatch.setattr(near_duplicates, "jaccards", counting)
     for name, value in (("SMALL", small), ("HUBS", 2), ("NEXT", 2)):
-        monkeypatch.setattr(buckets, name, value)
+        monkeypatch.setattr(near_duplicates, name, value)
     assert len(survivors(Settings(), [batch_of(crowd(300))])) == 1
     # Where no bucket is large every pair is compared, 44,850: the control.
     assert (sum(compared) <= 300 * (2 + 2) * 14) == (small == 8)
@@ -268,7 +267,7 @@ def test_portions_hold_every_pair_once_and_no_more_than_fits(limit: int) -> None
     sizes = random.integers(1, 20, 400)
     groups = np.sort(random.integers(0, 60, 400))  # some are larger than the limit
     pairs = np.array([(a, b) for a in range(400) for b in range(a) if groups[a] == groups[b]])
-    parts = buckets.portions(pairs, sizes, limit)
+    parts = near_duplicates.portions(pairs, sizes, limit)
     together = np.concatenate(parts)
     assert len(together) == len(pairs)
     assert set(map(tuple, together.tolist())) == set(map(tuple, pairs.tolist()))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of, run
 
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import characters_of
+from maskwright.curate.parts.step import Batch
 from maskwright.curate.steps import normalise
 from maskwright.curate.steps.normalise import Settings
 from maskwright.errors import ConfigError

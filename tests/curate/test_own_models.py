@@ -14,8 +14,8 @@ from tests.curate.in_process import InProcess, batch_of, run
 import maskwright
 from finetune.test_command import table
 from maskwright.curate.curation import Options, curate
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.recipe import make
+from maskwright.curate.parts.step import Batch
 from maskwright.curate.steps import classifier, perplexity
 from maskwright.errors import CheckpointError, ConfigError, DataError, IncompatibleError
 from maskwright.finetune.command import finetune_file

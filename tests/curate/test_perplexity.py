@@ -12,10 +12,9 @@ import pytest
 from tests.curate.in_process import InProcess, batch_of, removed, run
 
 from maskwright.curate.parts import markov
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.deviation import deviations
 from maskwright.curate.parts.markov import counted, trained, units_of
-from maskwright.curate.steps.perplexity import Settings
+from maskwright.curate.parts.step import Batch
+from maskwright.curate.steps.perplexity import Settings, deviations
 from maskwright.errors import CheckpointError, ConfigError, DataError, UsageError
 
 NOUNS = [a + b for a in ("bra", "clo", "dri", "fen", "gul", "har", "mor") for b in "dklnprst"]

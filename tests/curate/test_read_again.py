@@ -16,7 +16,7 @@ from maskwright.curate.parts.recipe import make
 from maskwright.errors import UsageError
 from maskwright.pretrain.mixing import values_of
 from maskwright.pretrain.prepare import prepare
-from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.recipe import Corpus
 from maskwright.report.say import quiet
 from tinyrun import recipe
 

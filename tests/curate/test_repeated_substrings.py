@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from curate.in_process import InProcess, batch_of, run
 from curate.planted import real_words
 from maskwright.curate.parts import winnow
-from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.step import Batch
 from maskwright.curate.steps import repeated_substrings
 from maskwright.curate.steps.repeated_substrings import Settings
 from maskwright.errors import ConfigError
@@ -97,7 +97,7 @@ def stretches(step: Settings, batches: Sequence[Batch]) -> set[Stretch]:
 
 
 def ranks_of(step: Settings, texts: Sequence[str]) -> list[int]:
-    from maskwright.curate.parts.order import in_order
+    from maskwright.curate.parts.winnow import in_order
 
     table = step.ordered(batch_of(texts), _all(len(texts)))
     ranks = np.empty(len(texts), np.int64)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.data.sentences import sentence_starts
+from maskwright.data.pairs import sentence_starts
 
 
 def split(text: str) -> list[str]:

@@ -15,7 +15,7 @@ from tests.faults.fs import Unhurried
 
 from maskwright.corpus.document import Document
 from maskwright.data import shards, tokenize
-from maskwright.data.sentences import sentence_starts
+from maskwright.data.pairs import sentence_starts
 from maskwright.data.tokenize import build_store
 
 

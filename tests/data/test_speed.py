@@ -18,7 +18,7 @@ from maskwright.corpus import embedded
 from maskwright.data import pack
 from maskwright.data.loader import Loader
 from maskwright.data.pack import PackedDocuments, RowSource, SentencePairs, Stream
-from maskwright.data.sentences import sentence_starts
+from maskwright.data.pairs import sentence_starts
 from maskwright.data.shards import blocks
 from maskwright.data.store import TokenStore
 from maskwright.data.tokenize import build_store

@@ -27,8 +27,7 @@ from maskwright.evaluate.compare.compare import compare
 from maskwright.evaluate.compare.report import Comparison
 from maskwright.evaluate.text import evaluate_text
 from maskwright.pretrain import run
-from maskwright.recipes.parts.corpus import CharacterRanges
-from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.recipes.parts.recipe import CharacterRanges, FamilyModel, ObjectiveChoice, Recipe
 from maskwright.report.wording import duration
 from maskwright.tokenizer.training.train import TokenizerChoice
 from tinyrun import essence, forked, recipe, text_file, wait

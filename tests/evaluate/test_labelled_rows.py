@@ -21,8 +21,8 @@ from maskwright.corpus import files
 from maskwright.errors import CheckpointError, DataError, UsageError
 from maskwright.evaluate.labelled_rows import evaluate_file
 from maskwright.finetune.command import finetune_file
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.formats.options import how_read
-from maskwright.labelled.prepare import prepare
 from maskwright.predict import file as predict_file
 from maskwright.predict import predictor as predict
 from maskwright.predict.predictor import load

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from explore.node import javascript, needs_node
-from maskwright.labelled.formats import as_given, words
+from maskwright.labelled.formats import as_given, marked_text
 from maskwright.labelled.windows.offsets import inked
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
@@ -91,6 +91,6 @@ def test_words() -> None:
         texts,
     )
     for text, (parts, whole) in zip(texts, found, strict=True):
-        assert [tuple(part) for part in parts] == list(words.words_in(text)), text
-        wanted = [words.whole_words(text, n, n + 1) for n in range(max(0, len(text) - 1))]
+        assert [tuple(part) for part in parts] == list(marked_text.words_in(text)), text
+        wanted = [marked_text.whole_words(text, n, n + 1) for n in range(max(0, len(text) - 1))]
         assert [tuple(each) for each in whole] == wanted, text

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from checkpoint.small import model_of, small
 from maskwright.families.parts.family import family
 from maskwright.graph import onnx as written
-from maskwright.graph.graphs import graphs_of
-from maskwright.graph.ports import Graph
+from maskwright.graph.graphs import Graph, graphs_of
 from maskwright.graph.session import Session
 from maskwright.inference.decode import generate
 

@@ -20,9 +20,8 @@ from maskwright.export.parts import int8, proof
 from maskwright.export.parts.int8 import Tried
 from maskwright.export.run import export_model
 from maskwright.graph import onnx as written
-from maskwright.graph.graphs import graphs_of
-from maskwright.graph.ports import Graph, Port
-from maskwright.models.merged import open_merged
+from maskwright.graph.graphs import Graph, Port, graphs_of
+from maskwright.models.open import open_merged
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")

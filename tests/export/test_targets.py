@@ -20,17 +20,15 @@ from maskwright.bench.work import work_of
 from maskwright.checkpoint import pretrained
 from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
 from maskwright.export.parts import openvino_folder, tei, vectors_folder
-from maskwright.export.parts.asked import as_folder, predictor_of
 from maskwright.export.parts.folder import documents
+from maskwright.export.parts.model_folder import as_folder, predictor_of
 from maskwright.export.parts.target import Report
 from maskwright.export.run import export_model
 from maskwright.finetune.command import finetune_file
 from maskwright.graph import onnx
 from maskwright.graph.engines import openvino as openvino_engine
-from maskwright.graph.ports import Graph
-from maskwright.models.adapter_folder import BASE
-from maskwright.models.merged import open_merged
-from maskwright.models.open import open_model
+from maskwright.graph.graphs import Graph
+from maskwright.models.open import BASE, open_merged, open_model
 from maskwright.predict.language_model import load
 from maskwright.storage.commit import verify
 from maskwright.tokenizer.tokenizer import Tokenizer

@@ -16,9 +16,8 @@ from maskwright.errors import MaskwrightError, OutputError, StoppedError
 from maskwright.report import tables
 from maskwright.storage import commit as protocol
 from maskwright.storage.commit import Staging, commit, sweep, verify, writing
-from maskwright.storage.files import lock_beside
+from maskwright.storage.files import lock_beside, write_file
 from maskwright.storage.lock import Lock
-from maskwright.storage.one_file import write_file
 
 NAMES = ("config.json", "model.bin", "part/state.json")
 

@@ -33,12 +33,12 @@ from maskwright.errors import (
 from maskwright.finetune import learner, result
 from maskwright.finetune import recipe as recipe_of
 from maskwright.finetune.command import DIVISION, finetune_file
-from maskwright.finetune.curve_figures import NOT_KNOWN, SCRATCH, Curve, strategy, verdicts
 from maskwright.finetune.hashes import hashes
+from maskwright.finetune.label_curve import NOT_KNOWN, SCRATCH, Curve, strategy, verdicts
 from maskwright.finetune.method import Method
 from maskwright.finetune.tune import Settings, Tuned
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.formats.options import HowRead
-from maskwright.labelled.prepare import prepare
 from maskwright.models import folders
 from maskwright.predict import write as write_module
 from maskwright.predict.file import predict_file
@@ -51,7 +51,7 @@ from maskwright.recipes.parts.recipe import FamilyModel
 from maskwright.report import document
 from maskwright.storage import files as storage
 from maskwright.storage.lock import Lock
-from maskwright.tasks.parts.find import task_for
+from maskwright.tasks.parts.task_type import task_for
 from tinyrun import WORDS, recipe, text_file
 
 

@@ -11,8 +11,7 @@ from maskwright.finetune import page
 from maskwright.finetune.tune import unseen, watching
 from maskwright.inference.encoded import Examples, framed
 from maskwright.labelled.examples.examples import Choice, Pair, Rewrite, Single
-from maskwright.tasks.parts.find import task_for
-from maskwright.tasks.parts.task_type import Encoded, TaskType
+from maskwright.tasks.parts.task_type import Encoded, TaskType, task_for
 from maskwright.train.state import TrainState
 
 LABELS = ("cat", "dog", "eel")

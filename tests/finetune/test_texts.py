@@ -29,9 +29,8 @@ from maskwright.models import folders, special_tokens
 from maskwright.predict.file import predict_file
 from maskwright.predict.predictor import load
 from maskwright.pretrain import run
-from maskwright.tasks.parts.find import task_for
-from maskwright.tasks.parts.reading import Frame
-from maskwright.tasks.parts.task_type import Encoded
+from maskwright.tasks.parts.encode import Frame
+from maskwright.tasks.parts.task_type import Encoded, task_for
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tinyrun import WORDS, recipe, text_file
 

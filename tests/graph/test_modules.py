@@ -15,8 +15,7 @@ from checkpoint.small import SMALL, model_of, small
 from maskwright.data.batch import Batch
 from maskwright.errors import IncompatibleError
 from maskwright.families.parts.family import family
-from maskwright.graph.graphs import Vectors, graphs_of
-from maskwright.graph.ports import Graph
+from maskwright.graph.graphs import Graph, Vectors, graphs_of
 from maskwright.nn import mask as masks
 from maskwright.nn.chunk_pooling import layers_over
 from maskwright.nn.transformer import Transformer

@@ -14,7 +14,7 @@ from checkpoint.small import model_of, small
 from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError
 from maskwright.families.parts.family import family
 from maskwright.inference.decode import GREEDY, Sampling, choose, distribution, generate, steps
-from maskwright.inference.incremental import context_start, trained_length
+from maskwright.inference.growing_rows import context_start, trained_length
 from maskwright.nn.config import (
     Attention,
     Relative,

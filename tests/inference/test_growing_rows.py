@@ -22,10 +22,9 @@ from maskwright.inference import growing_rows
 from maskwright.inference.beam import beam_search
 from maskwright.inference.blocks import fits
 from maskwright.inference.decode import Sampling, generate, steps
-from maskwright.inference.growing_rows import Rows
-from maskwright.inference.incremental import Reader
+from maskwright.inference.fill_mask import spans
+from maskwright.inference.growing_rows import Reader, Rows
 from maskwright.inference.prepared import prepare
-from maskwright.inference.spans import spans
 from maskwright.nn.cache import KVCache
 from maskwright.nn.transformer import Transformer
 from nn.points import POINTS

@@ -11,9 +11,9 @@ import pytest
 
 from labelled.tables import sentence
 from maskwright.errors import MaskwrightError
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.examples.examples import Examples
 from maskwright.labelled.formats.options import how_read
-from maskwright.labelled.prepare import prepare
 
 Columns = tuple[tuple[str, str], ...]
 OPTION = re.compile(r"""--(read|column|task) ((?:[^\s'",;()]|,(?=\S)|'[^']*'|"[^"]*")+)""")

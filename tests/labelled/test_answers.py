@@ -12,8 +12,8 @@ import pytest
 from hypothesis import strategies
 
 from maskwright.errors import ConfigError, DataError, IncompatibleError
+from maskwright.labelled.formats.marked_text import whole_words
 from maskwright.labelled.formats.squad_file import Answer, Question, rows_and_faults
-from maskwright.labelled.formats.words import whole_words
 from maskwright.labelled.windows import answer_search
 from maskwright.labelled.windows.answer_search import best_spans, search
 from maskwright.labelled.windows.answers import IGNORE, NULL, AnswerWindows

@@ -14,11 +14,10 @@ from labelled.tables import table_of, write_rows
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, MaskwrightError, UsageError
 from maskwright.labelled.columns.infer import infer
-from maskwright.labelled.examples.build import build
+from maskwright.labelled.examples.build import build, prepare
 from maskwright.labelled.examples.splits import complete
 from maskwright.labelled.examples.survey import survey
 from maskwright.labelled.formats.table import Table, load
-from maskwright.labelled.prepare import prepare
 from maskwright.labelled.shapes import shapes
 
 SKIP = Reading(on_bad="skip", max_bad_fraction=1.0, on_nul="strip")

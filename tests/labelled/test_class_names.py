@@ -12,7 +12,7 @@ from labelled.tables import loaded, refusal, sentence, write
 from maskwright.errors import DataError
 from maskwright.labelled.columns.infer import infer
 from maskwright.labelled.examples.build import build
-from maskwright.labelled.formats.class_names import FILE
+from maskwright.labelled.formats.as_given import FILE
 from maskwright.labelled.formats.table import load
 
 NAMED = {"names": ["bad", "good"], "_type": "ClassLabel"}

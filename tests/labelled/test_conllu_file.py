@@ -8,8 +8,8 @@ import pytest
 
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.formats import table
-from maskwright.labelled.prepare import prepare
 
 SENTENCE = """# sent_id = 1
 # text = Sie geht zum Haus

@@ -11,10 +11,10 @@ import pytest
 
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.examples.examples import Examples, Single, Tagged
 from maskwright.labelled.examples.survey import survey
 from maskwright.labelled.formats.table import load
-from maskwright.labelled.prepare import prepare
 
 SIZE = 40
 MARK = {"start": 3, "end": 8, "text": "Berun"}

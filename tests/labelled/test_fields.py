@@ -11,8 +11,8 @@ import pytest
 
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.examples.survey import survey
-from maskwright.labelled.prepare import prepare
 
 Rows = list[dict[str, Any]]
 NONE: dict[str, Any] = {"text": [], "answer_start": []}

@@ -17,9 +17,9 @@ from labelled.tables import refusal, write_parquet
 from maskwright.corpus.table import _refuse_twice
 from maskwright.errors import DataError
 from maskwright.labelled.columns import contents
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.examples.survey import survey
 from maskwright.labelled.formats import rows as formats_rows
-from maskwright.labelled.prepare import prepare
 
 RATIO = 3.0
 ROWS = 20

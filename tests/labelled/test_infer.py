@@ -12,8 +12,8 @@ from labelled.tables import refusal, sentence, table_of, write
 from maskwright.errors import DataError, UsageError
 from maskwright.labelled.columns.infer import Task, infer
 from maskwright.labelled.examples.build import build
+from maskwright.labelled.formats.as_given import as_integer
 from maskwright.labelled.formats.table import load
-from maskwright.labelled.formats.whole_number import as_integer
 
 MANY = range(40)
 

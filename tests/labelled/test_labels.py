@@ -17,12 +17,11 @@ from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
 from maskwright.labelled.columns.contents import is_empty
 from maskwright.labelled.columns.infer import infer
-from maskwright.labelled.examples.build import build
+from maskwright.labelled.examples.build import build, prepare
 from maskwright.labelled.examples.examples import Answered, Choice, Examples
-from maskwright.labelled.examples.near_labels import near_misses
+from maskwright.labelled.examples.labels import near_misses
 from maskwright.labelled.examples.survey import left_out, survey
 from maskwright.labelled.formats.table import load
-from maskwright.labelled.prepare import prepare
 
 SKIP = Reading(on_bad="skip", max_bad_fraction=0.5)
 

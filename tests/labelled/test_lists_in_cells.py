@@ -13,9 +13,9 @@ import pytest
 from labelled.tables import loaded, refusal, sentence
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError
+from maskwright.labelled.columns.contents import list_of
 from maskwright.labelled.columns.infer import infer
 from maskwright.labelled.examples.build import build
-from maskwright.labelled.formats.list_cells import list_of
 from maskwright.labelled.formats.table import load
 
 LABELS = (["a"], ["a", "it's, c"], [], ["c"])

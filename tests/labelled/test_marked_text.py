@@ -13,10 +13,9 @@ import pytest
 from labelled.tables import loaded, refusal, table_of, understood, write, write_parquet, write_rows
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.examples.survey import survey
-from maskwright.labelled.formats.marked_text import are_parts, marked
-from maskwright.labelled.formats.words import words_in
-from maskwright.labelled.prepare import prepare
+from maskwright.labelled.formats.marked_text import are_parts, marked, words_in
 
 TEXT = "Ann Lee, of New York."
 

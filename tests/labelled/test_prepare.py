@@ -7,9 +7,9 @@ from pathlib import Path
 from labelled.tables import refusal, sentence, write
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.examples.splits import Division
 from maskwright.labelled.examples.survey import survey
-from maskwright.labelled.prepare import prepare
 from maskwright.metrics import baseline
 
 LINES = [

@@ -12,8 +12,8 @@ import pytest
 from labelled.tables import sentence, write_parquet
 from maskwright.corpus.read import read
 from maskwright.errors import DataError
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.formats.table import load
-from maskwright.labelled.prepare import prepare
 
 CLASSES = {"names": ["bad", "good"], "_type": "ClassLabel"}
 FEATURES: dict[str, Any] = {"text": {"dtype": "string", "_type": "Value"}, "label": CLASSES}

@@ -9,8 +9,8 @@ import pytest
 
 from labelled.tables import loaded, sentence, table_of, understood, write, write_rows
 from maskwright.corpus.reading import Reading
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.examples.survey import Survey, survey
-from maskwright.labelled.prepare import prepare
 from maskwright.report import tables as report
 
 

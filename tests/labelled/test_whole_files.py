@@ -11,8 +11,8 @@ import pytest
 
 from labelled.tables import refusal, sentence
 from maskwright.errors import DataError
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.examples.survey import survey
-from maskwright.labelled.prepare import prepare
 
 ROWS = [{"text": sentence(n), "label": ("good", "bad")[n % 2]} for n in range(60)]
 COLUMNS = {name: [row[name] for row in ROWS] for name in ("text", "label")}

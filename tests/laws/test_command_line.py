@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.cli import main as cli
-from maskwright.cli.command_line import ALIASES, Parser, own_name
+from maskwright.cli.main import ALIASES, Parser, own_name
 from maskwright.cli.verbs import finetune
 from maskwright.config import lines_of
 from maskwright.errors import DataError, UsageError

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright import catalogue
-from maskwright.cli.command_line import ALIASES
+from maskwright.cli.main import ALIASES
 from maskwright.config import alternatives, hints_of
 from maskwright.finetune import recipe as finetuning
 from maskwright.recipes.parts.recipe import FREE, INEXACT, Recipe

@@ -23,7 +23,7 @@ import pytest
 from laws.source import SOURCE
 from maskwright import api, catalogue, packages
 from maskwright.cli import main as cli
-from maskwright.cli.command_line import MEANT, Parser
+from maskwright.cli.main import MEANT, Parser
 from maskwright.corpus.reading import Reading
 from maskwright.errors import UsageError
 from maskwright.recipes.parts.recipe import Recipe

@@ -30,15 +30,14 @@ from maskwright.evaluate.compare.report import Comparison, Measure
 from maskwright.evaluate.compare.report import render as comparison_page
 from maskwright.findings import Finding
 from maskwright.finetune import page as finetune_page
-from maskwright.finetune.card import card
-from maskwright.finetune.curve_figures import Curve
-from maskwright.finetune.curve_figures import render as curve_page
+from maskwright.finetune.label_curve import Curve
+from maskwright.finetune.label_curve import render as curve_page
+from maskwright.finetune.result import card
 from maskwright.labelled.examples.examples import Single
 from maskwright.metrics.intervals import Estimate
 from maskwright.report import document, page, run_folder
 from maskwright.report.drawing.shades import grid, head_weights, scatter
-from maskwright.tasks.parts.find import task_for
-from maskwright.tasks.parts.task_type import Mistake
+from maskwright.tasks.parts.task_type import Mistake, task_for
 from report.runs import RUN, sample, train, whole_run, write_run
 from report.test_verdicts import contender
 

@@ -17,9 +17,8 @@ from maskwright.errors import MaskwrightError
 from maskwright.storage import commit as protocol
 from maskwright.storage import files as storage
 from maskwright.storage.commit import Staging
-from maskwright.storage.files import FileSystem
+from maskwright.storage.files import FileSystem, write_file
 from maskwright.storage.manifest import MANIFEST, Manifest
-from maskwright.storage.one_file import write_file
 
 
 def _trace(base: Path) -> tuple[Path, Path, list[tuple[Any, ...]]]:

@@ -20,8 +20,8 @@ from maskwright.nn.kernels.dropout import (
     dropped_product,
     keep_levels,
     keep_mask,
+    softmax,
 )
-from maskwright.nn.kernels.softmax import softmax
 from maskwright.nn.norm import Norm
 from maskwright.nn.positions import relative_buckets, rotary_table, rotate, sinusoids
 

@@ -15,11 +15,9 @@ from torch import Tensor, nn
 from maskwright.nn import kernels
 from maskwright.nn.config import Norm as NormConfig
 from maskwright.nn.config import Rotary
-from maskwright.nn.kernels.dropout import add_dropped, dropout, dropped_product
-from maskwright.nn.kernels.linear import linear, spare_rows
-from maskwright.nn.kernels.matmul import scaled_product
+from maskwright.nn.kernels.dropout import add_dropped, dropout, dropped_product, softmax
+from maskwright.nn.kernels.linear import linear, scaled_product, spare_rows
 from maskwright.nn.kernels.packed import Packed
-from maskwright.nn.kernels.softmax import softmax
 from maskwright.nn.kernels.vocabulary_divergence import vocabulary_divergence
 from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss, vocabulary_sample
 from maskwright.nn.mask import real

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from laws.test_mask_law import LENGTH, ONE_STACK, ROWS, WORLDS, force, runner, with_another_token
-from maskwright.nn import selection as room
-from maskwright.nn.selection import Selection
-from maskwright.nn.stack import Trace
+from maskwright.nn import stack
+from maskwright.nn.stack import Selection, Trace
 from maskwright.nn.transformer import Transformer
 from nn.points import PAIRS, model_of, tokens
 
@@ -22,8 +21,8 @@ SOME = torch.tensor([LENGTH + 7, 3, LENGTH + 1, LENGTH + 7, LENGTH + 11])
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if choosing were worth it for these few positions, too."""
-    monkeypatch.setattr(room, "WORTH", 1.0)
-    monkeypatch.setattr(room, "STEP", 1)
+    monkeypatch.setattr(stack, "WORTH", 1.0)
+    monkeypatch.setattr(stack, "STEP", 1)
 
 
 def states(model: Transformer, world: str) -> tuple[Tensor, Tensor]:

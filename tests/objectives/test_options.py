@@ -13,8 +13,7 @@ from maskwright import catalogue
 from maskwright.errors import ConfigError, IncompatibleError
 from maskwright.objectives import sentence_order, sentence_pair
 from maskwright.pretrain import build
-from maskwright.recipes.parts.find import find
-from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.find import find, override
 from maskwright.recipes.parts.recipe import Recipe
 from toys import VOCABULARY, FixedRows, bert
 

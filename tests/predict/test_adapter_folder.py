@@ -14,7 +14,7 @@ import torch
 from maskwright.checkpoint import pretrained
 from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.evaluate.labelled_rows import evaluate_file
-from maskwright.models.adapter_folder import merge_adapter, open_adapter
+from maskwright.models.open import merge_adapter, open_adapter
 from maskwright.predict.predictor import load
 from maskwright.predict.write import write_predictions
 from maskwright.tokenizer.training.train import TokenizerChoice, train

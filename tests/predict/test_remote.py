@@ -33,7 +33,7 @@ from maskwright.predict.file import predict_file
 from maskwright.predict.remote import Server, with_server
 from maskwright.predict.write import write_predictions
 from maskwright.serve.host import Host
-from maskwright.tasks.parts.find import task_for
+from maskwright.tasks.parts.task_type import task_for
 from serve.clients import TasksServer
 from serve.servers import server
 

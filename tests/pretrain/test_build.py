@@ -20,10 +20,9 @@ from maskwright.nn.config import Learned, Tokens, TransformerConfig
 from maskwright.pretrain import build, journal, rows, run
 from maskwright.pretrain.prepare import Prepared, prepare
 from maskwright.pretrain.rows import check_length, training_rows, untrained_positions
-from maskwright.recipes.parts.corpus import Corpus
-from maskwright.recipes.parts.find import find
-from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.find import find, override
 from maskwright.recipes.parts.recipe import (
+    Corpus,
     FamilyModel,
     ObjectiveChoice,
     Point,
@@ -32,7 +31,7 @@ from maskwright.recipes.parts.recipe import (
     TokenizerFolder,
 )
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.phases import Phase
+from maskwright.train.schedule import Phase
 from nn.points import POINTS
 from tinyrun import WORDS, recipe, text_file
 from toys import bert, gpt2

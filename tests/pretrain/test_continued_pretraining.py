@@ -20,8 +20,7 @@ from maskwright.families.parts.family import family
 from maskwright.models import folders
 from maskwright.pretrain import continued_pretraining as further
 from maskwright.pretrain import journal, run
-from maskwright.recipes.parts.find import read
-from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.find import override, read
 from maskwright.recipes.parts.recipe import FamilyModel, Folder, ObjectiveChoice
 from tinyrun import recipe, text_file
 from tokenizer.toy_tokenizers import trained

@@ -12,7 +12,7 @@ from corpus.test_curated import LICENCES, curate
 from maskwright.cli import main as cli
 from maskwright.corpus import curated
 from maskwright.pretrain.prepare import prepare
-from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.recipe import Corpus
 from maskwright.report.say import quiet
 from tinyrun import recipe
 

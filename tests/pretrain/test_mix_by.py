@@ -23,13 +23,11 @@ from maskwright.pretrain.mixing import samples_by_progress, values_of, weights_o
 from maskwright.pretrain.prepare import Prepared, prepare, training_stores
 from maskwright.pretrain.rows import training_rows
 from maskwright.recipes import tiny
-from maskwright.recipes.parts.corpus import Corpus
-from maskwright.recipes.parts.find import read
-from maskwright.recipes.parts.override import override
-from maskwright.recipes.parts.recipe import Recipe, TokenizerFolder
+from maskwright.recipes.parts.find import override, read
+from maskwright.recipes.parts.recipe import Corpus, Recipe, TokenizerFolder
 from maskwright.report.say import quiet
 from maskwright.toml import to_toml
-from maskwright.train.phases import Phase, Ramp
+from maskwright.train.schedule import Phase, Ramp
 from tinyrun import essence, forked, recipe, wait
 
 WORDS = {

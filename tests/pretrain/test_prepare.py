@@ -18,8 +18,7 @@ import pytest
 
 from maskwright.cli.main import main
 from maskwright.corpus.document import Document
-from maskwright.corpus.read import Reader
-from maskwright.corpus.spool import Spool
+from maskwright.corpus.read import Reader, Spool
 from maskwright.data.tokenize import build_store
 from maskwright.errors import (
     ConfigError,
@@ -35,10 +34,8 @@ from maskwright.pretrain import build, journal, run
 from maskwright.pretrain.prepare import keeps_text, prepare, text_changed
 from maskwright.pretrain.text import SMALL_CORPUS, Text, _hash, resolve
 from maskwright.pretrain.tokenizer_run import train_and_report
-from maskwright.recipes.parts.corpus import CharacterRanges, Corpus
-from maskwright.recipes.parts.find import find, read
-from maskwright.recipes.parts.override import override, with_text
-from maskwright.recipes.parts.recipe import Recipe, TokenizerFolder
+from maskwright.recipes.parts.find import find, override, read, with_text
+from maskwright.recipes.parts.recipe import CharacterRanges, Corpus, Recipe, TokenizerFolder
 from maskwright.report.say import quiet
 from maskwright.storage.lock import Lock
 from maskwright.storage.manifest import hash_file

@@ -35,10 +35,10 @@ from maskwright.errors import (
 from maskwright.evaluate.text import evaluate_text
 from maskwright.models import folders
 from maskwright.models.open import open_model
-from maskwright.pretrain import build, checkpoints, journal, run, samples
+from maskwright.pretrain import build, checkpoints, hooks, journal, run
 from maskwright.pretrain.prepare import prepare
 from maskwright.pretrain.rows import held_out_rows, rows
-from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.find import override
 from maskwright.recipes.parts.recipe import FamilyModel, Recipe
 from maskwright.report.page import next_commands
 from maskwright.storage import commit
@@ -174,7 +174,7 @@ def test_a_sample_hides_a_word_and_shows_those_around_it(kind: Any, tmp_path: Pa
     prepared = prepare(chosen, tmp_path / "run", lambda _: None)
     network = build.model(chosen, build.transformer_config(chosen, prepared.tokenizer))
     objective = build.objective(chosen, network, prepared.tokenizer)
-    line = samples.sample(objective, prepared, held_out_rows(chosen, prepared.held_out), 0)
+    line = hooks.sample(objective, prepared, held_out_rows(chosen, prepared.held_out), 0)
     assert line is not None
     left, hole, right = line["prompt"].partition("[MASK]")
     assert hole and left.strip() and right.strip()

@@ -27,16 +27,14 @@ from maskwright.models import folders
 from maskwright.objectives import masked
 from maskwright.objectives.modules.masked import Masked
 from maskwright.pretrain import build, checkpoints, journal, run
-from maskwright.pretrain.flops import flops_per_token
-from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import prepare
-from maskwright.pretrain.rows import held_out_rows
+from maskwright.pretrain.rows import Microbatches, held_out_rows
+from maskwright.pretrain.run import flops_per_token
 from maskwright.recipes.parts.recipe import FamilyModel, Recipe
 from maskwright.report.say import quiet
 from maskwright.train import loop
 from maskwright.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon
-from maskwright.train.phases import Phase, Ramp
-from maskwright.train.schedule import Schedule
+from maskwright.train.schedule import Phase, Ramp, Schedule
 from maskwright.train.state import TrainState
 from tinyrun import essence, forked, recipe, text_file, wait
 from toys import VOCABULARY, FixedRows, bert

@@ -16,10 +16,9 @@ from maskwright.budget import Budget
 from maskwright.checkpoint import files, pretrained
 from maskwright.errors import ConfigError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.models import folders
-from maskwright.models.fingerprint import fingerprint as hash_of
+from maskwright.models.model import fingerprint as hash_of
 from maskwright.pretrain import build, run, start
-from maskwright.recipes.parts.find import read
-from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.find import override, read
 from maskwright.recipes.parts.recipe import (
     FamilyModel,
     Folder,

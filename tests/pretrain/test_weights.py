@@ -19,10 +19,8 @@ from maskwright.inference.held_out_loss import token_counts
 from maskwright.pretrain import build, run
 from maskwright.pretrain.prepare import prepare, training_stores
 from maskwright.pretrain.rows import training_rows
-from maskwright.recipes.parts.corpus import Corpus
-from maskwright.recipes.parts.find import read
-from maskwright.recipes.parts.override import override, with_text
-from maskwright.recipes.parts.recipe import Recipe
+from maskwright.recipes.parts.find import override, read, with_text
+from maskwright.recipes.parts.recipe import Corpus, Recipe
 from maskwright.report.say import quiet
 from tinyrun import recipe
 

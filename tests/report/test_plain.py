@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from maskwright.findings import Finding
-from maskwright.report import document, plain
-from maskwright.report.plain import with_sentences
+from maskwright.report import document
+from maskwright.report.document import with_sentences
 
 TAGS = re.compile(
     r"</?(?:mark|dl|dt|dd|ul|li|details|summary|code|pre)"
@@ -51,7 +51,7 @@ def test_what_the_model_added_is_marked(prompt: str, text: str, wanted: str) -> 
 
 
 def test_long_texts_are_not_compared() -> None:
-    assert plain.marked("y " * 2000, "x " * 2000) == [("y " * 2000, False)]
+    assert document.marked("y " * 2000, "x " * 2000) == [("y " * 2000, False)]
 
 
 def test_nested_facts() -> None:
@@ -97,7 +97,7 @@ def test_no_sample_becomes_markup(prompt: str, text: str) -> None:
     assert "<" not in left
     assert all(c.isprintable() or c in "\n\t" for c in left)
     left.encode("utf-8")
-    assert "".join(piece for piece, _ in plain.marked(text, prompt)) == text
+    assert "".join(piece for piece, _ in document.marked(text, prompt)) == text
 
 
 @given(st.text())

@@ -23,7 +23,7 @@ from maskwright.serve.dialects import rows
 from maskwright.serve.gate import Entrance, Gate
 from maskwright.serve.host import Host, Options, Writing
 from maskwright.serve.limits import Limits
-from maskwright.serve.logs import Log
+from maskwright.serve.metrics import Log
 from maskwright.serve.process import Running, Server, bound
 
 

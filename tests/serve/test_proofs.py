@@ -32,7 +32,7 @@ from benchmarks.serving_load import (
 
 from finetune.test_command import table
 from maskwright.finetune.command import finetune_file
-from maskwright.serve import device, protocol
+from maskwright.serve import protocol, scheduler
 from maskwright.serve.process import Server
 from serve.servers import server, until
 
@@ -213,7 +213,7 @@ def test_no_answer_is_anothers(
 ) -> None:
     """20,000 answers, each beside that which its text gets alone. The control gives the answers of
     a batch in the wrong order."""
-    read = device.Device._read
+    read = scheduler.Device._read
     with server(animals) as made:
         questions = asked(made.running.url, 200)
         assert len({each.answer for each in questions}) > 20
@@ -224,7 +224,7 @@ def test_no_answer_is_anothers(
                 items = [item for item, _ in found]
                 return list(zip([*items[1:], items[0]], [o for _, o in found], strict=True))
 
-            monkeypatch.setattr(device.Device, "_read", turned)
+            monkeypatch.setattr(scheduler.Device, "_read", turned)
         checked = wrong = 0
         while not wrong and checked < (200 if crossed else 20_000):
             load = loaded(made.running.url, questions, 32, 6.0)

@@ -15,8 +15,7 @@ from tests.faults.sweep import fresh, kill_everywhere
 
 import maskwright
 from maskwright.errors import MaskwrightError, StoppedError
-from maskwright.storage.files import FileSystem
-from maskwright.storage.one_file import new_file, new_text, write_file
+from maskwright.storage.files import FileSystem, new_file, new_text, write_file
 
 OLD, NEW = b"old\n" * 50, b"new\n" * 90
 

@@ -16,7 +16,7 @@ from maskwright.checkpoint.transfer import transfer
 from maskwright.families.parts.family import family
 from maskwright.models.open import open_weights
 from maskwright.tasks.parts.add_head import add_head
-from maskwright.tasks.parts.find import task_for
+from maskwright.tasks.parts.task_type import task_for
 
 transformers = pytest.importorskip("transformers")
 FAMILIES = catalogue.names("families")

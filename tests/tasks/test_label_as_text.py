@@ -20,9 +20,8 @@ from maskwright.models import folders
 from maskwright.predict.predictor import load
 from maskwright.tasks import class_as_text as classes_in_words
 from maskwright.tasks import number_as_text as numbers_in_words
-from maskwright.tasks.parts.find import task_for
-from maskwright.tasks.parts.reading import Frame
-from maskwright.tasks.parts.task_type import Encoded
+from maskwright.tasks.parts.encode import Frame
+from maskwright.tasks.parts.task_type import Encoded, task_for
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.unknown import UnknownText
 from tinyrun import WORDS

@@ -23,7 +23,7 @@ from maskwright.nn import initialise
 from maskwright.objectives.modules.supervised import Standardised
 from maskwright.predict.predictor import load
 from maskwright.tasks.classification import Classification
-from maskwright.tasks.parts.find import task_for
+from maskwright.tasks.parts.task_type import task_for
 from maskwright.train.optimizers.settings import AdamW
 from tinyrun import WORDS
 

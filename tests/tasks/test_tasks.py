@@ -35,9 +35,8 @@ from maskwright.predict.file import predict_file
 from maskwright.predict.predictor import Predictor, load
 from maskwright.tasks import embeddings, question_answering
 from maskwright.tasks.parts import sentence_folder
-from maskwright.tasks.parts.find import task_for
-from maskwright.tasks.parts.reading import frame_of
-from maskwright.tasks.parts.task_type import Encoded
+from maskwright.tasks.parts.encode import frame_of
+from maskwright.tasks.parts.task_type import Encoded, task_for
 from maskwright.tasks.question_answering import QuestionAnswering
 from tinyrun import WORDS
 

@@ -7,8 +7,7 @@ import random
 import pytest
 import tokenizers
 
-from maskwright.tokenizer.training.bpe import train_bpe
-from maskwright.tokenizer.training.merges import PairTable
+from maskwright.tokenizer.training.bpe import PairTable, train_bpe
 from maskwright.tokenizer.training.train import TokenizerChoice, train
 from tokenizer.toy_tokenizers import LOW, merged, prose, random_words, slow_bpe, words_as_text
 

@@ -15,8 +15,7 @@ from maskwright.tokenizer.choice import TokenizerChoice
 from maskwright.tokenizer.file.check import LONGEST_TOKEN
 from maskwright.tokenizer.file.pipeline import LONGEST_WORD
 from maskwright.tokenizer.training import train as training
-from maskwright.tokenizer.training.runs import cut_runs
-from maskwright.tokenizer.training.train import train
+from maskwright.tokenizer.training.train import cut_runs, train
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
 

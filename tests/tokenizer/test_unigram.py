@@ -16,9 +16,15 @@ from maskwright.errors import TokenizerError, UsageError
 from maskwright.randomness import key, uniforms
 from maskwright.tokenizer.splits import encode_sampled, sampled_split
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training import lattice as lattices
-from maskwright.tokenizer.training.lattice import LIFT, LONGEST_WORD, Lattice
-from maskwright.tokenizer.training.unigram import digamma, fit, train_unigram
+from maskwright.tokenizer.training import unigram
+from maskwright.tokenizer.training.unigram import (
+    LIFT,
+    LONGEST_WORD,
+    Lattice,
+    digamma,
+    fit,
+    train_unigram,
+)
 from tokenizer.toy_tokenizers import prose, trained
 
 WORDS = {"▁hugs": 5, "▁hug": 10, "▁pug": 5, "▁pun": 12, "▁bun": 4, "▁unhug": 3, "▁uuu": 2}
@@ -159,7 +165,7 @@ def test_a_rare_word_in_gigabytes_of_text_leaves_every_score_a_number(
     pieces = train_unigram(words, tokens=300)
     assert len(pieces) == 300 and -40 < min(pieces.values()) < max(pieces.values()) < 0
     assert set("".join(words)) <= set(pieces)
-    monkeypatch.setattr(lattices, "LIFT", 0)  # the control: the word's probability is 0
+    monkeypatch.setattr(unigram, "LIFT", 0)  # the control: the word's probability is 0
     with pytest.raises(TokenizerError, match=r"too far apart(.|\n)*counts from 2 to 9\.\d+e\+07"):
         train_unigram(words, tokens=300)
 
@@ -174,7 +180,7 @@ def test_lifted_products_are_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -
     lattice = Lattice({word: count for word, count in gigabytes(10**5).items() if count > 2}, 2000)
     scores = np.log(lattice.seed_counts / lattice.seed_counts.sum())
     lifted, likelihood = lattice.expected(scores)
-    monkeypatch.setattr(lattices, "LIFT", 0)
+    monkeypatch.setattr(unigram, "LIFT", 0)
     plain, plain_likelihood = lattice.expected(scores)
     assert LIFT > 0 and np.array_equal(lifted, plain)
     assert likelihood == pytest.approx(plain_likelihood, rel=1e-12)

@@ -9,10 +9,10 @@ import pytest
 from maskwright import config
 from maskwright.errors import ConfigError
 from maskwright.recipes import tiny
-from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.find import override
 from maskwright.recipes.parts.recipe import Recipe
 from maskwright.toml import to_toml
-from maskwright.train.phases import Phase, Ramp
+from maskwright.train.schedule import Phase, Ramp
 
 TWO = '[{"until": 0.5, "length": 16, "batch": 64}, {"until": 0.75, "length": 32, "batch": 32}]'
 

@@ -30,7 +30,7 @@ class IA3(Settings):
 
     def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
         from maskwright.adapters.modules.ia3 import Scale
-        from maskwright.adapters.parts.places import projections
+        from maskwright.adapters.parts.adapter import projections
 
         branches: dict[str, AdapterModule] = {}
         for path, module in projections(model, self.outputs, "ia3.outputs").items():

@@ -47,7 +47,7 @@ class LoRA(Settings):
 
     def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
         from maskwright.adapters.modules.lora import LowRank
-        from maskwright.adapters.parts.places import projections
+        from maskwright.adapters.parts.adapter import projections
 
         found = projections(model, self.targets, "lora.targets")
         return {path: LowRank(self, module.weight, generator) for path, module in found.items()}

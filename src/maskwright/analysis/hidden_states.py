@@ -24,12 +24,12 @@ from maskwright.nn import initialise
 from maskwright.nn import mask as masks
 from maskwright.nn.stack import Trace
 from maskwright.randomness import key, torch_seed
-from maskwright.tasks.parts.reading import Frame, room
+from maskwright.tasks.parts.encode import Frame, room
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 LONGEST = 512  # tokens of a text that are looked at
 # Of unit vectors that are equal but for rounding in float32 (measured: 1.3e-6 after twelve layers).
-ROUNDING = 1e-5
+VECTOR_ROUNDING = 1e-5
 STEPS = 10_000  # that a spread of distances is divided into, unless rounding is coarser
 # (hidden states of one layer (B, T, D), the batch) -> what is kept of them (R, D)
 Pooling = Callable[[Tensor, Batch], Tensor]
@@ -131,5 +131,5 @@ def distance_steps(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.floa
     compared, in steps by how far they spread."""
     distances = np.linalg.norm(unit(first) - unit(second), axis=-1)
     spread = float(np.ptp(distances))
-    step = min(ROUNDING, spread / STEPS) if spread > ROUNDING else np.inf
+    step = min(VECTOR_ROUNDING, spread / STEPS) if spread > VECTOR_ROUNDING else np.inf
     return np.asarray(np.round(distances / step))

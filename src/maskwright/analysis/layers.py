@@ -41,8 +41,7 @@ from maskwright.metrics.intervals import Estimate, estimate
 from maskwright.objectives.modules.supervised import pool_texts
 from maskwright.objectives.parts.sequences import Sequences
 from maskwright.randomness import integers, key, permute, torch_seed
-from maskwright.tasks.parts.find import task_for
-from maskwright.tasks.parts.task_type import TaskType
+from maskwright.tasks.parts.task_type import TaskType, task_for
 
 ITERATIONS, TOLERANCE = 100, 1e-3
 ROUNDING = 1e-6  # of float32, as a share of the largest number

@@ -26,7 +26,7 @@ from maskwright.metrics import metrics
 from maskwright.metrics.intervals import Estimate, estimate
 from maskwright.objectives.modules.supervised import numbered, pool_texts
 from maskwright.randomness import key, permute
-from maskwright.tasks.parts.find import task_for_vectors
+from maskwright.tasks.parts.task_type import task_for_vectors
 
 RESAMPLES = 200
 
@@ -43,7 +43,7 @@ def _last(hidden: Tensor, batch: Batch) -> Tensor:
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, ends)
 
 
-def _mean(hidden: Tensor, batch: Batch) -> Tensor:
+def _pooled_mean(hidden: Tensor, batch: Batch) -> Tensor:
     return pool_texts(hidden, batch.documents, "mean")
 
 
@@ -54,7 +54,7 @@ def _largest(hidden: Tensor, batch: Batch) -> Tensor:
 WAYS: dict[str, Pooling] = {
     "first token (CLS)": _first,
     "last token": _last,
-    "mean": _mean,
+    "mean": _pooled_mean,
     "maximum": _largest,
 }
 
@@ -92,7 +92,7 @@ def compare_pooling(
         name: _scored(subject.model, subject, encoded.examples, method, truth)
         for name, method in WAYS.items()
     }
-    untrained = _scored(subject.untrained(), subject, encoded.examples, _mean, truth)
+    untrained = _scored(subject.untrained(), subject, encoded.examples, _pooled_mean, truth)
     known = data if TRAIN in data.parts else replace(data, parts={**data.parts, TRAIN: every})
     answers = dict(task_type.baselines(known, last))
     words = np.asarray(next(iter(answers.values())))[order]

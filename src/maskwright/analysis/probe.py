@@ -13,14 +13,13 @@ from maskwright.analysis.pages import require_new, show_layers, show_pooling, sh
 from maskwright.errors import MaskwrightError, UsageError
 from maskwright.labelled.columns.infer import Task, infer
 from maskwright.labelled.examples import splits
-from maskwright.labelled.examples.build import build
+from maskwright.labelled.examples.build import build, prepare
 from maskwright.labelled.examples.examples import Examples
 from maskwright.labelled.examples.survey import left_out
 from maskwright.labelled.formats import table
 from maskwright.labelled.formats.options import AS_IT_COMES, HowRead
 from maskwright.labelled.formats.parts import ALL
 from maskwright.labelled.layouts.pair import PAIR
-from maskwright.labelled.prepare import prepare
 from maskwright.report.say import printer
 from maskwright.storage import commit
 

@@ -24,7 +24,7 @@ from maskwright.errors import DataError, UsageError
 from maskwright.inference.encoded import Examples, framed
 from maskwright.inference.prepared import Prepared
 from maskwright.labelled.columns.columns import as_names
-from maskwright.labelled.examples.cell import text_of
+from maskwright.labelled.columns.contents import text_of
 from maskwright.labelled.formats.parts import separate_class_names
 from maskwright.labelled.formats.rows import read_rows
 from maskwright.metrics.intervals import Estimate, estimates_of_means

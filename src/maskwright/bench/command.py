@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from maskwright import catalogue
-from maskwright.bench import figures
-from maskwright.bench.figures import Measured
 from maskwright.bench.processor import facts
 from maskwright.bench.sides.parts.side import OURS, ROOM, absence, missing, peers
-from maskwright.bench.turns import PAUSE, Process
 from maskwright.bench.work import Work, items_of, work_of
 from maskwright.config import require
 from maskwright.errors import MaskwrightError, OutputError, ResourceError
@@ -30,6 +32,219 @@ from maskwright.report import document, tables
 from maskwright.report.say import Say, quiet
 from maskwright.report.tables import Table
 from maskwright.tokenizer.tokenizer import Tokenizer
+
+PAUSE = 0.7
+"""Seconds before each turn: idle threads of the side before spin, and would take its cores."""
+
+
+class Process:
+    """The parent's end of `python -m module --side name --key=value …`.
+
+    Attributes:
+        turns: what the side answered, step by step.
+        started: seconds from the start of the process to its first line, if that was waited for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        options: Mapping[str, Any],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name, self.turns, self.started = name, list[dict[str, Any]](), 0.0
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._begin = time.perf_counter()
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                module,
+                *("--side", name),
+                *(f"--{key}={value}" for key, value in options.items()),
+            ],
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+
+    def opened(self) -> dict[str, Any]:
+        """What the side says when it is open.
+
+        Raises:
+            ResourceError: it ended instead.
+        """
+        found = self._line()
+        self.started = time.perf_counter() - self._begin
+        return found
+
+    def step(self, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """One step of the side, and its answer.
+
+        Raises:
+            ResourceError: its process ended.
+        """
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(json.dumps(dict(request or {})) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+        self.turns.append(self._line())
+        return self.turns[-1]
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._errors.close()
+
+    def _line(self) -> dict[str, Any]:
+        """The next line that is an object; libraries print others."""
+        assert self._process.stdout
+        while line := self._process.stdout.readline():
+            if line.startswith("{"):
+                found: dict[str, Any] = json.loads(line)
+                return found
+        raise self._ended()
+
+    def _ended(self) -> ResourceError:
+        self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().strip().splitlines()
+        return ResourceError(
+            "a side of the measurement ended",
+            where=self.name,
+            found=lines[-1] if lines else f"exit code {self._process.returncode}",
+            do="measure without it: leave --peers out",
+        )
+
+
+ENOUGH = 100
+"""Items of which one in a hundred can be said."""
+CLOSE = 0.999
+"""Cosine of two vectors of one text that are taken for the same."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one side came to.
+
+    Attributes:
+        label: its name in the table.
+        turns: of its worker.
+        started: seconds from the start of its process to the first answer.
+        answers: to the first items, for comparison.
+        tokens: of each of the first `items`, read or written.
+    """
+
+    label: str
+    precision: str
+    turns: Sequence[Mapping[str, Any]]
+    started: float
+    answers: Sequence[Any] = field(default_factory=list, repr=False)
+
+    @property
+    def single(self) -> list[float]:
+        return [seconds for turn in self.turns for seconds in turn["single"]]
+
+    def figures(self, tokens: float, ours: Measured | None, work: Work) -> dict[str, Any]:
+        """The figures; `tokens` of an item on average."""
+        single, count = self.single, int(self.turns[0]["items"])
+        together = statistics.median(_together(turn) for turn in self.turns)
+        return {
+            "label": self.label,
+            "precision": self.precision,
+            "single_p50": float(np.percentile(single, 50)),
+            "single_p99": float(np.percentile(single, 99)),
+            "singles": len(single),
+            "items_at_once": count,
+            "items_per_second": count / together,
+            "tokens_per_second": count * tokens / together,
+            "tokens_per_second_single": tokens / float(np.percentile(single, 50)),
+            "peak_bytes": int(self.turns[-1]["peak_bytes"]),
+            "cold_start": self.started,
+            "times_single": 1.0 if ours is None else _times(self, ours, _single),
+            "times_together": 1.0 if ours is None else _times(self, ours, _together),
+            "agrees": None if ours is None else agreement(work, self.answers, ours.answers),
+            "turns": list(self.turns),
+        }
+
+
+def _single(turn: Mapping[str, Any]) -> float:
+    return statistics.median(turn["single"])
+
+
+def _together(turn: Mapping[str, Any]) -> float:
+    return statistics.median(turn["together"])
+
+
+def _times(side: Measured, ours: Measured, of: Any) -> float:
+    """The median over the turns of its time over ours."""
+    return statistics.median(of(a) / of(b) for a, b in zip(side.turns, ours.turns, strict=False))
+
+
+def agreement(work: Work, found: Sequence[Any], ours: Sequence[Any]) -> float:
+    """The share of items that are answered as ours: the same label, the same text, or vectors whose
+    cosine is at least `CLOSE`."""
+    if work.kind == "label":
+        return float(np.mean([a[0] == b[0] for a, b in zip(found, ours, strict=True)]))
+    if work.kind == "vector":
+        first, second = np.asarray(found, np.float64), np.asarray(ours, np.float64)
+        if first.shape != second.shape:
+            return 0.0
+        lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+        return float(((first * second).sum(1) / lengths >= CLOSE).mean())
+    return float(np.mean([a == b for a, b in zip(found, ours, strict=True)]))
+
+
+def table(work: Work, sides: Mapping[str, Any], absent: Mapping[str, str], about: str) -> Table:
+    """The figures of all sides, and why the others have none."""
+    writes = work.kind == "text"
+    unit = "prompts" if writes else "texts" if work.kind != "answer" else "rows"
+    first = next(iter(sides.values()))
+    head = ["", "one: median", "99 %", f"{first['items_at_once']} at once: {unit}/s"]
+    head += ["tokens/s at 1", "tokens/s"] if writes else ["tokens/s"]
+    head += ["memory", "cold start", "its time of ours: one, at once", "as ours"]
+    rows = []
+    for each in sides.values():
+        few = "" if each["singles"] >= ENOUGH else f" of {each['singles']}"
+        row = [
+            f"{each['label']}, {each['precision']}",
+            f"{each['single_p50'] * 1e3:,.1f} ms",
+            f"{each['single_p99'] * 1e3:,.1f} ms{few}",
+            f"{each['items_per_second']:,.1f}",
+        ]
+        row += [f"{each['tokens_per_second_single']:,.1f}"] if writes else []
+        row += [
+            f"{each['tokens_per_second']:,.0f}",
+            f"{each['peak_bytes'] / 2**20:,.0f} MiB",
+            f"{each['cold_start']:,.1f} s",
+            "" if each is first else f"{each['times_single']:.2f}x, {each['times_together']:.2f}x",
+            "" if each["agrees"] is None else f"{each['agrees']:.1%}",
+        ]
+        rows.append(row)
+    notes = [f"{about}."] + [f"{name}: {reason}." for name, reason in absent.items()]
+    return {
+        "title": f"{TITLES[work.kind]}: {work.folder}",
+        "own_first": True,
+        "head": head,
+        "rows": rows,
+        "note": "\n".join(notes),
+    }
+
+
+TITLES = {
+    "label": "labels of texts",
+    "answer": "answers to rows",
+    "text": "texts written after prompts",
+    "vector": "vectors of texts",
+}
+
 
 if TYPE_CHECKING:
     from maskwright.predict.language_model import LanguageModel
@@ -63,7 +278,7 @@ class Measurement:
 
     def table(self) -> Table:
         """To be shown."""
-        return figures.table(self.work, self.sides, self.absent, self.items)
+        return table(self.work, self.sides, self.absent, self.items)
 
     def plain(self) -> dict[str, Any]:
         """As a JSON value, with every time that was taken."""

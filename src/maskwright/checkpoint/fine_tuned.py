@@ -21,6 +21,7 @@ from typing import Any
 
 from maskwright.config import from_plain, require, to_plain
 from maskwright.errors import CheckpointError, ConfigError, MaskwrightError
+from maskwright.storage.files import write_file
 from maskwright.storage.manifest import FORMAT as MANIFEST_FORMAT
 from maskwright.storage.manifest import (
     MANIFEST,
@@ -29,7 +30,6 @@ from maskwright.storage.manifest import (
     read_manifest,
     require_as_saved,
 )
-from maskwright.storage.one_file import write_file
 from maskwright.storage.strict_json import parse_object
 from maskwright.terminal import shell_word
 

@@ -4,13 +4,225 @@ docstring as help."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import sys
 import types
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from maskwright import catalogue
 from maskwright.config import NONE, hints_of, lines_of
+from maskwright.errors import UsageError, near_path
+from maskwright.findings import Finding
+from maskwright.terminal import harmless_lines
+
+
+def add_text(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--text",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="files or folders: txt, md, jsonl, csv, tsv (also .gz and .zst), parquet",
+    )
+
+
+def add_task(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--task", default=None, help="task type (default: inferred from the data)")
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--column",
+        action="append",
+        default=[],
+        metavar="ROLE=NAME",
+        help="which column has which role, as text=review or label=stars; may be repeated, and "
+        "text=title text=body reads one behind the other",
+    )
+
+
+def add_base(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--base",
+        type=Path,
+        default=None,
+        metavar="FOLDER",
+        help="the model that an adapter folder belongs to, where it does not lie where the adapter "
+        "says",
+    )
+
+
+def add_read(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--read",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="how files are read: on_bad=skip, encoding=latin-1, separator=';'; of text also "
+        "column=body; of labelled files also header=text,label, fold_labels=true, no_label=-1, "
+        "repair_tags=true; may be repeated",
+    )
+
+
+def add_pairs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="minimal pairs such as BLiMP's: a folder with a .jsonl file for each paradigm",
+    )
+
+
+def add_settings(
+    parser: argparse.ArgumentParser,
+    what: str = "change one setting of the recipe, as training.batch=32; may be repeated",
+) -> None:
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help=what,
+    )
+
+
+class AsSetting(argparse.Action):
+    """An option that stands for `--set PATH=VALUE`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,
+    ) -> None:
+        namespace.settings = [*namespace.settings, f"{self.const}={values}"]
+
+
+def add_short_settings(parser: argparse.ArgumentParser, *, without: Sequence[str] = ()) -> None:
+    """Options for the settings of a recipe that the field has names for, in place of `--set`."""
+    for option, path, what in (
+        ("--rate", "training.optimizer.learning_rate", "learning rate at its peak"),
+        ("--batch", "training.batch", "rows per step"),
+        ("--length", "rows.length", "tokens per row"),
+        ("--budget", "training.budget", "how long: 10min, 5e6tokens, 1e15flops or 1000steps"),
+        ("--steps", "training.budget.steps", "number of steps"),
+        ("--minutes", "training.budget.minutes", "time in minutes"),
+        ("--seed", "training.seed", "random seed"),
+        ("--precision", "training.precision", "float32, bfloat16 or auto"),
+        ("--device", "training.device", "cpu, cuda, one of several as cuda:1, or auto"),
+    ):
+        if option not in without:
+            parser.add_argument(
+                option,
+                action=AsSetting,
+                const=path,
+                dest=f"short {path}",
+                default=argparse.SUPPRESS,
+                metavar="VALUE",
+                help=f"{what}: --set {path}=VALUE",
+            )
+
+
+def add_out(
+    parser: argparse.ArgumentParser,
+    what: str = "where to write",
+    usual: str = "the next free folder under runs/",
+) -> None:
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help=f"{what} (default: {usual})",
+    )
+
+
+def note(found: Finding) -> None:
+    """A finding as a line of standard error, where answers go to standard output."""
+    print(harmless_lines(found.line()), file=sys.stderr)
+
+
+def note_busy(threads: int | None) -> None:
+    """Note where fewer threads are likely faster."""
+    from maskwright.train.machine import machine
+
+    if found := machine.busy(threads):
+        note(found)
+
+
+@contextlib.contextmanager
+def going_on(again: str) -> Iterator[None]:
+    """A block whose work goes on when its command is given again; where it is stopped, `again`
+    says so."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        print(harmless_lines(f"stopped; {again} goes on"), file=sys.stderr)
+        raise
+
+
+def say_model(checkpoint: Path, run: Path) -> None:
+    """The last lines of a training: where its model is, and what can be done with it."""
+    from maskwright.report.page import next_commands
+
+    print(harmless_lines(f"model: {checkpoint}"))
+    print(harmless_lines("\n".join(["next:", *(f"  {each}" for each in next_commands(run))])))
+
+
+def existing_texts(paths: Sequence[str]) -> None:
+    """Refuse texts that do not exist, before anything heavy is loaded."""
+    for path in paths:
+        if not path:
+            raise UsageError("empty path", where="--text", found="''", wanted="a file or a folder")
+        existing(Path(path), "text")
+
+
+def named_columns(a: argparse.Namespace) -> dict[str, list[str]]:
+    columns: dict[str, list[str]] = {}
+    for given in a.column:
+        role, equals, name = given.partition("=")
+        if not (role and equals and name):
+            raise UsageError(
+                "not a column",
+                where="--column",
+                found=repr(given),
+                wanted="ROLE=NAME, as text=review",
+            )
+        columns.setdefault(role, []).append(name)
+    return columns
+
+
+def next_run(name: str) -> Path:
+    """`runs/name-1`, or the first free number."""
+    number = 1
+    while (path := Path("runs") / f"{name}-{number}").exists():
+        number += 1
+    return path
+
+
+def existing(path: Path | None, what: str, command: str = "") -> None:
+    """Refuse a path that does not exist, and a file in place of a model; `command` works.
+
+    Raises:
+        UsageError: the message has the near names.
+    """
+    model = what == "model"
+    file = model and path is not None and path.is_file()
+    if path is None or (path.exists() and not file):
+        return
+    do = "name a folder on this machine; nothing is downloaded" if model and not file else command
+    if model and str(path) in catalogue.names("recipes"):
+        do = f"train this recipe first: maskwright pretrain {path} --text FILE --out runs/{path}"
+    wanted = "the folder of a model or a run" if file else near_path(path)
+    raise UsageError(f"no such {what}", where=path, wanted=wanted, do=do or None)
 
 
 def add_fields(

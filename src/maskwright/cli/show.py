@@ -19,8 +19,7 @@ from maskwright.nn.config import TransformerConfig
 from maskwright.pretrain import journal
 from maskwright.pretrain.session import RUN
 from maskwright.recipes.parts.check import require_settings
-from maskwright.recipes.parts.find import find
-from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.find import find, override
 from maskwright.report import run_folder
 from maskwright.report.wording import number
 from maskwright.storage.commit import numbered

@@ -20,7 +20,7 @@ RATIO_MATTERS_FROM = 16 << 20
 ZSTD_STEP = 512
 # What is left of a step is copied at the end of each member, and there may be many small ones.
 GZIP_STEP = 1 << 14
-MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
+COMPRESSION_MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 SKIPPABLE = tuple(bytes([n]) + b"\x2a\x4d\x18" for n in range(0x50, 0x60))
 
 
@@ -44,7 +44,7 @@ def expand(
     first = next(chunks, b"")
     if not first:
         return iter(())
-    magic = MAGIC[compression]
+    magic = COMPRESSION_MAGIC[compression]
     if not first.startswith((magic, *SKIPPABLE) if compression == "zstd" else magic):
         raise DataError(
             f"not a {compression} file",

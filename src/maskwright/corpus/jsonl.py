@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from maskwright.corpus import notes
+from maskwright.corpus import document
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import Source
 from maskwright.corpus.ledger import OR_SKIP, Ledger, at
@@ -104,8 +104,8 @@ def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
     """
     reading, found = ledger.reading, {}
     ledger.unmet.meet(row)
-    for name in notes.chosen(reading.notes, row, reading.column_of(row)):
-        value = notes.as_text(row[name])
+    for name in document.chosen(reading.notes, row, reading.column_of(row)):
+        value = document.as_text(row[name])
         if value is not None:
             if "\\" in line:
                 try:

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
+from maskwright.corpus.document import Unmet
 from maskwright.corpus.files import Ignored
-from maskwright.corpus.notes import Unmet
 from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
 from maskwright.errors import DataError, OutputError, StorageError, shorten
 from maskwright.findings import Finding
-from maskwright.storage.one_file import new_text
+from maskwright.storage.files import new_text
 
 # The share of bad rows means little before this many rows; the end of the reading checks it always.
 ROWS_BEFORE_JUDGING = 1000

@@ -6,9 +6,10 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from maskwright.corpus import arrow, notes
+from maskwright.corpus import document
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import STEP, RegularFile, Source
 from maskwright.corpus.ledger import OR_SKIP, Ledger
@@ -16,6 +17,59 @@ from maskwright.corpus.lines import NOT_STRIPPED, strip_controls
 from maskwright.errors import DataError, near
 from maskwright.findings import Finding
 from maskwright.packages import require
+
+FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"
+STREAM_ENDS = STREAM + bytes(4)  # a next message of the size 0
+FEATHER_1 = b"FEA1"
+
+
+def fault(head: bytes, tail: bytes) -> str | None:
+    """The fault of a file with this beginning and end; None if there is none."""
+    if head.startswith(FEATHER_1):
+        return "a Feather file of version 1"
+    if head.startswith(FILE):
+        return None if tail.endswith(FILE) else "the arrow file is cut off"
+    if head.startswith(STREAM):
+        return None if tail.endswith(STREAM_ENDS) else "the arrow file is cut off"
+    return "not an arrow file"
+
+
+class Arrow:
+    """An open file with the methods of `pyarrow.parquet.ParquetFile`."""
+
+    def __init__(self, pyarrow: Any, path: Path) -> None:
+        self._pyarrow = pyarrow
+        self._map = pyarrow.memory_map(str(path))
+        head = self._map.read(len(FILE))
+        self._map.seek(0)
+        self._is_file = head == FILE
+        ipc = pyarrow.ipc
+        self._reader = ipc.open_file(self._map) if self._is_file else ipc.open_stream(self._map)
+        self.schema_arrow = self._reader.schema
+        try:
+            [(field.name, str(field.type)) for field in self.schema_arrow]  # names of fields
+        except UnicodeDecodeError as error:
+            raise pyarrow.ArrowInvalid("the name of a column is not UTF-8") from error
+
+    def __enter__(self) -> Arrow:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._map.close()
+
+    def _batches(self) -> Iterator[Any]:
+        if not self._is_file:
+            return iter(self._reader)
+        return map(self._reader.get_batch, range(self._reader.num_record_batches))
+
+    def iter_batches(self, size: int, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """The rows, at most `size` at a time."""
+        for batch in self._batches():
+            chosen = batch if columns is None else batch.select(columns)
+            chosen.validate(full=True)  # else places in a damaged file are followed wherever
+            for begin in range(0, len(chosen), size):
+                yield chosen.slice(begin, size)
+
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 256
@@ -144,7 +198,7 @@ def metadata(source: Source) -> dict[bytes, bytes]:
         import pyarrow.parquet
 
         if source.format == "arrow":
-            with arrow.Arrow(pyarrow, source.path) as table:
+            with Arrow(pyarrow, source.path) as table:
                 return dict(table.schema_arrow.metadata or {})
         return dict(pyarrow.parquet.read_schema(source.path).metadata or {})
     except (ImportError, OSError, ValueError, NotImplementedError):  # as pyarrow has it
@@ -156,7 +210,7 @@ def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]
     """The file opened by pyarrow; `row` returns the number of rows read so far, for messages."""
     try:
         if source.format == "arrow":
-            with arrow.Arrow(pyarrow, source.path) as table:
+            with Arrow(pyarrow, source.path) as table:
                 yield table
             return
         # Small reads instead of whole row groups keep the memory bounded.
@@ -187,7 +241,7 @@ def _library(opened: RegularFile, source: Source) -> Any:
     if not head:
         return None
     if source.format == "arrow":
-        what = arrow.fault(head, tail)
+        what = fault(head, tail)
         wanted = "an Arrow file or stream"
     else:
         what = None if (head[:4], tail[-4:]) == (MAGIC, MAGIC) else "the parquet file is cut off"
@@ -243,11 +297,11 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
     Raises:
         DataError: a column that was named is missing, stands there twice, or holds bytes.
     """
-    named, names = {*ledger.reading.notes} - {notes.EVERY}, list(schema.names)
+    named, names = {*ledger.reading.notes} - {document.EVERY}, list(schema.names)
     ledger.unmet.meet(names)
     if lacking := sorted(named - {*names}):
-        raise notes.missing(lacking[0], names, file)
-    kept = notes.chosen(ledger.reading.notes, names, ledger.reading.column_of(names))
+        raise document.missing(lacking[0], names, file)
+    kept = document.chosen(ledger.reading.notes, names, ledger.reading.column_of(names))
     _refuse_twice(kept, file)
     raw = [name for name in kept if "binary" in str(schema.field(name).type)]
     if wrong := named.intersection(raw):
@@ -293,7 +347,7 @@ def _notes(cells: dict[str, Any], file: str, row: int, ledger: Ledger) -> dict[s
             except DataError as error:
                 ledger.reject(error, file=file, line=row)
                 return None
-        if (value := notes.as_text(cell)) is not None:
+        if (value := document.as_text(cell)) is not None:
             found[name] = value
     return found
 

@@ -28,8 +28,14 @@ from maskwright.curate.engine.segment import (
 )
 from maskwright.curate.engine.shards import read_facts
 from maskwright.curate.engine.tables import texts_of
-from maskwright.curate.parts.describe import defaults_of, setting_of
-from maskwright.curate.parts.recipe import Recipe, settings_of, step_names, summary_of
+from maskwright.curate.parts.recipe import (
+    Recipe,
+    defaults_of,
+    setting_of,
+    settings_of,
+    step_names,
+    summary_of,
+)
 from maskwright.curate.parts.step import Step
 from maskwright.errors import DataError
 from maskwright.findings import Finding

@@ -21,15 +21,14 @@ from maskwright.curate.curation import (
 )
 from maskwright.curate.engine.daft_engine import DaftEngine
 from maskwright.curate.engine.run import require_files
-from maskwright.curate.look import look, look_lines
-from maskwright.curate.plan import plan, plan_lines, require
+from maskwright.curate.look import look, look_lines, plan, plan_lines, require
 from maskwright.curate.prove import prove
 from maskwright.errors import UsageError
 from maskwright.findings import Finding, Note
 from maskwright.report import document
 from maskwright.report.wording import duration, percent, size
 from maskwright.storage.commit import writing
-from maskwright.storage.one_file import write_file
+from maskwright.storage.files import write_file
 from maskwright.terminal import harmless_lines, shell_word
 
 

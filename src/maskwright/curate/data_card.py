@@ -25,7 +25,7 @@ def data_card(card: Card) -> str:
         reading=card_tables.reading(card),
         files=card_tables.files(card),
         overview=card_tables.steps(card),
-        steps=[_step(step) for step in card["steps"]],
+        steps=[_step_table(step) for step in card["steps"]],
         tables=[
             card_tables.by_source(card),
             card_tables.shares("Documents by language", left["languages"], "language"),
@@ -48,7 +48,7 @@ def _front(card: Card) -> dict[str, Any]:
     return front
 
 
-def _step(step: Any) -> dict[str, Any]:
+def _step_table(step: Any) -> dict[str, Any]:
     return {
         "name": step["step"],
         "summary": card_tables.summary(step),

@@ -9,8 +9,8 @@ from maskwright.curate import card_tables
 from maskwright.curate.card_tables import Card, setting, value
 from maskwright.findings import Finding
 from maskwright.report import document
-from maskwright.report.drawing.flow import Stage, flow
 from maskwright.report.drawing.histogram import histogram
+from maskwright.report.drawing.svg import Stage, flow
 from maskwright.report.wording import count, percent, size
 
 OPEN = 2  # rules of a step that are unfolded

@@ -39,8 +39,8 @@ from maskwright.errors import ConfigError, DataError, UsageError
 from maskwright.metrics.seeds import difference
 from maskwright.randomness import key, uniforms
 from maskwright.storage.commit import require_own
+from maskwright.storage.files import new_text
 from maskwright.storage.manifest import verify
-from maskwright.storage.one_file import new_text
 
 HELD_OUT, KEPT = "held-out", "held-out-kept"
 HELD_OUT_SHARE = 0.02
@@ -118,8 +118,7 @@ def prove(
     from maskwright.evaluate.compare.compare import compare
     from maskwright.evaluate.text import evaluate_text
     from maskwright.pretrain.tokenizer_run import train_and_report
-    from maskwright.recipes.parts.find import find
-    from maskwright.recipes.parts.override import override
+    from maskwright.recipes.parts.find import find, override
     from maskwright.recipes.parts.recipe import TokenizerFolder
 
     chosen = override(find(recipe), settings)

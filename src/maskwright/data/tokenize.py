@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.corpus.document import Document
-from maskwright.data.sentences import sentence_starts
+from maskwright.data.pairs import sentence_starts
 from maskwright.data.shards import (
     BLOCK_CHARACTERS,
     Part,

@@ -38,8 +38,7 @@ from maskwright.predict.predictor import Predictor, load
 from maskwright.report import document, tables
 from maskwright.report.say import Say, printer
 from maskwright.storage import commit
-from maskwright.tasks.parts.find import task_for
-from maskwright.tasks.parts.task_type import SECOND, UNTOLD, TaskType
+from maskwright.tasks.parts.task_type import SECOND, UNTOLD, TaskType, task_for
 
 NAME, PAGE = "evaluation.json", "report.html"
 # What `pipeline` calls two texts, and what tables of labelled rows call them.

@@ -39,10 +39,9 @@ from maskwright.pretrain.checkpoints import OWN
 from maskwright.pretrain.mixing import weights_of
 from maskwright.pretrain.prepare import HELD_OUT, keeps_text, training_stores
 from maskwright.pretrain.rows import held_out_rows
-from maskwright.recipes.parts.corpus import Corpus
 from maskwright.recipes.parts.find import find, read
 from maskwright.recipes.parts.objective_rows import needs_sentences
-from maskwright.recipes.parts.recipe import ObjectiveChoice, Recipe, RowChoice
+from maskwright.recipes.parts.recipe import Corpus, ObjectiveChoice, Recipe, RowChoice
 
 LONGEST = 512
 

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save
 
 from maskwright.errors import MaskwrightError
-from maskwright.inference.incremental import trained_length
+from maskwright.inference.growing_rows import trained_length
 from maskwright.models import special_tokens
 from maskwright.models.model import Model
 from maskwright.predict.predictor import of_vectors, predictor

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from maskwright import catalogue
 from maskwright.data.batch import Batch
-from maskwright.data.in_memory import TextStore
+from maskwright.data.loader import TextStore
 from maskwright.data.rows import RowSource
 from maskwright.errors import DataError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.explore.masks import VOCABULARY, about_of, example

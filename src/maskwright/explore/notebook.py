@@ -28,7 +28,7 @@ from maskwright.models.run_folder import is_run
 from maskwright.predict.language_model import LanguageModel
 from maskwright.report.wording import size
 from maskwright.storage.commit import require_new
-from maskwright.storage.one_file import write_file
+from maskwright.storage.files import write_file
 
 # Weights of all models of a page. A notebook keeps 5.3 bytes of each: a page of 12 million has 65
 # MB and stands in JupyterLab after half a minute, one of 23 million ends its tab.

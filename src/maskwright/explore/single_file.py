@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 from maskwright.explore.site import IMPORT, Site, assets, index, needed_by
 
 EXPORT = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.M)
-POLICY = (
+SINGLE_FILE_POLICY = (
     "default-src 'none'; script-src {script}; worker-src blob:; style-src {style}; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
@@ -67,7 +67,7 @@ def single_file(site: Site, state: Mapping[str, str] | None = None) -> bytes:
         if name.startswith("data/")
     ]
     page = index(
-        policy=POLICY.format(script=_hash(script), style=_hash(style)),
+        policy=SINGLE_FILE_POLICY.format(script=_hash(script), style=_hash(style)),
         whole=True,
         modules=[],
         state=urlencode(state or {}),

@@ -27,8 +27,8 @@ from maskwright.errors import CheckpointError, MaskwrightError, UsageError
 from maskwright.explore import bundle
 from maskwright.explore.runs import ShownRun, runs_in
 from maskwright.models import folders
-from maskwright.models.merged import open_merged
 from maskwright.models.model import Model
+from maskwright.models.open import open_merged
 from maskwright.models.run_folder import is_run
 from maskwright.storage import commit
 

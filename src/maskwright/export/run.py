@@ -8,10 +8,10 @@ from typing import Any, TextIO
 
 from maskwright.config import from_plain
 from maskwright.errors import UsageError
-from maskwright.export.parts.asked import as_folder
+from maskwright.export.parts.model_folder import as_folder
 from maskwright.export.parts.target import Report, target
 from maskwright.findings import Finding
-from maskwright.models.merged import open_merged
+from maskwright.models.open import open_merged
 from maskwright.report.say import printer
 from maskwright.report.tables import for_terminal
 from maskwright.storage import commit

@@ -24,8 +24,8 @@ from maskwright.finetune.recipe import NAME, Recipe, render
 from maskwright.finetune.run import finetune, require_unfinished
 from maskwright.finetune.tune import Settings
 from maskwright.labelled.examples import splits, survey
+from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.examples.examples import Examples
-from maskwright.labelled.prepare import prepare
 from maskwright.labelled.windows.text_to_text import TEMPLATES, Template
 from maskwright.models.model import Model
 from maskwright.models.open import open_weights
@@ -33,9 +33,8 @@ from maskwright.report import document, tables
 from maskwright.report.say import Say, printer
 from maskwright.tasks.parts import sentence_folder
 from maskwright.tasks.parts.choices import SKIPPED, VECTOR_POOLINGS
-from maskwright.tasks.parts.find import task_for
-from maskwright.tasks.parts.reading import room
-from maskwright.tasks.parts.task_type import TaskType
+from maskwright.tasks.parts.encode import room
+from maskwright.tasks.parts.task_type import TaskType, task_for
 from maskwright.train.machine import machine
 from maskwright.train.optimizers.settings import AdamW
 from maskwright.train.schedule import Schedule

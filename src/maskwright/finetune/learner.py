@@ -32,7 +32,7 @@ from maskwright.objectives.parts.objective import Objective
 from maskwright.randomness import key, torch_seed
 from maskwright.tasks.parts.add_head import add_head, reading_texts
 from maskwright.tasks.parts.choices import Long, require_long
-from maskwright.tasks.parts.reading import Frame, collation_of, frame_of, room
+from maskwright.tasks.parts.encode import Frame, collation_of, frame_of, room
 from maskwright.tasks.parts.task_type import Answers, Encoded, Outputs, TaskType
 from maskwright.train.loop import Hook
 from maskwright.train.machine.machine import Machine

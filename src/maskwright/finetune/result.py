@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,9 @@ from maskwright.checkpoint import pretrained
 from maskwright.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, TaskRecord
 from maskwright.checkpoint.layout import About
 from maskwright.config import to_plain
-from maskwright.counted import counted, decimals
+from maskwright.counted import counted, decimals, rounded
 from maskwright.findings import Finding
 from maskwright.finetune import page, script
-from maskwright.finetune.card import card
 from maskwright.finetune.learner import Learner, Seed
 from maskwright.finetune.method import Method
 from maskwright.labelled.examples import examples as labelled
@@ -39,12 +38,88 @@ from maskwright.labelled.formats.parts import VALIDATION
 from maskwright.labelled.shapes import may_be_list
 from maskwright.metrics import seeds as intervals
 from maskwright.models import folders
-from maskwright.models.fingerprint import fingerprint
+from maskwright.models.model import fingerprint
 from maskwright.objectives.supervised import PROBLEM_TYPES
 from maskwright.report import document, tables
 from maskwright.report.say import Say
 from maskwright.report.tables import Table
 from maskwright.tasks.parts.task_type import Encoded, TaskType
+
+SHOWN_LABELS = 40
+
+
+def card(
+    *,
+    task_type: TaskType,
+    name: str,
+    base: str,
+    data: Mapping[str, str],
+    rows: Mapping[str, int],
+    findings: Mapping[str, Sequence[Finding]],
+    settings: Mapping[str, Any],
+    eval_part: str,
+    figures: Mapping[str, float],
+    table: Table,
+    plain: bool,
+    loads: Sequence[str],
+) -> str:
+    """The card as text.
+
+    Args:
+        base: the model that was fine-tuned.
+        data: SHA-256 of each file.
+        rows: how many of each part.
+        findings: what did not fit, by part.
+        settings: of the training, by name.
+        figures: of the part `asked`, by measure.
+        plain: whether transformers reads the folder.
+        loads: lines of code, as a person would type them.
+    """
+    return document.render(
+        "finetuned.md",
+        front=_front_matter(task_type, name, base, plain, data, eval_part, figures),
+        name=name,
+        task=task_type.task,
+        base=base,
+        labels=task_type.labels[:SHOWN_LABELS],
+        more_labels=len(task_type.labels) - SHOWN_LABELS,
+        table=table,
+        rows=rows,
+        data=data,
+        findings=[found.of(part) for part, listed in findings.items() for found in listed],
+        settings=settings,
+        loads=loads,
+    )
+
+
+def _front_matter(
+    task_type: TaskType,
+    name: str,
+    base: str,
+    plain: bool,
+    data: Iterable[str],
+    eval_part: str,
+    figures: Mapping[str, float],
+) -> dict[str, Any]:
+    known = {m: rounded(v) for m, v in figures.items() if math.isfinite(v)}
+    result = {
+        "task": {"type": task_type.pipeline, "name": task_type.task},
+        "dataset": {
+            "name": ", ".join(data) or "the rows given",
+            "type": "local",
+            "split": eval_part,
+        },
+        "metrics": [{"type": m, "name": m, "value": v} for m, v in known.items()],
+    }
+    return {
+        "library_name": "transformers" if plain else "maskwright",
+        "base_model": base,
+        "pipeline_tag": task_type.pipeline,
+        "tags": ["maskwright", task_type.task],
+        "metrics": list(known),
+        "model-index": [{"name": name, "results": [result]}],
+    }
+
 
 RESULTS, PAGE = "results.json", "report.html"
 # What transformers asks a folder of ours by, in its last two generations.

@@ -25,7 +25,7 @@ def write_eight_bits(
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    with _quiet():
+    with _quiet_quantizer():
         quantize_dynamic(
             source,
             target,
@@ -48,7 +48,7 @@ def has_vnni() -> bool:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet_quantizer() -> Iterator[None]:
     """The library warns of a step that is of no use to graphs as these are."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from maskwright.errors import IncompatibleError, MaskwrightError
-from maskwright.graph.ports import Graph
+from maskwright.graph.graphs import Graph
 from maskwright.nn import kernels
 from maskwright.packages import require
 from maskwright.version import VERSION

@@ -24,7 +24,7 @@ from maskwright.config import require
 from maskwright.errors import ConfigError
 from maskwright.inference.batches import growing
 from maskwright.inference.decode import check
-from maskwright.inference.incremental import Reader, trained_length
+from maskwright.inference.growing_rows import Reader, trained_length
 from maskwright.inference.prepared import Prepared, answering
 from maskwright.inference.steps import Steps, finished
 from maskwright.nn.transformer import Transformer

@@ -24,14 +24,13 @@ from torch import Tensor, nn
 
 from maskwright.nn import mask
 from maskwright.nn.attention import Attention, AttentionContext, attend
-from maskwright.nn.block import Block
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import Activation
 from maskwright.nn.feed_forward import ACTIVATIONS, FeedForward
 from maskwright.nn.kernels.packed import Packed
 from maskwright.nn.norm import Norm
 from maskwright.nn.positions import rotate
-from maskwright.nn.stack import Stack
+from maskwright.nn.stack import Block, Stack
 
 
 def fits(stack: Stack) -> bool:

@@ -29,7 +29,7 @@ from torch import Tensor
 from maskwright import randomness
 from maskwright.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.inference.batches import growing
-from maskwright.inference.incremental import Reader, trained_length
+from maskwright.inference.growing_rows import Reader, trained_length
 from maskwright.inference.prepared import Prepared, answering
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer

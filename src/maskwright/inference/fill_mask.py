@@ -11,7 +11,7 @@ those of a pair. The tokenizer is asked for through `Words`; this room knows no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,9 +21,81 @@ from torch import Tensor
 
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.inference.engine import states
+from maskwright.inference.growing_rows import Reader, trained_length
 from maskwright.inference.prepared import Prepared, answering, finite
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
+
+LONGEST = 16  # tokens of a span
+BEAMS = 10
+
+
+@dataclass(frozen=True)
+class Span:
+    """Ids that may fill a gap, at least one, and how likely they are."""
+
+    ids: tuple[int, ...]
+    probability: float
+
+
+@torch.inference_mode()
+def spans(
+    model: Transformer | Prepared,
+    source: Sequence[int],
+    written: Sequence[int],
+    stops: Collection[int],
+    forbidden: Collection[int],
+    top: int,
+    *,
+    cached: bool = True,
+) -> list[Span]:
+    """The likeliest `top` spans behind what the decoder has `written`, the best first.
+
+    Args:
+        model: a network, or one that was prepared before.
+        source: what the encoder reads, with its sentinels.
+        written: begins with the decoder's start and ends with the sentinel of the gap.
+        stops: ids that end a span; they are in none.
+        forbidden: further ids that are in none.
+        cached: keep keys and values between steps; the same spans either way.
+    """
+    with answering(model, live=not cached) as ready:
+        reader = Reader(ready, trained_length(ready.config), cached)
+        reader.encode([source])
+        return _search(reader, written, sorted(stops), sorted(forbidden), top)
+
+
+def _search(
+    reader: Reader,
+    written: Sequence[int],
+    stops: list[int],
+    forbidden: list[int],
+    top: int,
+) -> list[Span]:
+    beams, limit = max(BEAMS, 2 * top), reader.limit
+    going: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    ended: list[tuple[float, tuple[int, ...]]] = []
+    room = LONGEST if limit is None else min(LONGEST, limit - len(written))
+    for length in range(room + 1):
+        texts = [[*written, *ids] for _, ids in going]
+        logs = reader.next_scores(texts, room + 1 - length).float().log_softmax(-1)  # K, V
+        if length:
+            ends = logs[:, stops].logsumexp(-1).tolist()
+            ended += [(total + end, ids) for (total, ids), end in zip(going, ends, strict=True)]
+            ended = sorted(ended, reverse=True)[:top]
+        logs[:, stops + forbidden] = -torch.inf
+        totals = torch.tensor([total for total, _ in going])[:, None] + logs
+        best = totals.flatten().topk(min(beams, totals.numel()))
+        taken = [
+            (total, *divmod(place, logs.shape[1]))
+            for total, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+            if total > -torch.inf
+        ]
+        going = [(total, (*going[row][1], token)) for total, row, token in taken]
+        if not going or (len(ended) == top and ended[-1][0] >= going[0][0]):
+            break
+        reader.keep([row for _, row, _ in taken])
+    return [Span(ids, float(torch.tensor(total).exp())) for total, ids in ended]
 
 
 class Words(Protocol):

@@ -23,8 +23,7 @@ from maskwright.errors import UsageError
 from maskwright.inference import decode as decoding
 from maskwright.inference.batches import growing
 from maskwright.inference.decode import GREEDY, Sampling
-from maskwright.inference.growing_rows import Rows
-from maskwright.inference.incremental import Reader, context_start, trained_length
+from maskwright.inference.growing_rows import Reader, Rows, context_start, trained_length
 from maskwright.inference.prepared import Prepared
 from maskwright.inference.shared_layers import can_write_together, mixed_layer, spans_of
 from maskwright.inference.stream import Decode, GrowingText, Piece, require_stop, shown

@@ -43,8 +43,7 @@ from maskwright.nn.cache import KVCache
 from maskwright.nn.config import TransformerConfig
 from maskwright.nn.kernels.packed import Packed
 from maskwright.nn.mask import AttentionMask, bidirectional
-from maskwright.nn.selection import Selection
-from maskwright.nn.stack import Stack, Trace
+from maskwright.nn.stack import Selection, Stack, Trace
 from maskwright.nn.transformer import Transformer
 from maskwright.train.machine.choices import Precision
 from maskwright.train.machine.machine import choose

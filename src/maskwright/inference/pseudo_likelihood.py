@@ -22,7 +22,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -30,14 +32,140 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from maskwright.data.batch import Batch
+from maskwright.data.rows import Rows, RowSource
 from maskwright.errors import IncompatibleError, UsageError
+from maskwright.inference import held_out_loss as likelihood
 from maskwright.inference.batches import alike
+from maskwright.inference.engine import states
 from maskwright.inference.likelihood_prompts import Frame, detector, frame_for
 from maskwright.inference.prepared import Prepared, answering
 from maskwright.nn import mask
+from maskwright.nn.config import TransformerConfig
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.parts import corruption
+from maskwright.objectives.parts.objective import (
+    Loss,
+    Objective,
+    Part,
+    encode_targets,
+    facts,
+    token_loss,
+)
+from maskwright.randomness import key
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.words import begins_word
+
+TokenScore = tuple[float, tuple[tuple[int, float], ...]]
+# Positions whose scores over the vocabulary are held at once.
+AT_ONCE = 256
+
+
+@torch.inference_mode()
+def prompt_scores(
+    network: Prepared, rows: Sequence[Sequence[int]], top: int = 0
+) -> list[list[TokenScore]]:
+    """For each row the log-probability in nats of each token after its first, as the model gave it,
+    and of the `top` likeliest tokens at its place, the best first.
+
+    Raises:
+        IncompatibleError: the network is no decoder that stands alone.
+        DataError: a row without an id.
+    """
+    require_decoder(network.config)
+    found: list[list[TokenScore]] = [[] for _ in rows]
+    for part in states(network, rows):
+        following = part.tokens.roll(-1)
+        made: list[TokenScore] = []
+        for begin in range(0, len(following), AT_ONCE):
+            here = slice(begin, begin + AT_ONCE)
+            logs = network.scores(part.states[here]).double().log_softmax(-1)
+            own = logs.gather(-1, following[here, None])[:, 0].tolist()
+            best = logs.topk(min(top, logs.shape[-1]), dim=-1)
+            pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            tops = [tuple(zip(ids, values, strict=True)) for ids, values in pairs]
+            made += zip(own, tops, strict=True)
+        begin = 0
+        for number, length in zip(part.numbers, part.lengths, strict=True):
+            found[number] = made[begin : begin + length - 1]
+            begin += length
+    return found
+
+
+def require_decoder(config: TransformerConfig) -> None:
+    """Refuse a model whose tokens do not follow from those before them.
+
+    Raises:
+        IncompatibleError: it is no decoder that stands alone.
+    """
+    if config.encoder is not None or config.vocabulary_head is None:
+        raise IncompatibleError(
+            "only a decoder that stands alone says how likely a prompt was",
+            where="network",
+            found="an encoder" if config.encoder is not None else "no vocabulary head",
+            do="ask for the log-likelihood of the text",
+        )
+
+
+RATE = 0.15
+ENOUGH = 16_384  # tokens asked, where the text has so many
+MOST_ROUNDS = 16
+
+Reads = Literal["both sides", "one side"]
+
+
+def top1(model: Transformer, source: RowSource, reads: Reads, mask: int) -> float:
+    """The share of the hidden tokens that the model names first, ties counted by their fair share.
+
+    Args:
+        source: rows of held-out text; each is read in several rounds, other tokens hidden in each.
+        mask: the id that hides a token from a model that reads both sides.
+    """
+    tokens = max(1, len(source) * source.length)
+    rounds = min(MOST_ROUNDS, math.ceil(ENOUGH / (RATE * tokens)))
+    hits = predictions = 0.0
+    for number in range(rounds):
+        found = likelihood.evaluate(_Hidden(model, reads, mask, number), source, rows=len(source))
+        hits += found.top1 * found.targets
+        predictions += found.targets
+    return hits / predictions
+
+
+class _Hidden(Objective):
+    def __init__(self, model: Transformer, reads: Reads, mask: int, number: int) -> None:
+        super().__init__()
+        self.product, self._reads, self._mask, self._number = model, reads, mask, number
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        keys = np.asarray(key("mask", seed, self._number, rows.ids))
+        askable = ~rows.special & (rows.positions > 0)
+        askable[:, 1:] &= ~rows.special[:, :-1]
+        askable[:, 0] = False
+        chosen = corruption.choose_each(askable, RATE, keys)
+        tokens, place = rows.tokens, np.flatnonzero(chosen)
+        if self._reads == "both sides":
+            tokens = np.where(chosen, self._mask, tokens)
+        else:
+            place = place - 1
+        return Batch(
+            tokens=torch.from_numpy(tokens),
+            index=torch.from_numpy(place),
+            targets=torch.from_numpy(rows.tokens[chosen]),
+            **facts(rows),
+        )
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.targets is not None
+        return {"hidden": batch.targets.numel()}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.targets is not None
+        states = self.target_states(batch)
+        return Loss({"hidden": Part(token_loss(self.product, states, batch.targets))})
+
+    def target_states(self, batch: Batch) -> Tensor:
+        return encode_targets(self.product, batch)
+
 
 # Whose last token is told and not read.
 LEFT_TO_RIGHT = ("causal", "sequence-to-sequence")

@@ -21,13 +21,12 @@ from maskwright.findings import Note, ignore
 from maskwright.inference import fill_mask, pseudo_likelihood
 from maskwright.inference.beam import beam_steps
 from maskwright.inference.decode import Sampling, require_writer
-from maskwright.inference.fill_mask import Candidate, Hole, Likeliest, Masked
+from maskwright.inference.fill_mask import Candidate, Hole, Likeliest, Masked, spans
 from maskwright.inference.gaps import Gapped, gapped, spelled
 from maskwright.inference.generation import Generation, Prompt
-from maskwright.inference.incremental import trained_length
+from maskwright.inference.growing_rows import trained_length
 from maskwright.inference.prepared import Prepared, answering
-from maskwright.inference.prompt_scores import require_decoder
-from maskwright.inference.spans import spans
+from maskwright.inference.pseudo_likelihood import require_decoder
 from maskwright.inference.steps import Steps, finished
 from maskwright.inference.stream import BYTE, Decode, GrowingText, Piece, require_stop, stream
 from maskwright.models import special_tokens

@@ -6,5 +6,6 @@
     examples/   rows to examples: labels, checks, splits, a survey
     windows/    examples to windows that a model can read, and scores back to answers
 
-`prepare` does all of it in one call; `shapes` collects what task types declare of their data.
+`examples/build.py` does all of it in one call; `shapes` collects what task types declare of their
+data.
 """

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from maskwright.corpus import installed
-from maskwright.corpus.docstrings import literals
+from maskwright.corpus.embedded import literals
 from maskwright.errors import DataError
 
 PACKAGES = (installed.STANDARD, "torch", "numpy")

@@ -22,7 +22,7 @@ from maskwright.checkpoint.pretrained import Pretrained
 from maskwright.checkpoint.transfer import load_matching
 from maskwright.errors import CheckpointError, IncompatibleError
 from maskwright.families.parts import family as families
-from maskwright.models.fingerprint import fingerprint
+from maskwright.models.model import fingerprint
 from maskwright.nn import initialise
 
 

@@ -23,10 +23,8 @@ from torch import Tensor, nn
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import Attention as AttentionConfig
 from maskwright.nn.kernels.dropout import dropout as drop
-from maskwright.nn.kernels.dropout import dropped_product
-from maskwright.nn.kernels.linear import Linear
-from maskwright.nn.kernels.matmul import scaled_product
-from maskwright.nn.kernels.softmax import softmax
+from maskwright.nn.kernels.dropout import dropped_product, softmax
+from maskwright.nn.kernels.linear import Linear, scaled_product
 from maskwright.nn.mask import SizedMask
 from maskwright.nn.positions import rotate
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from maskwright.nn.block import Block as Layer
 from maskwright.nn.config import Block
+from maskwright.nn.stack import Block as Layer
 from maskwright.nn.stack import Stack
 from maskwright.nn.transformer import Transformer
 

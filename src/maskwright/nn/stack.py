@@ -7,6 +7,7 @@ window, positions) among the blocks, made once per forward. Layers that share we
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -14,20 +15,139 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.errors import ConfigError
-from maskwright.nn.attention import AttentionContext
-from maskwright.nn.block import Block
+from maskwright.nn.attention import Attention, AttentionContext
 from maskwright.nn.cache import KVCache
 from maskwright.nn.config import Attention as AttentionConfig
+from maskwright.nn.config import Block as BlockConfig
 from maskwright.nn.config import Relative, Rotary
 from maskwright.nn.config import Stack as StackConfig
 from maskwright.nn.embeddings import Embeddings
-from maskwright.nn.kernels.dropout import dropout
+from maskwright.nn.feed_forward import FeedForward
+from maskwright.nn.kernels.dropout import add_dropped, dropout
 from maskwright.nn.mask import AttentionMask, bidirectional, pattern
 from maskwright.nn.mask import prefix as prefix_of
 from maskwright.nn.meta_init import Table
 from maskwright.nn.norm import Norm
 from maskwright.nn.positions import relative_buckets, rotary_table
-from maskwright.nn.selection import Selection
+
+# From this share of the positions on, choosing costs more than it saves.
+WORTH = 0.75
+# Products are compiled for every size that they meet on some machines (linear.py): few sizes.
+STEP = 8
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Positions in rows of equal width.
+
+    Attributes:
+        places: in each row, ascending only if `at` was; a row with fewer repeats its position 0.
+        back: where each position of `at` stands among the `places`, flattened.
+    """
+
+    places: Int[Tensor, "B Q"]
+    back: Int[Tensor, " N"]
+
+    @classmethod
+    def of(cls, at: Int[Tensor, " N"], rows: int, length: int) -> Selection | None:
+        """The positions `at` of a batch (`rows`, `length`), in any order; None: too many of them to
+        be worth it."""
+        if len(at) >= WORTH * rows * length:
+            return None
+        row = at // length
+        counts = torch.bincount(row, minlength=rows)
+        width = -(-max(1, int(counts.max())) // STEP) * STEP
+        if width >= WORTH * length:
+            return None
+        order = row.argsort(stable=True)
+        sorted_row = row[order]
+        slot = torch.arange(len(at), device=at.device) - (counts.cumsum(0) - counts)[sorted_row]
+        back = torch.empty_like(at)
+        back[order] = sorted_row * width + slot
+        places = at.new_zeros(rows * width)
+        places[back] = at % length
+        return cls(places.view(rows, width), back)
+
+    def take(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B Q D"]:
+        """What stands at the places."""
+        rows, length, width = x.shape
+        first = torch.arange(rows, device=x.device)[:, None] * length
+        flat = x.reshape(-1, width).index_select(0, (self.places + first).reshape(-1))
+        return flat.view(rows, -1, width)
+
+    def pick(self, x: Float[Tensor, "B Q D"]) -> Float[Tensor, "N D"]:
+        """What was computed at the places, in the order of `at`."""
+        return x.reshape(-1, x.shape[-1]).index_select(0, self.back)
+
+
+class Block(nn.Module):
+    """Self-attention, perhaps cross-attention, and the feed-forward half."""
+
+    def __init__(self, config: BlockConfig, width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.attention = Attention(config.attention, width)
+        self.attention_norm = Norm(config.norm, width) if config.attention_norm else None
+        if config.cross_attention is not None:
+            self.cross_attention = Attention(config.cross_attention, width)
+            self.cross_attention_norm = Norm(config.norm, width)
+        self.feed_forward = FeedForward(config.feed_forward, width)
+        self.feed_forward_norm = Norm(config.norm, width)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        context: AttentionContext,
+        *,
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_context: AttentionContext | None = None,
+        cache: KVCache | None = None,
+        layer: int = 0,
+        selection: Selection | None = None,
+    ) -> Float[Tensor, "B Q D"]:
+        """
+        Args:
+            selection: where the layer's states are wanted; None: at all positions (Q = T).
+        """
+        if selection is None:
+            x = self._branch(
+                x,
+                self.attention_norm,
+                lambda h: self.attention(h, context, cache=cache, layer=layer),
+            )
+        else:
+            take, some = selection.take, context.of_queries(selection.places)
+            x = self._branch(
+                x,
+                self.attention_norm,
+                lambda h: self.attention(take(h), some, memory=h, layer=layer),
+                beside=take,
+            )
+            if memory_context is not None:
+                memory_context = memory_context.of_queries(selection.places)
+        if memory is not None and memory_context is not None:
+            x = self._branch(
+                x,
+                self.cross_attention_norm,
+                lambda h: self.cross_attention(
+                    h, memory_context, memory=memory, cache=cache, layer=layer
+                ),
+            )
+        return self._branch(x, self.feed_forward_norm, self.feed_forward)
+
+    def _branch(
+        self,
+        x: Tensor,
+        norm: Norm | None,
+        f: Callable[[Tensor], Tensor],
+        beside: Callable[[Tensor], Tensor] = lambda x: x,
+    ) -> Tensor:
+        """`beside` is what the residual is of `x`."""
+        before = norm if self.config.placement == "pre" else None
+        after = norm if self.config.placement == "post" else None
+        out = f(x if before is None else before(x))
+        x = add_dropped(beside(x), out, self.config.dropout, self.training)
+        return x if after is None else after(x)
 
 
 @dataclass

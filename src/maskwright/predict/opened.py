@@ -25,9 +25,8 @@ from maskwright.findings import Finding
 from maskwright.graph.engines.parts.names import TORCH
 from maskwright.inference import texts as inference_texts
 from maskwright.inference.prepared import Prepared, prepare
-from maskwright.models.adapter_folder import is_adapter
 from maskwright.models.model import Model
-from maskwright.models.open import home_of, open_model
+from maskwright.models.open import home_of, is_adapter, open_model
 from maskwright.nn.transformer import Transformer
 from maskwright.predict.predictor import Predictor, of_vectors, predictor
 from maskwright.train.machine.choices import Precision

@@ -39,8 +39,7 @@ from maskwright.finetune import learner
 from maskwright.inference.encoded import Collation
 from maskwright.inference.prepared import Prepared, prepare
 from maskwright.inference.scores import require_finite
-from maskwright.labelled.columns.contents import is_empty
-from maskwright.labelled.examples.cell import joined_or_whole
+from maskwright.labelled.columns.contents import is_empty, joined_or_whole
 from maskwright.labelled.shapes import may_be_joined
 from maskwright.models import generation_settings
 from maskwright.models.model import Model
@@ -48,12 +47,10 @@ from maskwright.models.open import open_model
 from maskwright.nn.transformer import Transformer
 from maskwright.objectives.parts.objective import Objective
 from maskwright.objectives.supervised import PROBLEM_TYPES, Problem
-from maskwright.predict.calibrated import require_known_options
 from maskwright.predict.given import examples
 from maskwright.tasks.parts import sentence_folder
-from maskwright.tasks.parts.choices import HIERARCHICAL, LONG, LongText, require_long_text
-from maskwright.tasks.parts.find import task_for, task_for_head, task_for_vectors, task_for_writing
-from maskwright.tasks.parts.reading import Frame, asking, collation_of, frame_of, room
+from maskwright.tasks.parts.choices import HIERARCHICAL, LONG, POOLINGS, LongText, require_long_text
+from maskwright.tasks.parts.encode import Frame, asking, collation_of, frame_of, room
 from maskwright.tasks.parts.task_type import (
     LOGIT,
     TWO_TEXTS,
@@ -62,9 +59,64 @@ from maskwright.tasks.parts.task_type import (
     Extent,
     Outputs,
     TaskType,
+    task_for,
+    task_for_head,
+    task_for_vectors,
+    task_for_writing,
 )
 from maskwright.terminal import shell_word
 from maskwright.tokenizer.training.sample import not_unicode
+
+
+def _a_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _a_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _a_count(value: Any) -> bool:
+    return type(value) is int and value >= 1
+
+
+def _a_range(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(map(_a_number, value))
+        and (value[0] < value[1])
+    )
+
+
+KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("low", "high", "usual"), (_a_number, "a number")),
+    **dict.fromkeys(("prompt", "measure", "missing", "key"), (_a_text, "a text")),
+    **dict.fromkeys(("beams", "longest"), (_a_count, "1 or more")),
+    "pooling": (lambda value: value in list(POOLINGS), ", ".join(POOLINGS)),
+    "scale": (_a_range, "two numbers, the lower first"),
+    "step": (lambda value: _a_number(value) and value > 0, "a number above 0"),
+    "threshold": (lambda value: value is None or _a_number(value), "a number"),
+}
+
+
+def require_known_options(task: TaskRecord, path: Path) -> None:
+    """Refuse what no release has settled.
+
+    Raises:
+        CheckpointError: naming it.
+    """
+    for name, value in task.settled.items() if task.format == 1 else ():
+        fits, wanted = KNOWN.get(name, (None, near(name, KNOWN)))
+        if fits is None or not fits(value):
+            raise CheckpointError(
+                "the option is unknown" if fits is None else "the option's value does not fit",
+                where=f"{path}: settled.{name}",
+                found=repr(value)[:80],
+                wanted=wanted,
+                do=COPY,
+            )
+
 
 OnBad = Literal["strict", "skip"]  # as of files
 PORTION = 2048  # examples that are read, encoded and answered together

@@ -21,10 +21,9 @@ from maskwright.corpus.read import text_blocks
 from maskwright.corpus.reading import Reading
 from maskwright.corpus.table import OTHERS
 from maskwright.errors import DataError, MaskwrightError, UsageError, near
-from maskwright.labelled.columns.contents import stands
+from maskwright.labelled.columns.contents import row_with_lists, stands
 from maskwright.labelled.formats import class_folders, conllu_file, tag_file, unnamed_files
 from maskwright.labelled.formats.as_given import as_read
-from maskwright.labelled.formats.list_cells import row_with_lists
 from maskwright.labelled.formats.options import AS_IT_COMES, WHERE, HowRead
 from maskwright.labelled.formats.parts import separate_class_names
 from maskwright.labelled.formats.rows import Row, read_rows

@@ -51,7 +51,7 @@ from maskwright.report import document
 from maskwright.report.say import Say, quiet
 from maskwright.storage import commit
 from maskwright.storage import files as storage
-from maskwright.storage.one_file import new_text
+from maskwright.storage.files import new_text
 from maskwright.tasks.parts.choices import LongText
 
 # What is written by the name of the file: what stands between columns, None for JSON Lines.

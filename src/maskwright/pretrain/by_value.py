@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 
-from maskwright.corpus.spool import Spool
+from maskwright.corpus.read import Spool
 from maskwright.data.store import MANIFEST, TokenStore
 from maskwright.data.tokenize import build_store
 from maskwright.errors import DataError

@@ -38,11 +38,10 @@ from maskwright.nn.transformer import Transformer
 from maskwright.objectives.modules.supervised import pool_texts
 from maskwright.objectives.parts.objective import encode, facts
 from maskwright.objectives.parts.spec import usual_for
-from maskwright.pretrain import build, checkpoints, head_first, run
+from maskwright.pretrain import build, checkpoints, run, start
 from maskwright.pretrain.rows import held_out_rows
 from maskwright.recipes.parts.continued import LENGTH, RATE, WIDTH, of_model, of_run
-from maskwright.recipes.parts.find import read
-from maskwright.recipes.parts.override import override, with_text
+from maskwright.recipes.parts.find import override, read, with_text
 from maskwright.recipes.parts.recipe import (
     Folder,
     Recipe,
@@ -194,7 +193,7 @@ def worth(out: Path) -> list[tables.Table]:
     path = Path(recipe.model.path)
     tokenizer = Tokenizer.load(out / "tokenizer")
     initial = build.model(recipe, build.transformer_config(recipe, tokenizer))
-    known = head_first.take(out, initial, recipe.model.new) or recipe.model.architecture is None
+    known = start.take(out, initial, recipe.model.new) or recipe.model.architecture is None
     last = folders.newest(out)
     models = [(initial, path)] * known + [(open_weights(last).network, last)]
     store = TokenStore.open(out / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)

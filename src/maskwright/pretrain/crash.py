@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 
 from maskwright.pretrain import journal
-from maskwright.pretrain.microbatches import Microbatches
+from maskwright.pretrain.rows import Microbatches
 from maskwright.pretrain.session import TrainingSession
 from maskwright.report import document
 from maskwright.train.diverged import DivergedError

@@ -17,8 +17,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from maskwright.errors import DataError, MaskwrightError
-from maskwright.storage.files import FULL, in_our_words
-from maskwright.storage.one_file import new_file
+from maskwright.storage.files import FULL, in_our_words, new_file
 
 METRICS = "metrics.jsonl"
 TIMINGS = "timings.jsonl"

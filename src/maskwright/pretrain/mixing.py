@@ -11,14 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from maskwright.corpus.document import Document
-from maskwright.corpus.spool import Spool
+from maskwright.corpus.read import Spool
 from maskwright.data.mixture import ScheduledMixture, mixed
 from maskwright.data.rows import RowSource
 from maskwright.data.store import TokenStore
 from maskwright.errors import DataError, near
-from maskwright.recipes.parts.corpus import Corpus
-from maskwright.recipes.parts.mixing import MOST_VALUES, OTHERS, shares
-from maskwright.recipes.parts.recipe import Recipe
+from maskwright.recipes.parts.recipe import MOST_VALUES, OTHERS, Corpus, Recipe, shares
 from maskwright.report import document
 from maskwright.storage.strict_json import parse_object
 

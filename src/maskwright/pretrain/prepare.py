@@ -18,7 +18,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,12 +28,12 @@ import numpy as np
 
 from maskwright import config
 from maskwright.corpus.document import Document
+from maskwright.corpus.files import find
 from maskwright.counted import counted
 from maskwright.data.store import MANIFEST, TokenStore
 from maskwright.data.tokenize import build_store
-from maskwright.errors import ConfigError, DataError
+from maskwright.errors import ConfigError, DataError, IncompatibleError, MaskwrightError
 from maskwright.findings import Finding
-from maskwright.pretrain.as_read import changed_meanwhile, differences
 from maskwright.pretrain.by_value import build as build_by_value
 from maskwright.pretrain.mixing import keep_values, names_of, values_of
 from maskwright.pretrain.text import (
@@ -43,18 +43,60 @@ from maskwright.pretrain.text import (
     text_bytes,
     texts_of,
 )
-from maskwright.recipes.parts.corpus import Corpus
-from maskwright.recipes.parts.mixing import shares
 from maskwright.recipes.parts.objective_rows import needs_sentences
-from maskwright.recipes.parts.recipe import Recipe, TokenizerFolder
+from maskwright.recipes.parts.recipe import Corpus, Recipe, TokenizerFolder, shares
 from maskwright.report import document
 from maskwright.report.say import Say
 from maskwright.storage import files as storage
 from maskwright.storage.files import DISK, TEMPORARY, in_our_words, listed, remove_folder
+from maskwright.storage.manifest import hash_file
 from maskwright.storage.strict_json import parse_object
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.training.train import train as train_tokenizer
 from maskwright.tokenizer.unknown import OTHER_MODEL, REMEDY
+
+QUICKLY = 256 << 20  # bytes that are hashed to tell what changed, where nothing hangs on it
+LISTED = 5
+
+
+def changed_meanwhile(names: list[str], do: str) -> IncompatibleError:
+    """The refusal of files that changed between two readings."""
+    return IncompatibleError(
+        "the text changed while the run was prepared",
+        where=", ".join(names[:LISTED]) + ", …" * (len(names) > LISTED),
+        wanted="files that stay as they are until the tokens are made",
+        do=do,
+    )
+
+
+def differences(
+    corpus: Corpus, paths: Iterable[Path], read: Mapping[str, str], *, quickly: bool = False
+) -> list[str]:
+    """How the text differs from what was `read` (SHA-256 by file), a few words for each file.
+
+    Args:
+        paths: the files and folders of the text.
+        quickly: do not hash more than a little.
+    """
+    changes = []
+    sizes = 0
+    for name, digest in read.items():
+        path = Path(name)
+        if not path.is_file():
+            changes.append(f"{name} is not there")
+            continue
+        sizes += path.stat().st_size
+        if not (quickly and sizes > QUICKLY) and hash_file(path) != digest:
+            changes.append(f"{name} has changed")
+    if corpus.limit_bytes is None and read:
+        for path in paths:
+            try:
+                found = find([path])[0]
+            except MaskwrightError:
+                continue  # missing or empty: reported above
+            changes += [f"{s.shown} was added" for s in found if s.shown not in read]
+    return changes
+
 
 TRAIN, HELD_OUT, TOKENIZER = "train", "held-out", "tokenizer"
 TEXT_TO_STORE = 3  # bytes of text for a byte of tokens, at the most

@@ -7,18 +7,67 @@ import bisect
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.data.batch import Batch
+from maskwright.data.loader import Loader
 from maskwright.data.pack import PackedDocuments, PackedSentences
 from maskwright.data.pairs import SentencePairs
-from maskwright.data.rows import RowSource
+from maskwright.data.rows import Rows, RowSource
 from maskwright.data.store import TokenStore
 from maskwright.data.stream import Stream, Windows
 from maskwright.errors import IncompatibleError
 from maskwright.findings import Finding
 from maskwright.inference import held_out_loss as likelihood
 from maskwright.nn.config import Learned, TransformerConfig
+from maskwright.objectives.parts.objective import Objective
 from maskwright.pretrain.mixing import mixed_rows
 from maskwright.recipes.parts.objective_rows import require_rows, row_kind, streams
 from maskwright.recipes.parts.recipe import Folder, Recipe
+from maskwright.train import loop
+from maskwright.train.schedule import Ramp
+from maskwright.train.state import TrainState
+
+
+class Microbatches:
+    """The microbatches of the next step, a function of the number of rows taken so far and of the
+    share of the budget that is used.
+
+    All microbatches of a step have equally many rows. Where the row length changes, the count of
+    rows continues in the order of the new rows.
+
+    Args:
+        phases: (share of the budget, loader): each loader is used until that share is reached.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        phases: Sequence[tuple[float, Loader]],
+        plan: loop.Plan,
+        state: TrainState,
+        ramp: Ramp | None = None,
+    ) -> None:
+        self.objective, self.phases, self.plan, self.state = objective, phases, plan, state
+        self.ramp = ramp or Ramp()
+
+    def __call__(self, step: int, number: int) -> Batch:
+        rows, epochs = self.rows(number)
+        return self.objective.corrupt(rows, epochs, self.plan.seed, self._progress)
+
+    def rows(self, number: int) -> tuple[Rows, NDArray[np.int64]]:
+        """The rows of microbatch `number` before they are corrupted, and the epoch of each."""
+        progress, last = self._progress, self.phases[-1][1]
+        loader = next((one for until, one in self.phases if progress < until), last)
+        size = self.ramp.rows(loader.batch_rows // self.plan.microbatches, progress)
+        indices, epochs = loader.take(self.state.samples + number * size, size)
+        return loader.rows_of(indices, epochs), epochs
+
+    @property
+    def _progress(self) -> float:
+        return loop.progress(self.plan, self.state)
+
 
 # The share of a table of positions that counts as trained.
 NEARLY = 0.9

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -34,13 +35,14 @@ from maskwright.errors import (
     UsageError,
 )
 from maskwright.findings import Finding
+from maskwright.inference import held_out_loss as likelihood
 from maskwright.models.folders import has_checkpoint
 from maskwright.models.run_folder import is_run
+from maskwright.objectives.parts.objective import Objective
 from maskwright.pretrain import build, by_value, crash, journal, refused, repeat
-from maskwright.pretrain.flops import with_counted_budget
 from maskwright.pretrain.hooks import Evaluate, Log, Save
-from maskwright.pretrain.microbatches import Microbatches
 from maskwright.pretrain.prepare import Prepared, prepare, text_changed
+from maskwright.pretrain.rows import Microbatches, held_out_rows
 from maskwright.pretrain.session import TrainingSession, start_session
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.recipe import FREE, INEXACT, Recipe, frozen_part
@@ -55,6 +57,34 @@ from maskwright.train import distribute, loop
 from maskwright.train.diverged import DivergedError
 from maskwright.train.machine import machine, process_memory
 from maskwright.train.machine.signals import listening
+from maskwright.train.machine.step_cost import training_flops
+
+TRIAL_ROWS = 64
+
+
+def flops_per_token(recipe: Recipe, prepared: Prepared, objective: Objective) -> float:
+    """Operations of matrix products, forward and backward, per token of a row: the mean over the
+    phases of the run, on rows of its held-out text."""
+    flops, start = 0.0, 0.0
+    for phase in recipe.phases:
+        rows = held_out_rows(recipe, prepared.held_out, phase.length)
+        middle = (start + phase.until) / 2  # where rates of masks that change are at their mean
+        trial = next(likelihood.evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
+        share, start = phase.until - start, phase.until
+        flops += share * training_flops(objective, trial) / trial.tokens.numel()
+    return flops
+
+
+def with_counted_budget(recipe: Recipe, prepared: Prepared) -> Recipe:
+    """`recipe` with its budget in tokens where it is in floating-point operations."""
+    if recipe.training.budget.flops is None:
+        return recipe
+    network = build.model(recipe, build.transformer_config(recipe, prepared.tokenizer))
+    objective = build.objective(recipe, network, prepared.tokenizer)
+    per_token = flops_per_token(recipe, prepared, objective)
+    budget = recipe.training.budget.in_tokens(per_token)
+    return replace(recipe, training=replace(recipe.training, budget=budget))
+
 
 RECIPE, LOCK = refused.RECIPE, refused.LOCK
 AdjustRecipe = Callable[[Recipe, Prepared], Recipe]

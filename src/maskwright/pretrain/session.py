@@ -25,12 +25,12 @@ from maskwright.models.folders import has_checkpoint
 from maskwright.nn.config import TransformerConfig
 from maskwright.objectives.parts.encoder_decoder import EncoderDecoder
 from maskwright.objectives.parts.objective import Objective
-from maskwright.pretrain import build, card, head_first, journal, start
+from maskwright.pretrain import build, card, journal, start
 from maskwright.pretrain.checkpoints import Checkpoints
-from maskwright.pretrain.head_first import HeadFirst
 from maskwright.pretrain.mixing import mixture_of_run, weights_of
 from maskwright.pretrain.prepare import Prepared
 from maskwright.pretrain.rows import check_length, held_out_rows, training_rows, untrained_positions
+from maskwright.pretrain.start import HeadFirst
 from maskwright.recipes.parts.find import find
 from maskwright.recipes.parts.objective_rows import row_kind
 from maskwright.recipes.parts.recipe import Folder, Recipe, frozen_part
@@ -171,7 +171,7 @@ def _objective(
             counts = likelihood.token_counts(
                 prepared.train, weights_of(recipe.corpus, prepared.train)
             )
-            head_first.expect_frequencies(objective.product, counts)
+            start.expect_frequencies(objective.product, counts)
     elif not saved:
         objective.start_run()
     return objective, family

@@ -20,13 +20,12 @@ from maskwright.corpus import curated, embedded
 from maskwright.corpus.document import Document
 from maskwright.corpus.files import find, size_of
 from maskwright.corpus.ledger import Counts
-from maskwright.corpus.read import Reader
+from maskwright.corpus.read import Reader, Spool
 from maskwright.corpus.reading import Reading, with_notes
-from maskwright.corpus.spool import Spool
 from maskwright.errors import ConfigError, DataError
 from maskwright.findings import Finding
 from maskwright.pretrain.mixing import ByValue
-from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.recipe import Corpus
 
 SMALL_CORPUS = 256  # documents, of which the share is counted in text and not left to the hashes
 PAIR_CORPUS = 10  # texts, of which at least two are held out: pairs of sentences need them

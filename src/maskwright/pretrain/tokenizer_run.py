@@ -9,7 +9,7 @@ from maskwright.corpus.read import DEFAULT
 from maskwright.corpus.reading import Reading
 from maskwright.findings import Finding
 from maskwright.pretrain.text import Text
-from maskwright.recipes.parts.corpus import Corpus
+from maskwright.recipes.parts.recipe import Corpus
 from maskwright.report.say import printer
 from maskwright.storage import files as storage
 from maskwright.storage.commit import require_new, writing

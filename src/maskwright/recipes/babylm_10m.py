@@ -26,8 +26,7 @@ from maskwright.recipes.parts.recipe import (
 )
 from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.optimizers.settings import Lamb
-from maskwright.train.phases import Phase, Ramp
-from maskwright.train.schedule import Schedule
+from maskwright.train.schedule import Phase, Ramp, Schedule
 
 # The layers that see all are all of them: rows of the causal kind narrow what each may see.
 EVERY_LAYER_SEES_ALL = {"global_attn_every_n_layers": 1, "global_rope_theta": 10_000.0}

@@ -8,9 +8,9 @@ evaluation take the other five.
 from __future__ import annotations
 
 from maskwright.budget import Budget
-from maskwright.recipes.parts.corpus import Corpus
 from maskwright.recipes.parts.recipe import (
     Checkpoints,
+    Corpus,
     Evaluation,
     FamilyModel,
     Initialisation,

@@ -8,9 +8,9 @@ without bias correction (Devlin et al. 2018, A.2; google-research/bert, optimiza
 from __future__ import annotations
 
 from maskwright.budget import Budget
-from maskwright.recipes.parts.corpus import Corpus
 from maskwright.recipes.parts.recipe import (
     Checkpoints,
+    Corpus,
     Evaluation,
     FamilyModel,
     ObjectiveChoice,
@@ -20,8 +20,7 @@ from maskwright.recipes.parts.recipe import (
 )
 from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.phases import Phase
-from maskwright.train.schedule import Schedule
+from maskwright.train.schedule import Phase, Schedule
 
 
 def recipe() -> Recipe:

@@ -4,9 +4,9 @@ peak 6e-4 to 6e-5 by a cosine, 0.5 M tokens per step, decay 0.1, no dropout)."""
 from __future__ import annotations
 
 from maskwright.budget import Budget
-from maskwright.recipes.parts.corpus import Corpus
 from maskwright.recipes.parts.recipe import (
     Checkpoints,
+    Corpus,
     Evaluation,
     FamilyModel,
     Initialisation,

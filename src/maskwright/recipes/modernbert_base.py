@@ -24,8 +24,7 @@ from maskwright.recipes.parts.recipe import (
 )
 from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.phases import Ramp
-from maskwright.train.schedule import Schedule
+from maskwright.train.schedule import Ramp, Schedule
 
 
 def recipe() -> Recipe:

@@ -9,9 +9,9 @@ measures the machine and sets the number of steps.
 from __future__ import annotations
 
 from maskwright.budget import Budget
-from maskwright.recipes.parts.corpus import Corpus
 from maskwright.recipes.parts.recipe import (
     Checkpoints,
+    Corpus,
     Evaluation,
     FamilyModel,
     ObjectiveChoice,

@@ -11,8 +11,7 @@ from dataclasses import replace
 from maskwright.budget import Budget
 from maskwright.nn.config import Tokens, TransformerConfig, VocabularyHead
 from maskwright.recipes import shakespeare_gpt
-from maskwright.recipes.parts.corpus import CharacterRanges
-from maskwright.recipes.parts.recipe import ObjectiveChoice, Point, Recipe
+from maskwright.recipes.parts.recipe import CharacterRanges, ObjectiveChoice, Point, Recipe
 
 
 def recipe() -> Recipe:

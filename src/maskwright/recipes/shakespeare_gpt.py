@@ -20,9 +20,10 @@ from maskwright.nn.config import (
     VocabularyHead,
     layers,
 )
-from maskwright.recipes.parts.corpus import CharacterRanges, Corpus
 from maskwright.recipes.parts.recipe import (
+    CharacterRanges,
     Checkpoints,
+    Corpus,
     Evaluation,
     Initialisation,
     ObjectiveChoice,

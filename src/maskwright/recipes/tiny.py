@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from maskwright.budget import Budget
-from maskwright.recipes.parts.corpus import Corpus
 from maskwright.recipes.parts.recipe import (
     Checkpoints,
+    Corpus,
     Evaluation,
     FamilyModel,
     ObjectiveChoice,

@@ -3,7 +3,7 @@
     request -> gate -> a dialect's route -> host -> tokenise -> scheduler -> device -> answer
 
 Read `errors` (what a client is refused with), `limits` (every bound), `scheduler` (which requests
-go together, and whose turn it is), `device` (the one thread that computes), `served` (a model that
+go together, whose turn it is, and the one thread that computes), `served` (a model that
 was opened), `host` (all that a route may ask), then `app`, `gate` and `process` (HTTP). `dialects/`
 has a file for each protocol, which knows only `host` and `errors`.
 """

@@ -76,7 +76,7 @@ def serve(
     from maskwright.serve.app import Application
     from maskwright.serve.gate import Entrance, Gate
     from maskwright.serve.host import Host
-    from maskwright.serve.logs import Log
+    from maskwright.serve.metrics import Log
     from maskwright.serve.process import Running, Server, bound, run
 
     say = say or (lambda line: None)

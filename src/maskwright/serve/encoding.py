@@ -17,7 +17,7 @@ from maskwright.predict.predictor import Predictor
 from maskwright.serve.errors import Refusal, of_error
 from maskwright.serve.limits import texts_of
 from maskwright.tasks.parts.choices import LongText
-from maskwright.tasks.parts.reading import asking
+from maskwright.tasks.parts.encode import asking
 from maskwright.tasks.parts.task_type import Encoded
 
 # Rows, and characters, that are encoded and computed as one item.

@@ -23,7 +23,7 @@ from maskwright.serve.addresses import ANY, host_name
 from maskwright.serve.app import Application
 from maskwright.serve.errors import Refusal, of_error
 from maskwright.serve.host import Host
-from maskwright.serve.logs import Log
+from maskwright.serve.metrics import Log
 from maskwright.storage import strict_json
 
 Scope = MutableMapping[str, Any]

@@ -38,13 +38,20 @@ from maskwright.inference import texts as inference_texts
 from maskwright.inference.stream import Piece
 from maskwright.predict.predictor import Predictor, answers_of
 from maskwright.serve import encoding, logprobs, served
-from maskwright.serve.device import Device, Outcome, Reading
 from maskwright.serve.encoding import Part
 from maskwright.serve.errors import Refusal, of_error
 from maskwright.serve.limits import Budget, Limits, texts_of
 from maskwright.serve.metrics import Metrics
 from maskwright.serve.reading import Asked, read_masks, read_prompts, read_scores, read_states
-from maskwright.serve.scheduler import FullError, Item, NeverFitsError, Queue
+from maskwright.serve.scheduler import (
+    Device,
+    FullError,
+    Item,
+    NeverFitsError,
+    Outcome,
+    Queue,
+    Reading,
+)
 from maskwright.serve.served import TASK, Asking, Head, Served, vectors
 from maskwright.serve.writing import Row, Writers, Writing, Written
 from maskwright.tasks.parts.choices import LongText

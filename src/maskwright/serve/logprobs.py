@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from maskwright.inference.prompt_scores import TokenScore
+from maskwright.inference.pseudo_likelihood import TokenScore
 from maskwright.inference.texts import PromptTokens
 from maskwright.tokenizer.tokenizer import Tokenizer
 

@@ -14,7 +14,7 @@ from maskwright.inference.encoded import Collation, Examples
 from maskwright.inference.engine import hidden
 from maskwright.inference.fill_mask import Hole, Likeliest
 from maskwright.inference.prepared import finite
-from maskwright.inference.prompt_scores import TokenScore, prompt_scores
+from maskwright.inference.pseudo_likelihood import TokenScore, prompt_scores
 from maskwright.inference.scores import Scored, require_finite
 from maskwright.inference.steps import Steps
 from maskwright.inference.texts import MaskedText, PromptTokens

@@ -57,6 +57,7 @@ from maskwright.storage.files import (
     refusal,
     remove_folder,
     require_own,
+    temporaries_of,
 )
 from maskwright.storage.lock import Lock
 from maskwright.storage.manifest import (
@@ -70,7 +71,6 @@ from maskwright.storage.manifest import (
     read_manifest,
     verify,
 )
-from maskwright.storage.one_file import temporaries_of
 
 __all__ = [
     "DISK",

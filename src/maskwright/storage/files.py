@@ -12,10 +12,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
+import itertools
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any, BinaryIO, TextIO, cast
 
 from maskwright.errors import (
     MaskwrightError,
@@ -360,3 +364,94 @@ def leads_out(path: Path, folder: Path) -> bool:
     snapshots = (p.parent.parent for p in (home, *home.parents) if p.parent.name == "snapshots")
     places = [home, *(cache / "blobs" for cache in snapshots)]
     return not any(target.is_relative_to(place) for place in places)
+
+
+_NUMBERS = itertools.count()
+STAGED = re.compile(rf"{re.escape(TEMPORARY)}(.+)-\d+-\d+", re.DOTALL)
+
+
+@contextlib.contextmanager
+def new_file(target: Path, *, files: FileSystem = DISK) -> Iterator[BinaryIO]:
+    """A stream for the bytes of `target`, which takes the place of what stood there when the block
+    ends, and only if it ends well.
+
+    Raises:
+        OutputError, StorageError, StoppedError: it cannot be written.
+    """
+    with in_our_words(target):
+        staged = _staged(target)
+        descriptor = files.open_write(staged)
+        stream = io.BufferedWriter(_Descriptor(descriptor, files))
+        try:
+            try:
+                yield stream
+                stream.flush()
+                files.fsync(descriptor)
+            finally:
+                stream.close()
+            files.rename(staged, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                files.remove(staged)
+            raise
+        files.fsync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def new_text(target: Path, *, newline: str = "\n", files: FileSystem = DISK) -> Iterator[TextIO]:
+    """`new_file` for text in UTF-8.
+
+    Raises:
+        OutputError, StorageError, StoppedError: it cannot be written.
+    """
+    with new_file(target, files=files) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8", newline=newline)
+        try:
+            yield text
+            text.flush()
+        finally:
+            with contextlib.suppress(OSError):
+                text.detach()
+
+
+def write_file(target: Path, data: bytes, *, files: FileSystem = DISK) -> Path:
+    """Put `data` into the file `target`, whole or not at all; returns `target`.
+
+    Raises:
+        OutputError, StorageError, StoppedError: it cannot be written.
+    """
+    with new_file(target, files=files) as stream:
+        stream.write(data)
+    return target
+
+
+def _staged(target: Path) -> Path:
+    ending = f"-{os.getpid()}-{next(_NUMBERS)}"
+    return target.with_name(TEMPORARY + shortened(target.name, len(ending)) + ending)
+
+
+def temporaries_of(target: Path) -> list[Path]:
+    """The temporary files of `target`; where nobody writes it, remains of stopped processes."""
+    names = {target.name, shortened(target.name, LONGEST_NAME)}
+    matches = map(STAGED.fullmatch, os.listdir(target.parent))
+    return [target.with_name(m[0]) for m in matches if m is not None and m[1] in names]
+
+
+class _Descriptor(io.RawIOBase):
+    """A descriptor of the file system's, to be written to."""
+
+    def __init__(self, descriptor: int, files: FileSystem) -> None:
+        self._descriptor, self._files = descriptor, files
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return self._files.write(self._descriptor, cast(memoryview, data))
+
+    def close(self) -> None:
+        if not self.closed:
+            try:
+                super().close()
+            finally:
+                self._files.close(self._descriptor)

@@ -18,10 +18,11 @@ import json
 import os
 import platform
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from maskwright.errors import StoppedError
+from maskwright.errors import MaskwrightError, StoppedError
 from maskwright.storage.files import make_folders, refusal
 
 PAUSE = 0.02  # seconds between two attempts
@@ -204,3 +205,29 @@ def _load(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+@contextlib.contextmanager
+def none_empty(out: Path | None) -> Iterator[None]:
+    """Where the block fails, remove the folder `out` if it was made meanwhile and holds nothing."""
+    new = out is not None and not out.exists()
+    try:
+        yield
+    except BaseException:
+        if new and out is not None:
+            with contextlib.suppress(OSError, MaskwrightError):
+                _remove_empty(out)
+        raise
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove a folder with nothing in it but empty folders and locks that nobody holds."""
+    inside = sorted(folder.rglob("*"), reverse=True)
+    files = [path for path in inside if path.is_symlink() or not path.is_dir()]
+    if any(path.suffix != ".lock" or path.is_symlink() for path in files):
+        return
+    for path in files:
+        with Lock(path):
+            path.unlink()
+    for path in (*(path for path in inside if path not in files), folder):
+        path.rmdir()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from maskwright.tasks.parts.label_as_text import InWords
 from maskwright.tasks.parts.task_type import Encoded, Outputs
+from maskwright.tasks.parts.text_to_text import InWords
 
 SERVES = ("question-answering",)
 

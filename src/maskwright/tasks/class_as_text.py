@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from maskwright.errors import IncompatibleError
 from maskwright.labelled.windows.text_to_text import Labels
 from maskwright.report.tables import Table
-from maskwright.tasks.parts.label_as_text import Read
-from maskwright.tasks.parts.reading import Frame
+from maskwright.tasks.parts.encode import Frame
 from maskwright.tasks.parts.task_type import Answers, Encoded, Outputs
+from maskwright.tasks.parts.text_to_text import Read
 
 SERVES = ("classification", "pair-classification")
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from maskwright.counted import rounded
 from maskwright.errors import DataError, UsageError
 from maskwright.findings import Finding
-from maskwright.labelled.columns.contents import is_empty, value_of
+from maskwright.labelled.columns.contents import is_empty, text_in, text_of, value_of
 from maskwright.labelled.examples import examples as labelled
-from maskwright.labelled.examples.cell import text_in, text_of
 from maskwright.labelled.examples.examples import Pair, Single
 from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.layouts.pair import PAIR
@@ -32,9 +31,7 @@ from maskwright.objectives.supervised import Problem
 from maskwright.report.tables import Table
 from maskwright.report.wording import figure
 from maskwright.tasks.parts.choices import Long
-from maskwright.tasks.parts.classes_table import classes_table
-from maskwright.tasks.parts.encode import encode, examples_of, in_windows
-from maskwright.tasks.parts.reading import Frame
+from maskwright.tasks.parts.encode import Frame, encode, examples_of, in_windows
 from maskwright.tasks.parts.task_type import (
     LOGIT,
     SECOND,
@@ -48,6 +45,7 @@ from maskwright.tasks.parts.task_type import (
     Scores,
     TaskType,
     alike,
+    classes_table,
     text,
 )
 

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from maskwright.counted import rounded
 from maskwright.errors import DataError, IncompatibleError
 from maskwright.inference.encoded import Examples
+from maskwright.labelled.columns.contents import text_in
 from maskwright.labelled.examples import examples as labelled
-from maskwright.labelled.examples.cell import text_in
 from maskwright.labelled.examples.examples import Match, Pair, Single
 from maskwright.labelled.formats.parts import TRAIN
 from maskwright.labelled.formats.rows import Row
@@ -46,8 +46,7 @@ from maskwright.tasks.parts.choices import (
     VECTOR_POOLINGS,
     Long,
 )
-from maskwright.tasks.parts.encode import encode, examples_of, in_windows
-from maskwright.tasks.parts.reading import Frame
+from maskwright.tasks.parts.encode import Frame, encode, examples_of, in_windows
 from maskwright.tasks.parts.similarities import compared
 from maskwright.tasks.parts.task_type import (
     Answers,

@@ -22,8 +22,7 @@ from maskwright.labelled.layouts.choices import CHOICES, options_of, question_of
 from maskwright.labelled.shapes import Shape
 from maskwright.metrics import baseline, metrics
 from maskwright.metrics.intervals import Estimate, estimates
-from maskwright.tasks.parts.encode import encode, examples_of, in_windows
-from maskwright.tasks.parts.reading import Frame
+from maskwright.tasks.parts.encode import Frame, encode, examples_of, in_windows
 from maskwright.tasks.parts.task_type import (
     Answers,
     Encoded,

@@ -15,9 +15,9 @@ from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.formats.parts import TRAIN
 from maskwright.labelled.windows.text_to_text import number_text, read_numbers
 from maskwright.report.wording import figure
-from maskwright.tasks.parts.label_as_text import Read
-from maskwright.tasks.parts.reading import Frame
+from maskwright.tasks.parts.encode import Frame
 from maskwright.tasks.parts.task_type import Answers, Encoded, Outputs
+from maskwright.tasks.parts.text_to_text import Read
 
 SERVES = ("regression", "similarity")
 STEPS = 25

@@ -29,9 +29,9 @@ from maskwright.findings import Finding
 from maskwright.inference.encoded import Examples, framed
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.examples.examples import Answered
+from maskwright.labelled.formats.marked_text import whole_words
 from maskwright.labelled.formats.parts import TRAIN, VALIDATION
 from maskwright.labelled.formats.squad_file import Answer, Question
-from maskwright.labelled.formats.words import whole_words
 from maskwright.labelled.layouts.question import QUESTION
 from maskwright.labelled.shapes import Shape
 from maskwright.labelled.windows import answer_search
@@ -40,7 +40,7 @@ from maskwright.labelled.windows.answers import NULL, AnswerRows, AnswerWindows
 from maskwright.metrics import squad_score
 from maskwright.metrics.intervals import Estimate, OfSums, estimate_of_sums
 from maskwright.objectives.parts.sequences import Sequences
-from maskwright.tasks.parts.reading import Frame
+from maskwright.tasks.parts.encode import Frame
 from maskwright.tasks.parts.task_type import (
     ONE_SIDED,
     Answers,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
-from maskwright.data.sentences import sentence_starts
+from maskwright.data.pairs import sentence_starts
 from maskwright.labelled.columns.spellings import plain
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.examples.examples import Rewrite

@@ -24,12 +24,12 @@ from maskwright.labelled.columns.contents import value_of
 from maskwright.labelled.examples import examples as labelled
 from maskwright.labelled.examples.examples import UNKNOWN, Tagged
 from maskwright.labelled.formats import tags
+from maskwright.labelled.formats.marked_text import words_in
 from maskwright.labelled.formats.parts import TRAIN
 from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.formats.tag_file import Sentence
 from maskwright.labelled.formats.tag_spelling import as_entities, spelling_of
 from maskwright.labelled.formats.tags import OUTSIDE, Entity, TagScore
-from maskwright.labelled.formats.words import words_in
 from maskwright.labelled.layouts.words import WORDS
 from maskwright.labelled.shapes import Shape
 from maskwright.labelled.windows.tag_windows import TagWindows
@@ -37,8 +37,7 @@ from maskwright.metrics import metrics
 from maskwright.metrics.intervals import Estimate, OfSums, estimate_of_sums
 from maskwright.objectives.parts.sequences import Sequences
 from maskwright.report.tables import Table
-from maskwright.tasks.parts.classes_table import classes_table
-from maskwright.tasks.parts.reading import Frame
+from maskwright.tasks.parts.encode import Frame
 from maskwright.tasks.parts.task_type import (
     Answers,
     Encoded,
@@ -47,6 +46,7 @@ from maskwright.tasks.parts.task_type import (
     Scores,
     TaskType,
     alike,
+    classes_table,
 )
 
 SHAPES = (Shape(name="tagging", layout=WORDS, label="classes", metrics=("entity_f1", "accuracy")),)

@@ -24,7 +24,7 @@ from maskwright.train.average import Average
 from maskwright.train.distribute import Processes
 from maskwright.train.diverged import DivergedError as DivergedError
 from maskwright.train.diverged import Outcome, diverged
-from maskwright.train.machine import denormals, machine, process_memory
+from maskwright.train.machine import machine, process_memory
 from maskwright.train.optimizers.optimizer import OptimizerState
 from maskwright.train.schedule import Schedule
 from maskwright.train.state import TrainState
@@ -92,7 +92,7 @@ def train(
     stop = stop or StopFlag()
     process_memory.keep_memory()
     memory = process_memory.Watch()
-    with denormals.flushed():
+    with process_memory.flushed():
         started = time.monotonic() - state.seconds
         while not finished(plan.budget, state):
             record = step(objective, batches, optimizer, plan, state, processes, average)

@@ -24,6 +24,50 @@ from maskwright.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
+class Phase:
+    """The part of a run that ends when the share `until` of its budget is used: `batch` rows of
+    `length` tokens per optimizer step."""
+
+    until: float
+    length: int
+    batch: int
+
+    def __post_init__(self) -> None:
+        for name, low, high in (("until", 0.0, 1.0), ("length", 4, 1 << 20), ("batch", 1, 1 << 30)):
+            if not low <= getattr(self, name) <= high:
+                raise ConfigError(
+                    "a setting of a phase is out of range",
+                    where=f"training.phases, {name}",
+                    found=getattr(self, name),
+                    wanted=f"{low} to {high}",
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ramp:
+    """Batches grow from the share `start` of their rows to all of them, evenly until the share
+    `until` of the budget is used."""
+
+    start: float = 1.0
+    until: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("start", "until"):
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise ConfigError(
+                    "a share is out of range",
+                    where=f"training.ramp.{name}",
+                    found=getattr(self, name),
+                    wanted="above 0, at most 1",
+                )
+
+    def rows(self, full: int, progress: float) -> int:
+        """The number of rows, of `full` rows, at least one."""
+        share = self.start + (1.0 - self.start) * min(1.0, progress / self.until)
+        return max(1, round(share * full))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
     """`warmup`, `decay` and `cooldown` are shares of the whole run (0 to 1)."""
 

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from maskwright.adapters.bottleneck import Bottleneck
-from maskwright.adapters.parts.adapter import AdapterModule
-from maskwright.adapters.parts.places import in_layer
+from maskwright.adapters.parts.adapter import AdapterModule, in_layer
 from maskwright.nn.attention import Attention
 from maskwright.nn.feed_forward import ACTIVATIONS, FeedForward
 from maskwright.nn.kernels.linear import linear

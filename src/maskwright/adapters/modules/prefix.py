@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from maskwright.adapters.parts.adapter import AdapterModule
-from maskwright.adapters.parts.places import in_layer
+from maskwright.adapters.parts.adapter import AdapterModule, in_layer
 from maskwright.adapters.prefix import Prefix
 from maskwright.nn.attention import Attention, AttentionContext
 from maskwright.nn.transformer import Transformer

@@ -21,8 +21,7 @@ from typing import Any
 import torch
 
 from maskwright import catalogue
-from maskwright.adapters.parts.adapter import Adapter
-from maskwright.adapters.parts.places import head_of
+from maskwright.adapters.parts.adapter import Adapter, head_of
 from maskwright.adapters.parts.settings import Settings
 from maskwright.adapters.peft import folder as peft_form
 from maskwright.adapters.peft import names as peft_names

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from maskwright.adapters.parts.places import ends_in, share_of
+from maskwright.adapters.parts.adapter import ends_in, share_of
 from maskwright.errors import ConfigError
 from maskwright.nn.transformer import Transformer
 

@@ -22,8 +22,7 @@ from torch import Tensor
 
 from maskwright.adapters.ia3 import IA3
 from maskwright.adapters.lora import LoRA
-from maskwright.adapters.parts.adapter import Adapter
-from maskwright.adapters.parts.places import head_of
+from maskwright.adapters.parts.adapter import Adapter, head_of
 from maskwright.adapters.parts.settings import Settings
 from maskwright.adapters.peft import ia3 as peft_ia3
 from maskwright.adapters.peft import lora as peft_lora

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from maskwright.adapters.parts.places import ends_in
+from maskwright.adapters.parts.adapter import ends_in
 from maskwright.checkpoint import name_pattern
 from maskwright.checkpoint.layout import Layout
 from maskwright.errors import CheckpointError

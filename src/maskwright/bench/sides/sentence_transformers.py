@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from maskwright.bench.sides.parts.padded import BATCH
-from maskwright.bench.sides.parts.side import Side
+from maskwright.bench.sides.parts.side import BATCH, Side
 from maskwright.bench.work import Work
 
 LABEL = "sentence-transformers"

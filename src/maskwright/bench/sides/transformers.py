@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from maskwright.bench.sides.parts.padded import BATCH, padded_loop, pooled
-from maskwright.bench.sides.parts.side import Side, first_label
+from maskwright.bench.sides.parts.side import BATCH, Side, first_label, padded_loop, pooled
 from maskwright.bench.work import Work
 
 LABEL = "transformers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.verbs.arguments import add_out, add_text, existing, next_run, note_busy
+from maskwright.cli.from_dataclass import add_out, add_text, existing, next_run, note_busy
 
 SUMMARY = "show what the attention heads of a model look at"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.verbs.arguments import add_base, existing
+from maskwright.cli.from_dataclass import add_base, existing
 
 SUMMARY = "measure how fast a model answers here, also beside other libraries"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from maskwright.cli.verbs.arguments import (
+from maskwright.cli.from_dataclass import (
     add_out,
     add_pairs,
     add_settings,
@@ -36,8 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     from maskwright.budget import equal_budget
     from maskwright.recipes.parts.check import require_settings
-    from maskwright.recipes.parts.find import find
-    from maskwright.recipes.parts.override import override, with_text
+    from maskwright.recipes.parts.find import find, override, with_text
 
     equal_budget(a.budget)
     found = [find(name) for name in a.recipes]

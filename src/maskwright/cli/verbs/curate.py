@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Literal
 
-from maskwright.cli.verbs.arguments import add_read, add_settings, existing_texts, going_on, note
+from maskwright.cli.from_dataclass import add_read, add_settings, existing_texts, going_on, note
 from maskwright.errors import UsageError
 
 SUMMARY = "clean, filter and deduplicate raw text to a corpus for pretraining"

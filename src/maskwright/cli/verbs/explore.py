@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.verbs.arguments import existing
+from maskwright.cli.from_dataclass import existing
 
 SUMMARY = "see a model in the browser: masks, generation, attention, its tokenizer"
 
@@ -35,6 +35,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     for model in a.models:
         existing(model, "model", a.command)
-    from maskwright.explore.command import explore
+    from maskwright.explore.server import explore
 
     explore(a.models, port=a.port, text=a.text, browser=not a.no_browser)

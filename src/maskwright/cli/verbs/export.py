@@ -7,8 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from maskwright.cli.from_dataclass import add_fields
-from maskwright.cli.verbs.arguments import add_base, existing
+from maskwright.cli.from_dataclass import add_base, add_fields, existing
 from maskwright.errors import UsageError, near
 
 SUMMARY = "write a model in a form that other programs load, and prove it by reading it again"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.verbs.arguments import existing, note
+from maskwright.cli.from_dataclass import existing, note
 from maskwright.terminal import harmless
 
 SUMMARY = "show the most likely tokens for each mask in a text"

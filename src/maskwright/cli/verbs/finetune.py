@@ -7,13 +7,14 @@ import contextlib
 from dataclasses import replace
 from pathlib import Path
 
-from maskwright.cli.from_dataclass import add_fields, given
-from maskwright.cli.verbs.arguments import (
+from maskwright.cli.from_dataclass import (
     add_columns,
+    add_fields,
     add_out,
     add_read,
     add_settings,
     existing,
+    given,
     going_on,
     named_columns,
     next_run,

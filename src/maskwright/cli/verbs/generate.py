@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
-from maskwright.cli.verbs.arguments import existing, note
+from maskwright.cli.from_dataclass import existing, note
 from maskwright.terminal import harmless_lines
 from maskwright.train.machine.choices import Precision
 

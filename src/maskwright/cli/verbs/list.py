@@ -28,7 +28,7 @@ def do(a: argparse.Namespace) -> None:
             do="maskwright list",
         )
     if a.room == "steps":
-        from maskwright.curate.parts.describe import step_lines
+        from maskwright.curate.parts.recipe import step_lines
 
         print("\n".join(step_lines()))
         return

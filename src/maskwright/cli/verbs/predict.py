@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from maskwright.cli.verbs.arguments import (
+from maskwright.cli.from_dataclass import (
     add_base,
     add_columns,
     add_read,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from maskwright.cli.verbs.arguments import (
+from maskwright.cli.from_dataclass import (
     add_out,
     add_settings,
     add_short_settings,
@@ -27,8 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     from maskwright.recipes.parts.check import require_settings
-    from maskwright.recipes.parts.find import find, run_of
-    from maskwright.recipes.parts.override import override, with_text
+    from maskwright.recipes.parts.find import find, override, run_of, with_text
 
     recipe = find(a.recipe)
     recipe = override(with_text(recipe, a.text) if a.text else recipe, a.settings)

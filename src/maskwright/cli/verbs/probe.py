@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.verbs.arguments import (
+from maskwright.cli.from_dataclass import (
     add_columns,
     add_out,
     add_read,

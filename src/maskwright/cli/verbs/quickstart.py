@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from maskwright.cli.verbs.arguments import add_out, next_run
+from maskwright.cli.from_dataclass import add_out, next_run
 
 SUMMARY = "train a first model on the documentation of this Python installation"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.verbs.arguments import add_settings, existing, say_model
+from maskwright.cli.from_dataclass import add_settings, existing, say_model
 
 SUMMARY = "continue a run from its last checkpoint"
 
@@ -22,8 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     existing(a.run, "run")
     from maskwright.models.run_folder import RECIPE, is_run
-    from maskwright.recipes.parts.find import read
-    from maskwright.recipes.parts.override import override
+    from maskwright.recipes.parts.find import override, read
 
     settings = None
     if a.settings and is_run(a.run):

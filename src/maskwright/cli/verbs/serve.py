@@ -7,8 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from maskwright.cli.from_dataclass import add_fields, given
-from maskwright.cli.verbs.arguments import existing
+from maskwright.cli.from_dataclass import add_fields, existing, given
 from maskwright.errors import UsageError
 from maskwright.graph.engines.parts.names import require as require_engine
 from maskwright.serve.limits import Limits

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from maskwright import catalogue
-from maskwright.cli.verbs.arguments import add_settings
+from maskwright.cli.from_dataclass import add_settings
 from maskwright.errors import UsageError, near
 from maskwright.models.run_folder import is_run
 from maskwright.terminal import harmless_lines
@@ -48,7 +48,6 @@ def _require(thing: str, settings: list[str]) -> None:
             return
     if settings:
         from maskwright.recipes.parts.check import require_settings
-        from maskwright.recipes.parts.find import find
-        from maskwright.recipes.parts.override import override
+        from maskwright.recipes.parts.find import find, override
 
         require_settings(override(find(thing), settings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from maskwright.cli.verbs.arguments import add_out, add_read, add_text, existing_texts, next_run
+from maskwright.cli.from_dataclass import add_out, add_read, add_text, existing_texts, next_run
 from maskwright.errors import UsageError, near
 from maskwright.terminal import shell_word
 

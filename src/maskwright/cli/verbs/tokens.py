@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.verbs.arguments import add_read, add_text, existing, existing_texts
+from maskwright.cli.from_dataclass import add_read, add_text, existing, existing_texts
 
 SUMMARY = "show how a model sees a text: its tokens, and what is unknown"
 

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from maskwright.config import fingerprint
 from maskwright.curate.engine.daft_engine import DaftEngine
-from maskwright.curate.engine.passes import run_pass
-from maskwright.curate.engine.segment import PASS_FILE
+from maskwright.curate.engine.segment import PASS_FILE, run_pass
 from maskwright.curate.engine.shards import Shard
 from maskwright.curate.engine.tables import read_columns
 from maskwright.curate.parts.step import DOCUMENT, Pass
 from maskwright.findings import Note
-from maskwright.storage.one_file import write_file
+from maskwright.storage.files import write_file
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,7 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from maskwright.curate.engine import grouping
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.curate.engine.tables import read_columns
 from maskwright.curate.parts.step import DOCUMENT
 from maskwright.errors import (
     DataError,
@@ -33,6 +36,104 @@ from maskwright.memory import free_bytes
 from maskwright.packages import install, require
 from maskwright.storage.manifest import verify
 from maskwright.version import VERSION
+
+
+def answer(
+    function: Callable[[dict[str, Any]], dict[str, Any]], version: str, stop: str, task: str
+) -> str:
+    """Do the task; as JSON what it answers, or the five parts of its error.
+
+    Args:
+        stop: a file; once it is there, tasks are no longer begun.
+    """
+    if Path(stop).exists():
+        return "{}"
+    try:
+        if version != VERSION:
+            raise IncompatibleError(
+                "a worker has another version of maskwright",
+                found=VERSION,
+                wanted=version,
+                do="install the same version on every machine of the cluster",
+            )
+        return json.dumps(function(json.loads(task)))
+    except MaskwrightError as error:
+        parts = {name: getattr(error, name) for name in ("what", "where", "found", "wanted", "do")}
+        plain = {name: None if part is None else str(part) for name, part in parts.items()}
+        return json.dumps({"error": {**plain, "sort": type(error).__name__}})
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FEW_ROWS = 1 << 24  # that are grouped in memory: 16 bytes a row and column
+ROW_BITS = 32
+NARROW = 1 << 15  # 16-bit integers sort by counting
+
+
+def repeated_rows(
+    files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
+) -> pa.Table:
+    """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
+    wanted = [*keys, *columns]
+    read = _read(files, wanted)
+    order, opening = _grouped([read[name] for name in keys])
+    sizes = np.diff(np.append(np.flatnonzero(opening), len(order)))
+    chosen = np.sort(order[np.repeat(sizes > 1, sizes)])
+    kept = [read[name][chosen] for name in wanted]
+    rows = np.lexsort(kept[::-1]) if len(chosen) else chosen
+    return _table(wanted, [values[rows] for values in kept])
+
+
+def summed_rows(
+    files: Sequence[tuple[int, Path]], keys: Sequence[str], sums: Sequence[str], least: int
+) -> pa.Table:
+    """`Tables.totals` over the tables of some shards."""
+    read = _read(files, [*keys, *sums])
+    order, opening = _grouped([read[name] for name in keys])
+    first = np.flatnonzero(opening)
+    added = [np.add.reduceat(read[name][order], first) if len(first) else order for name in sums]
+    often = added[0] >= least
+    found = [read[name][order[first[often]]] for name in keys]
+    return _table([*keys, *sums], [*found, *(values[often] for values in added)])
+
+
+def _read(files: Sequence[tuple[int, Path]], columns: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """The columns of all tables, behind each other."""
+    own = [name for name in columns if name != DOCUMENT]
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in columns}
+    for number, path in files:
+        wanted = ["row", *own] if DOCUMENT in columns else own
+        table = read_columns(path, wanted)
+        for name in own:
+            parts[name].append(table.column(name).to_numpy())
+        if DOCUMENT in columns:
+            parts[DOCUMENT].append(table.column("row").to_numpy() + (number << ROW_BITS))
+    return {name: np.concatenate(values) for name, values in parts.items()}
+
+
+def _grouped(keys: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """(R,) the rows sorted by `keys`, the first weighing most, and which of them, in this order,
+    begin a group of equal ones. Equal rows come in no order."""
+    order = np.argsort(keys[-1])
+    for values in keys[-2::-1]:
+        here = values[order]
+        if len(here) and int(here.max()) - int(here.min()) < NARROW:
+            here = (here - here.min()).astype(np.int16)
+        order = order[np.argsort(here, kind="stable")]
+    opening = np.zeros(len(order), np.bool_)
+    opening[:1] = True
+    for values in keys:
+        here = values[order]
+        opening[1:] |= here[1:] != here[:-1]
+    return order, opening
+
+
+def _table(names: Sequence[str], columns: Sequence[NDArray[Any]]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table(dict(zip(names, map(pa.array, columns), strict=True)))
+
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -243,8 +344,8 @@ class DaftEngine:
         self, files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
     ) -> pa.Table:
         """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
-        if _rows(files) <= grouping.FEW_ROWS:
-            return grouping.repeated_rows(files, keys, columns)
+        if _rows(files) <= FEW_ROWS:
+            return repeated_rows(files, keys, columns)
         import daft
         import pyarrow as pa
 
@@ -264,8 +365,8 @@ class DaftEngine:
         least: int,
     ) -> pa.Table:
         """`Tables.totals` over the tables of some shards."""
-        if _rows(files) <= grouping.FEW_ROWS:
-            return grouping.summed_rows(files, keys, sums, least)
+        if _rows(files) <= FEW_ROWS:
+            return summed_rows(files, keys, sums, least)
         import daft
         import pyarrow as pa
 
@@ -335,7 +436,6 @@ def _worker(processes: int) -> Any:
 
         @daft.method.batch(return_dtype=daft.DataType.string(), batch_size=1)
         def __call__(self, tasks: Any) -> list[str]:
-            from maskwright.curate.engine.work import answer
 
             return [
                 answer(self.function, self.version, self.stop, task) for task in tasks.to_pylist()
@@ -350,7 +450,6 @@ def _function(function: Function, version: str, stop: str) -> Any:
 
     @daft.func.batch(return_dtype=daft.DataType.string(), batch_size=1, use_process=True)
     def work(tasks: Any) -> list[str]:
-        from maskwright.curate.engine.work import answer
 
         return [answer(function, version, stop, task) for task in tasks.to_pylist()]
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from maskwright.corpus.notes import as_text
+from maskwright.corpus.document import as_text
 from maskwright.curate.engine.segment import MOST_SOURCES, own_id, utf8_size
 from maskwright.curate.engine.tables import compressed, read_batches
-from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.step import Batch
 from maskwright.curate.parts.words import count_words
 from maskwright.storage.commit import Staging, commit_once
 

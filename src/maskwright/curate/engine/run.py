@@ -35,10 +35,9 @@ from maskwright.corpus.reading import Reading
 from maskwright.counted import counted
 from maskwright.curate.engine.corpus import Keeper, Progress, ShardCorpus, pass_folder, slices
 from maskwright.curate.engine.daft_engine import DaftEngine
-from maskwright.curate.engine.opened import opened
 from maskwright.curate.engine.pack import FACTS as PACK_FACTS
 from maskwright.curate.engine.pack import pack_shard
-from maskwright.curate.engine.segment import FACTS_FILE, TEXT_FILE, run_segment
+from maskwright.curate.engine.segment import FACTS_FILE, TEXT_FILE, opened, run_segment
 from maskwright.curate.engine.shards import (
     Shard,
     group,

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.engine.opened import opened
+from maskwright.config import fingerprint, to_plain
 from maskwright.curate.engine.tables import (
     Left,
     compressed,
@@ -37,11 +37,30 @@ from maskwright.curate.engine.tables import (
     write_left,
     write_tables,
 )
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.outcome import Change, Measure, Outcome, Removal
 from maskwright.curate.parts.recipe import make
-from maskwright.curate.parts.step import CorpusStep, Pass, Step
+from maskwright.curate.parts.step import (
+    Batch,
+    Change,
+    CorpusStep,
+    Measure,
+    Outcome,
+    Pass,
+    Removal,
+    Step,
+)
 from maskwright.storage.commit import Staging, commit_once
+from maskwright.storage.files import state_of
+
+_OPENED: dict[str, tuple[list[Any], Any]] = {}
+
+
+def opened(name: str, step: Step) -> Any:
+    """What the step needs, made when it is first asked for, and anew when its files change."""
+    key, state = fingerprint([name, to_plain(step)]), [state_of(path) for path in step.files()]
+    if key not in _OPENED or _OPENED[key][0] != state:
+        _OPENED[key] = state, step.open()
+    return _OPENED[key][1]
+
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -557,3 +576,22 @@ def _plain(value: str | float) -> str | float:
     if isinstance(value, str):
         return value
     return _number(value) if math.isfinite(value) else str(float(value))
+
+
+def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
+    """Send a function over the batches of a shard, of which only the documents are read that
+    something is known about; found again if it is there.
+
+    Args:
+        task: `shard` (a path), `known` (a path, or ""), `out` (the folder to make).
+    """
+    out = Path(task["out"])
+    if not out.is_dir():
+        known = read_known(task["known"])
+        tables = []
+        for batch in read_batches(Path(task["shard"]), rows_of(known)):
+            about = rows_about(known, batch)
+            if about is None or about.num_rows:
+                tables.append(function(batch, about))
+        commit_once(out, lambda stage: write_tables(stage, PASS_FILE, tables))
+    return {}

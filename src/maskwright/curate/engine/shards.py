@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 
 from maskwright.config import fingerprint, from_plain, to_plain
-from maskwright.corpus.document import Document
+from maskwright.corpus.document import Document, JsonText
 from maskwright.corpus.files import Source
-from maskwright.corpus.notes import JsonText
 from maskwright.corpus.read import Reader
 from maskwright.corpus.reading import Reading
 from maskwright.curate.engine.tables import write_parts
-from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.step import Batch
 from maskwright.errors import DataError, MaskwrightError, UsageError
 from maskwright.storage.commit import Staging, commit_once
 from maskwright.storage.files import state_of

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.batch import ID, NOTE, ROW, TEXT, Batch
+from maskwright.curate.parts.step import ID, NOTE, ROW, TEXT, Batch
 from maskwright.storage.commit import Staging
 
 if TYPE_CHECKING:

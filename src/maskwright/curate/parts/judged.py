@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.batch import Batch
+from maskwright.curate.parts.step import Batch
 from maskwright.errors import ConfigError, DataError, MaskwrightError, near
 from maskwright.labelled.columns.infer import infer
 from maskwright.labelled.examples.build import build

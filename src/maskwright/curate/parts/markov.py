@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import SPACE
+from maskwright.curate.parts.step import Batch
 from maskwright.curate.parts.words import BASE, mix
 
 if TYPE_CHECKING:

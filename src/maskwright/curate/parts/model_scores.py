@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from maskwright.checkpoint.safe_read import model_folder
 from maskwright.curate.parts.judged import good_label
-from maskwright.curate.parts.passages import passages_of
+from maskwright.curate.parts.words import passages_of
 from maskwright.errors import IncompatibleError
 from maskwright.storage.files import state_of
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.groups import grouped
-from maskwright.curate.parts.limits import shares
-from maskwright.curate.parts.words import BASE, Words, mix
+from maskwright.curate.parts.step import shares
+from maskwright.curate.parts.words import BASE, Words, grouped, mix
 
 Shares = Mapping[int, NDArray[np.float64]]
 

@@ -14,18 +14,223 @@ order of the documents: survivors are chosen by `curate/parts/order.py`, never b
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.outcome import Outcome
+from maskwright.curate.parts.characters import Characters, characters_of
+from maskwright.curate.parts.lines import Lines, lines_of
+from maskwright.curate.parts.words import Words, words_of
+from maskwright.errors import ConfigError
 from maskwright.findings import Finding
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of every document with what is allowed; a document outside is removed.
+
+    Attributes:
+        rule: the name of the rule, as the field knows it (`gopher_short_doc`).
+        values: (B,) numbers; NaN where the rule does not apply, which passes.
+        low, high: the allowed range, both ends included; None for no limit.
+    """
+
+    rule: str
+    values: NDArray[np.floating | np.integer]
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def outside(self) -> NDArray[np.bool_]:
+        """(B,) whether a document is to be removed."""
+        found = np.zeros(len(self.values), np.bool_)
+        if self.low is not None:
+            found |= self.values < self.low
+        if self.high is not None:
+            found |= self.values > self.high
+        return found
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A document that goes, for a reason that is no number out of a range.
+
+    Attributes:
+        place: its number in the batch.
+        rule: the name of the rule.
+        value: what was found: a word of a list, the document that it is a copy of.
+        where: where in the text (`line 3`, `characters 120 to 150`), or None for all of it.
+        wanted: what the rule allows.
+        survivor: of a copy: the id of the document that is kept in its place.
+    """
+
+    place: int
+    rule: str
+    value: str | float
+    where: str | None = None
+    wanted: str | None = None
+    survivor: str | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of a document's text that is worth telling: a line cut, a number masked.
+
+    Attributes:
+        place: its number in the batch.
+        rule: the name of the rule.
+        value: what was there, or how often.
+        where: where in the text as it came to the step.
+    """
+
+    place: int
+    rule: str
+    value: str | float
+    where: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step answers for B documents. All of it is optional; the order of the batch is kept.
+
+    Attributes:
+        texts: (B,) the texts as they are now. A text that is blank now is removed, and told, by the
+            engine under the rule `nothing-left`.
+        measures: rules that are ranges; a document is removed by the first that it breaks.
+        removals: further removals; a document that a measure removes needs none.
+        changes: what was changed in the texts; a step that gives other texts says where and why.
+        notes: further columns, each of B strings or None.
+    """
+
+    texts: Sequence[str] | None = None
+    measures: Sequence[Measure] = ()
+    removals: Sequence[Removal] = ()
+    changes: Sequence[Change] = ()
+    notes: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW, ID, TEXT, NOTE, VALUES = "row", "id", "text", "note.", "values"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Documents in the order in which they were read.
+
+    Attributes:
+        rows: (B,) int64, the number of each document in its shard; it never changes.
+        ids: where each stands: `path:line`.
+        texts: never blank, and always text that UTF-8 can write.
+        notes: further columns by name, each of B strings or None.
+        values: B JSON objects of those notes that were no strings, or None; empty: there are none.
+    """
+
+    rows: NDArray[np.int64]
+    ids: Sequence[str]
+    texts: Sequence[str]
+    notes: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    values: Sequence[str | None] = ()
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @functools.cached_property
+    def words(self) -> Words:
+        """The words of all texts, without regard to case."""
+        return words_of(self.texts)
+
+    @functools.cached_property
+    def characters(self) -> Characters:
+        """The characters of all texts, behind each other."""
+        return characters_of(self.texts)
+
+    @functools.cached_property
+    def lines(self) -> Lines:
+        """The lines of all texts that are not blank."""
+        return lines_of(self.characters)
+
+    @functools.cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """(B,) characters of each text."""
+        return np.fromiter(map(len, self.texts), np.int64, len(self.texts))
+
+    @functools.cached_property
+    def _no_notes(self) -> Sequence[None]:
+        return [None] * len(self)  # made once, as records ask for each document
+
+    def note(self, name: str) -> Sequence[str | None]:
+        """A column, or B times None where there is none."""
+        return self.notes.get(name) or self._no_notes
+
+    def with_texts(self, texts: Sequence[str]) -> Batch:
+        return replace(self, texts=texts)
+
+    def with_notes(self, notes: Mapping[str, Sequence[str | None]]) -> Batch:
+        """The same documents with further or other notes; the texts' views are kept."""
+        changed = replace(self, notes={**self.notes, **notes})
+        for view in ("words", "characters", "lines", "lengths"):
+            if view in self.__dict__:
+                changed.__dict__[view] = self.__dict__[view]
+        return changed
+
+    def differing(self, notes: Mapping[str, Sequence[str | None]]) -> dict[str, int]:
+        """Of columns with the names of further ones: how many documents have another value."""
+        found = {}
+        for name in notes.keys() & self.notes.keys():
+            pairs = zip(self.notes[name], notes[name], strict=True)
+            if differ := sum(old is not None and old != new for old, new in pairs):
+                found[name] = differ
+        return found
+
+    def take(self, chosen: NDArray[np.bool_]) -> Batch:
+        """The documents where `chosen`, (B,), is true; their words need not be found again."""
+        if chosen.all():
+            return self
+        places = np.flatnonzero(chosen).tolist()
+        taken = Batch(
+            rows=self.rows[chosen],
+            ids=[self.ids[i] for i in places],
+            texts=[self.texts[i] for i in places],
+            notes={name: [column[i] for i in places] for name, column in self.notes.items()},
+            values=[self.values[i] for i in places] if self.values else (),
+        )
+        if "words" in self.__dict__:
+            taken.__dict__["words"] = self.words.of(chosen)
+        return taken
+
+    def to_arrow(self) -> pa.Table:
+        import pyarrow as pa
+
+        return pa.table(
+            {
+                ROW: pa.array(self.rows, pa.int64()),
+                ID: pa.array(self.ids, pa.large_string()),
+                TEXT: pa.array(self.texts, pa.large_string()),
+                VALUES: pa.array(self.values or [None] * len(self), pa.large_string()),
+                **{
+                    NOTE + name: pa.array(column, pa.large_string())
+                    for name, column in sorted(self.notes.items())
+                },
+            }
+        )
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table | pa.RecordBatch) -> Batch:
+        columns = dict(zip(table.schema.names, table.columns, strict=True))
+        rows = columns.pop(ROW).to_numpy()
+        ids, texts = columns.pop(ID).to_pylist(), columns.pop(TEXT).to_pylist()
+        values = columns.pop(VALUES).to_pylist()
+        notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns.items()}
+        return cls(rows, ids, texts, notes, values)
+
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,3 +383,85 @@ class CorpusStep(Step):
         """What `apply` is to know: a table with the column `document` (each batch then gets the
         rows about its documents, with `row` instead), or one without it, which every batch gets
         whole."""
+
+
+LANGUAGE, UNDECIDED = "language", "und"
+
+
+def check_shares(settings: object, *names: str) -> None:
+    """Refuse what is no share.
+
+    Raises:
+        ConfigError: naming the field.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if not 0.0 <= value <= 1.0:
+            raise ConfigError(
+                "a share is out of range", where=name, found=value, wanted="0.0 to 1.0"
+            )
+
+
+def check_counts(settings: object, *names: str) -> None:
+    """Refuse what is below 0.
+
+    Raises:
+        ConfigError: naming the field.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if value < 0:
+            raise ConfigError("a number below 0", where=name, found=value, wanted="0 or more")
+
+
+def check_range(settings: object, low: str, high: str) -> None:
+    """Refuse a range that nothing can lie in.
+
+    Raises:
+        ConfigError: naming the lower field.
+    """
+    least, most = getattr(settings, low), getattr(settings, high)
+    if least > most:
+        raise ConfigError(
+            "no value can pass", where=low, found=least, wanted=f"at most {high}, {most}"
+        )
+
+
+def in_languages(batch: Batch, languages: Sequence[str]) -> NDArray[np.bool_]:
+    """(B,) whether a rule for `languages` applies: a document's note `language` is one of them, is
+    undecided (`und`), or is not there. Without any languages the rule is for all."""
+    if not languages:
+        return np.ones(len(batch), np.bool_)
+    known = {*languages, None, UNDECIDED}
+    notes = batch.note(LANGUAGE)
+    return np.fromiter((n in known for n in notes), np.bool_, len(batch))
+
+
+def where_applies(values: NDArray[np.generic], applies: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """`values` with NaN, which passes every limit, where the rule does not apply."""
+    return np.where(applies, values.astype(np.float64), np.nan)
+
+
+def shares(part: NDArray[np.generic], whole: NDArray[np.generic]) -> NDArray[np.float64]:
+    """`part` / `whole`, and 0 where there is nothing."""
+    below = whole.astype(np.float64)
+    return np.divide(part.astype(np.float64), below, out=np.zeros(len(below)), where=below > 0)
+
+
+def require_kept_language(languages: Sequence[str], steps: Mapping[str, Step]) -> None:
+    """Refuse rules for languages of which the recipe keeps no document.
+
+    Raises:
+        ConfigError: none of `languages` is kept.
+    """
+    by = next((name for name, step in steps.items() if LANGUAGE in step.NOTES), "")
+    kept = getattr(steps.get(by), "keep", ())
+    if languages and kept and not set(languages) & set(kept):
+        raise ConfigError(
+            "the rules are for languages of which no document is kept",
+            where="languages",
+            found=", ".join(languages),
+            wanted=f"one of those in {by}.keep: {', '.join(kept)}",
+            do="set languages to them (and their stop words, where the step has such), to [] for "
+            "all, or leave the step out",
+        )

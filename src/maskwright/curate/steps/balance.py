@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.config import require
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.draw import BALANCE, draws, hashes, within
-from maskwright.curate.parts.outcome import Outcome, Removal
-from maskwright.curate.parts.step import DOCUMENT, Corpus, CorpusStep
+from maskwright.curate.parts.step import DOCUMENT, Batch, Corpus, CorpusStep, Outcome, Removal
+from maskwright.curate.parts.winnow import BALANCE, draws, hashes, within
 from maskwright.curate.steps.sample import check_seed
 from maskwright.errors import ConfigError, near
 from maskwright.findings import Finding

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import (
     DIGIT,
     LINE_END,
@@ -35,13 +34,21 @@ from maskwright.curate.parts.characters import (
     running_counts,
     section_hashes,
 )
-from maskwright.curate.parts.cuts import line_changes, without_lines
-from maskwright.curate.parts.groups import grouped
-from maskwright.curate.parts.limits import check_counts, check_shares, shares
 from maskwright.curate.parts.lines import Lines
-from maskwright.curate.parts.outcome import Change, Measure, Outcome
-from maskwright.curate.parts.step import Corpus, CorpusStep, Pass
-from maskwright.curate.parts.words import case_folded, mix
+from maskwright.curate.parts.phrases import line_changes, without_lines
+from maskwright.curate.parts.step import (
+    Batch,
+    Change,
+    Corpus,
+    CorpusStep,
+    Measure,
+    Outcome,
+    Pass,
+    check_counts,
+    check_shares,
+    shares,
+)
+from maskwright.curate.parts.words import case_folded, grouped, mix
 
 if TYPE_CHECKING:
     import pyarrow as pa

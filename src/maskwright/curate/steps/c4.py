@@ -18,21 +18,28 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import SPACE
-from maskwright.curate.parts.cuts import line_changes, without_lines
-from maskwright.curate.parts.limits import (
+from maskwright.curate.parts.lines import Lines
+from maskwright.curate.parts.phrases import (
+    Phrases,
+    entries,
+    line_changes,
+    phrases_of,
+    without_lines,
+)
+from maskwright.curate.parts.sentences import TERMINALS, sentences_of
+from maskwright.curate.parts.step import (
+    Batch,
+    Change,
+    Measure,
+    Outcome,
+    Removal,
+    Step,
     check_counts,
     in_languages,
     require_kept_language,
     where_applies,
 )
-from maskwright.curate.parts.lines import Lines
-from maskwright.curate.parts.outcome import Change, Measure, Outcome, Removal
-from maskwright.curate.parts.phrases import Phrases, phrases_of
-from maskwright.curate.parts.sentences import TERMINALS, sentences_of
-from maskwright.curate.parts.step import Step
-from maskwright.curate.parts.wordlist import entries
 
 if TYPE_CHECKING:
     import pyarrow as pa

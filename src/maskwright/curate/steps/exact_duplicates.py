@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.order import ORDER, OrderedStep, bytes_128, firsts, hash_128, ids_of
-from maskwright.curate.parts.outcome import Outcome, Removal
-from maskwright.curate.parts.step import DOCUMENT, Corpus, Pass
+from maskwright.curate.parts.step import DOCUMENT, Batch, Corpus, Outcome, Pass, Removal
+from maskwright.curate.parts.winnow import ORDER, OrderedStep, bytes_128, firsts, hash_128, ids_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

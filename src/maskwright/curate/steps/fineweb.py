@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import LINE_END
-from maskwright.curate.parts.limits import (
+from maskwright.curate.parts.lines import repeats
+from maskwright.curate.parts.sentences import TERMINALS
+from maskwright.curate.parts.step import (
+    Batch,
+    Measure,
+    Outcome,
+    Step,
     check_counts,
     check_shares,
     in_languages,
     shares,
     where_applies,
 )
-from maskwright.curate.parts.lines import repeats
-from maskwright.curate.parts.outcome import Measure, Outcome
-from maskwright.curate.parts.sentences import TERMINALS
-from maskwright.curate.parts.step import Step
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import (
     ALPHABETIC,
     DIGIT,
@@ -21,9 +20,15 @@ from maskwright.curate.parts.characters import (
     SYMBOL,
     UPPER,
 )
-from maskwright.curate.parts.limits import check_counts, check_shares, shares
-from maskwright.curate.parts.outcome import Measure, Outcome
-from maskwright.curate.parts.step import Step
+from maskwright.curate.parts.step import (
+    Batch,
+    Measure,
+    Outcome,
+    Step,
+    check_counts,
+    check_shares,
+    shares,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

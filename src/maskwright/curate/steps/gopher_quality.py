@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import ALPHABETIC, MARK, SPACE
-from maskwright.curate.parts.limits import (
+from maskwright.curate.parts.step import (
     LANGUAGE,
     UNDECIDED,
+    Batch,
+    Measure,
+    Outcome,
+    Step,
     check_counts,
     check_range,
     check_shares,
@@ -29,8 +32,6 @@ from maskwright.curate.parts.limits import (
     shares,
     where_applies,
 )
-from maskwright.curate.parts.outcome import Measure, Outcome
-from maskwright.curate.parts.step import Step
 from maskwright.curate.parts.words import words_of
 from maskwright.errors import ConfigError, UsageError
 

@@ -20,13 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import section_hashes
-from maskwright.curate.parts.limits import check_counts, check_shares, shares, where_applies
 from maskwright.curate.parts.lines import repeats
 from maskwright.curate.parts.ngrams import repeated_ngrams
-from maskwright.curate.parts.outcome import Measure, Outcome
-from maskwright.curate.parts.step import Step
+from maskwright.curate.parts.step import (
+    Batch,
+    Measure,
+    Outcome,
+    Step,
+    check_counts,
+    check_shares,
+    shares,
+    where_applies,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

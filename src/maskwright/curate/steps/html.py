@@ -26,10 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.limits import check_counts
-from maskwright.curate.parts.outcome import Change, Outcome
-from maskwright.curate.parts.step import Step
+from maskwright.curate.parts.step import Batch, Change, Outcome, Step, check_counts
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maskwright.config import require
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.draw import LIMIT, draws, hashes, within
-from maskwright.curate.parts.outcome import Outcome, Removal
-from maskwright.curate.parts.step import DOCUMENT, Corpus, CorpusStep
+from maskwright.curate.parts.step import DOCUMENT, Batch, Corpus, CorpusStep, Outcome, Removal
+from maskwright.curate.parts.winnow import LIMIT, draws, hashes, within
 from maskwright.curate.steps.sample import check_seed
 from maskwright.errors import ConfigError
 

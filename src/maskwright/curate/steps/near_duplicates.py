@@ -16,6 +16,7 @@ For a document about 200 bytes go to disk, and about 150 are in memory at a time
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,13 +24,211 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.config import require
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.buckets import components, pairs_in_buckets, portions, unique_pairs
-from maskwright.curate.parts.minhash import band_hashes, set_hashes, shingles_of, signatures
-from maskwright.curate.parts.order import ORDER, OrderedStep, firsts, ids_of, in_order
-from maskwright.curate.parts.outcome import Outcome, Removal
-from maskwright.curate.parts.step import DOCUMENT, NO_NEAR_COPIES, Corpus, Pass, Tables
+from maskwright.curate.parts.step import (
+    DOCUMENT,
+    NO_NEAR_COPIES,
+    Batch,
+    Corpus,
+    Outcome,
+    Pass,
+    Removal,
+    Tables,
+)
+from maskwright.curate.parts.winnow import ORDER, OrderedStep, firsts, ids_of, in_order
+from maskwright.curate.parts.words import BASE, Words, mix
 from maskwright.errors import ConfigError
+
+# Shingles that are worked on at once: with their products they fit into the second cache.
+BLOCK = 1 << 15
+SEED = 0x6D696E68617368
+
+
+def shingles_of(words: Words, size: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Hashes of every `size` consecutive words; of a text with fewer words, of all its words.
+
+    Returns:
+        (S,) uint64, and (B + 1,) int64 where each text's begin; a text without words has none.
+    """
+    hashes, starts = words.shingles(size)
+    short = np.flatnonzero((words.counts > 0) & (words.counts < size))
+    if not short.size:
+        return hashes, starts
+    counts = np.diff(starts)
+    counts[short] = 1
+    found = np.empty(len(hashes) + len(short), np.uint64)
+    begins = np.concatenate([[0], np.cumsum(counts)])
+    whole = np.zeros(len(found), np.bool_)
+    whole[begins[short]] = True
+    found[~whole] = hashes
+    values = np.zeros(len(short), np.uint64)
+    with np.errstate(over="ignore"):
+        for place in range(size - 1):
+            here = place < words.counts[short]
+            first = words.starts[short[here]] + place
+            values[here] = values[here] * BASE + words.hashes[first]
+        # The number of words keeps a short text apart from a shingle that begins with it.
+        values += words.counts[short].astype(np.uint64)
+    found[whole] = mix(values)
+    return found, begins
+
+
+def signatures(
+    hashes: NDArray[np.uint64], starts: NDArray[np.int64], count: int, block: int = BLOCK
+) -> NDArray[np.uint32]:
+    """(count, B) the least value of every permutation over each text's shingles.
+
+    Args:
+        hashes, starts: as `shingles_of` gives them; every text must have a shingle.
+    """
+    factors = multipliers(count)
+    points = (hashes >> np.uint64(32)).astype(np.uint32)
+    texts = len(starts) - 1
+    found = np.empty((count, texts), np.uint32)
+    begin = 0
+    while begin < texts:
+        end = max(begin + 1, int(np.searchsorted(starts, starts[begin] + block, "right")) - 1)
+        here = points[starts[begin] : starts[end]]
+        product = np.empty_like(here)
+        cuts = starts[begin:end] - starts[begin]
+        for place in range(count):
+            np.multiply(here, factors[place], out=product)
+            np.minimum.reduceat(product, cuts, out=found[place, begin:end])
+        begin = end
+    return found
+
+
+@functools.cache
+def multipliers(count: int) -> NDArray[np.uint32]:
+    """(count,) odd numbers, always the same."""
+    numbers = mix(np.arange(1, count + 1, dtype=np.uint64) + np.uint64(SEED))
+    return (numbers >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
+
+
+def band_hashes(minima: NDArray[np.uint32], bands: int, rows: int) -> NDArray[np.uint64]:
+    """(bands, B) one hash for the `rows` minima of each band.
+
+    Args:
+        minima: (bands * rows, B).
+    """
+    grouped = minima.reshape(bands, rows, minima.shape[1]).astype(np.uint64)
+    combined = np.zeros((bands, minima.shape[1]), np.uint64)
+    with np.errstate(over="ignore"):
+        for row in range(rows):
+            combined = combined * BASE + grouped[:, row]
+    return mix(combined)
+
+
+def set_hashes(hashes: NDArray[np.uint64], starts: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """(B,) one hash for all shingles of a text with their numbers, whatever their order; texts for
+    which it is equal have a Jaccard similarity of 1. Every text must have a shingle."""
+    with np.errstate(over="ignore"):
+        return mix(np.add.reduceat(mix(hashes), starts[:-1]))
+
+
+SMALL, HUBS, NEXT = 24, 8, 2
+
+
+def pairs_in_buckets(
+    keys: NDArray[np.uint64], documents: NDArray[np.int64], order: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """(P, 2) pairs of documents, the smaller number first; each pair once.
+
+    Args:
+        keys: (R,) the bucket of each row.
+        documents: (R,) int64 below 2**32; no document twice in a bucket.
+        order: (K, R) by which the rows of a bucket are arranged; the last is different for each.
+    """
+    rows = np.lexsort((*order[::-1], keys))
+    keys_given, documents_given = keys, documents
+    keys, documents = keys[rows], documents[rows]
+    begins = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))[: len(keys)]
+    sizes = np.diff(np.append(begins, len(keys)))
+    found = []
+    places = np.arange(len(keys)) - np.repeat(begins, sizes)
+    own = np.repeat(sizes, sizes)
+    small = own <= SMALL
+    for step in range(1, min(SMALL, int(sizes.max(initial=1)))):
+        # All pairs of a small bucket; the neighbours in a large one.
+        first = np.flatnonzero((places + step < own) & (small | (step <= NEXT)))
+        found.append(np.stack([documents[first], documents[first + step]], axis=1))
+    large = np.flatnonzero(~small)
+    if large.size:
+        hubs = np.lexsort((order[-1], keys_given))
+        first = np.repeat(begins, sizes)[large]
+        for hub in range(HUBS):
+            pairs = np.stack([documents[large], documents_given[hubs[first + hub]]], axis=1)
+            found.append(pairs[pairs[:, 0] != pairs[:, 1]])
+    return unique_pairs(np.concatenate(found)) if found else np.zeros((0, 2), np.int64)
+
+
+def unique_pairs(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(P, 2) each pair once, sorted, the smaller number first."""
+    low, high = pairs.min(axis=1), pairs.max(axis=1)
+    codes = np.unique((low.astype(np.uint64) << np.uint64(32)) | high.astype(np.uint64))
+    mask = np.uint64(0xFFFFFFFF)
+    return np.stack([codes >> np.uint64(32), codes & mask], axis=1).astype(np.int64)
+
+
+def components(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """(count,) the number of each document's connected component."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    ones = np.ones(len(pairs), np.int8)
+    graph = coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(count, count))
+    return connected_components(graph, directed=False)[1].astype(np.int64)
+
+
+def portions(
+    pairs: NDArray[np.int64], sizes: NDArray[np.int64], limit: int
+) -> list[NDArray[np.int64]]:
+    """The pairs in portions whose documents together are no larger than about `limit`.
+
+    Documents that are connected stay together as far as they can, so that few portions are needed
+    and a document is in few of them.
+
+    Args:
+        pairs: (P, 2) of documents, numbers below len(sizes).
+        sizes: (D,) of the documents.
+    """
+    if not len(pairs):
+        return []
+    used = np.unique(pairs)
+    if sizes[used].sum() <= limit:
+        return [pairs]
+    groups = components(pairs, len(sizes))[used]
+    rows = np.lexsort((used, groups))
+    used, groups = used[rows], groups[rows]
+    own = sizes[used]
+    opening = np.concatenate([[True], np.diff(groups) != 0])
+    group = np.cumsum(opening) - 1
+    group_sizes = np.add.reduceat(own, np.flatnonzero(opening))
+    half = max(1, limit // 2)
+    small = (group_sizes <= half)[group]
+    # Groups that fit lie in blocks of the whole size; of larger ones two half blocks meet.
+    before = np.cumsum(np.where(small, own, 0)) - np.where(small, own, 0)
+    room = limit - int(group_sizes[group_sizes <= half].max(initial=0))
+    blocks = before[opening][group] // room
+    before = np.cumsum(np.where(small, 0, own)) - np.where(small, 0, own)
+    blocks = np.where(small, blocks, blocks.max() + 1 + before // half)
+    block = np.zeros(len(sizes), np.int64)
+    block[used] = blocks
+    low, high = np.sort(block[pairs], axis=1).T
+    codes = low * (block.max() + 1) + high
+    order = np.argsort(codes, kind="stable")
+    cuts = np.flatnonzero(np.diff(codes[order])) + 1
+    found: list[NDArray[np.int64]] = []
+    room = 0
+    for part in np.split(order, cuts):
+        size = int(sizes[np.unique(pairs[part])].sum())
+        if found and size <= room:
+            found[-1] = np.concatenate([found[-1], pairs[part]])
+        else:
+            found.append(pairs[part])
+            room = limit
+        room -= size
+    return found
+
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -27,11 +27,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from maskwright.curate.parts import mojibake
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.characters import Characters, characters_of
-from maskwright.curate.parts.limits import check_counts
-from maskwright.curate.parts.outcome import Change, Outcome
-from maskwright.curate.parts.step import Step
+from maskwright.curate.parts.step import Batch, Change, Outcome, Step, check_counts
 from maskwright.packages import require
 
 if TYPE_CHECKING:

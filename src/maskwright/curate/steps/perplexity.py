@@ -9,7 +9,7 @@ perplexity, boilerplate and repeated text a low one (Wenzek et al. 2019, CCNet, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.config import require
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.deviation import FEWEST, deviations
-from maskwright.curate.parts.draw import PERPLEXITY, draws
+from maskwright.corpus.read import Reader
 from maskwright.curate.parts.markov import (
     Counts,
     Markov,
@@ -33,13 +31,87 @@ from maskwright.curate.parts.markov import (
     units_of,
 )
 from maskwright.curate.parts.model_scores import bits_per_token, model_files, require_scores
-from maskwright.curate.parts.outcome import Measure, Outcome
-from maskwright.curate.parts.reference import reference_batches
-from maskwright.curate.parts.step import DOCUMENT, NO_NEAR_COPIES, Corpus, CorpusStep, Pass
+from maskwright.curate.parts.step import (
+    DOCUMENT,
+    NO_NEAR_COPIES,
+    Batch,
+    Corpus,
+    CorpusStep,
+    Measure,
+    Outcome,
+    Pass,
+)
+from maskwright.curate.parts.winnow import PERPLEXITY, draws
 from maskwright.curate.parts.words import word_counts
 from maskwright.curate.steps.sample import check_seed
-from maskwright.errors import ConfigError, DataError
+from maskwright.errors import ConfigError, DataError, MaskwrightError
 from maskwright.findings import Finding
+
+SIZE = 1000
+
+
+def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iterator[Batch]:
+    """The documents of these files in their order, until so many words were read.
+
+    Raises:
+        UsageError, DataError: as the reader, `where` put before the place.
+    """
+    words, texts, ids = 0, list[str](), list[str]()
+    try:
+        for document in Reader(list(paths)):
+            texts.append(document.text)
+            ids.append(document.id)
+            if len(texts) == SIZE:
+                batch = Batch(np.arange(SIZE), ids, texts)
+                words += int(batch.words.counts.sum())
+                yield batch
+                texts, ids = [], []
+                if words >= most_words:
+                    return
+    except MaskwrightError as error:
+        raise error.under(f"{where}: ") from None
+    if texts:
+        yield Batch(np.arange(len(texts)), ids, texts)
+
+
+MAD = 1.4826  # the standard deviation of a normal distribution, in median absolute deviations
+FEWEST = 20  # numbers of a group that a median is taken from
+NARROWEST = 0.1  # the least standard deviation, so that equal texts do not make all others odd
+
+
+def robust(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Median and robust standard deviation of numbers that are no NaN."""
+    middle = float(np.median(values))
+    return middle, max(NARROWEST, MAD * float(np.median(np.abs(values - middle))))
+
+
+def deviations(
+    values: NDArray[np.float64],
+    groups: Sequence[str],
+    reference: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """(N,) how many deviations each of `values` is from the median of its group, or of the
+    `reference`; NaN in groups of fewer than 20 numbers."""
+    found = np.full(len(values), np.nan)
+    if reference is not None:
+        known = reference[~np.isnan(reference)]
+        if len(known) >= FEWEST:
+            middle, width = robust(known)
+            found = (values - middle) / width
+        return found.round(6)
+    _, numbers, counts = np.unique(
+        np.array(groups, dtype=object).astype(str), return_inverse=True, return_counts=True
+    )
+    ends = np.cumsum(counts)
+    order = np.argsort(numbers, kind="stable")
+    for number in np.flatnonzero(counts >= FEWEST).tolist():
+        here = order[ends[number] - counts[number] : ends[number]]
+        known = values[here][~np.isnan(values[here])]
+        if len(known) >= FEWEST:
+            middle, width = robust(known)
+            found[here] = (values[here] - middle) / width
+    return found.round(6)
+
 
 if TYPE_CHECKING:
     import pyarrow as pa

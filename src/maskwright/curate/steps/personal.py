@@ -9,11 +9,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from maskwright.curate.parts.batch import Batch
 from maskwright.curate.parts.details import TYPES, Detail, details_of
-from maskwright.curate.parts.outcome import Change, Measure, Outcome
-from maskwright.curate.parts.step import Step
-from maskwright.curate.parts.wordlist import entries
+from maskwright.curate.parts.phrases import entries
+from maskwright.curate.parts.step import Batch, Change, Measure, Outcome, Step
 from maskwright.errors import ConfigError, near
 
 SUMMARY = (

@@ -26,12 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.config import require
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.order import ORDER, OrderedStep, in_order
-from maskwright.curate.parts.outcome import Change, Outcome
-from maskwright.curate.parts.step import DOCUMENT, Corpus
-from maskwright.curate.parts.winnow import Stretches, runs_of
-from maskwright.curate.parts.word_spans import Spans, cut, merged
+from maskwright.curate.parts.phrases import Spans, cut, merged
+from maskwright.curate.parts.step import DOCUMENT, Batch, Change, Corpus, Outcome
+from maskwright.curate.parts.winnow import ORDER, OrderedStep, Stretches, in_order, runs_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.draw import SAMPLE, draws
-from maskwright.curate.parts.outcome import Measure, Outcome
-from maskwright.curate.parts.step import Step
+from maskwright.curate.parts.step import Batch, Measure, Outcome, Step
+from maskwright.curate.parts.winnow import SAMPLE, draws
 from maskwright.errors import ConfigError
 
 SUMMARY = "keeps a share of the documents, drawn by their content"

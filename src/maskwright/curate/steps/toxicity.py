@@ -11,11 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.config import require
-from maskwright.curate.parts.batch import Batch
-from maskwright.curate.parts.outcome import Outcome, Removal
-from maskwright.curate.parts.phrases import Phrases, phrases_of
-from maskwright.curate.parts.step import Step
-from maskwright.curate.parts.wordlist import entries
+from maskwright.curate.parts.phrases import Phrases, entries, phrases_of
+from maskwright.curate.parts.step import Batch, Outcome, Removal, Step
 from maskwright.errors import ConfigError
 
 SUMMARY = "removes documents with words or phrases of your own lists"

@@ -16,15 +16,15 @@ from typing import TextIO
 from maskwright import config, dotted
 from maskwright.budget import Budget
 from maskwright.errors import IncompatibleError
-from maskwright.inference.hidden_token import Reads
+from maskwright.inference.pseudo_likelihood import Reads
 from maskwright.inference.texts import scoring_method
 from maskwright.models import folders
 from maskwright.models.run_folder import is_run
 from maskwright.pretrain import build, checkpoints, run
 from maskwright.pretrain.card import conventions_of
-from maskwright.pretrain.flops import flops_per_token
 from maskwright.pretrain.prepare import Prepared, keeps_text, prepare
 from maskwright.pretrain.rows import check_length
+from maskwright.pretrain.run import flops_per_token
 from maskwright.recipes.parts.find import read
 from maskwright.recipes.parts.objective_rows import needs_sentences
 from maskwright.recipes.parts.recipe import Recipe, frozen_part

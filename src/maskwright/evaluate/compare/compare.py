@@ -38,8 +38,7 @@ from maskwright.evaluate.compare.candidate import (
 from maskwright.evaluate.compare.report import CandidateReport, Comparison, Measure
 from maskwright.findings import Finding
 from maskwright.inference import held_out_loss as likelihood
-from maskwright.inference import hidden_token as hidden
-from maskwright.inference import minimal_pairs
+from maskwright.inference import minimal_pairs, pseudo_likelihood
 from maskwright.inference.minimal_pairs import Paradigm, Result
 from maskwright.models import folders, special_tokens
 from maskwright.models.model import Model
@@ -256,7 +255,7 @@ def _hidden(candidate: Candidate, model: Model, length: int) -> float:
     """Share of hidden tokens that are named, in rows that all entrants have room for."""
     assert candidate.reads is not None and model.tokenizer.mask is not None
     rows = PackedDocuments(candidate.prepared.held_out, length)
-    return hidden.top1(model.network, rows, candidate.reads, model.tokenizer.mask)
+    return pseudo_likelihood.top1(model.network, rows, candidate.reads, model.tokenizer.mask)
 
 
 def _judged(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from maskwright.errors import IncompatibleError
 from maskwright.export.parts.proof import Run
-from maskwright.graph.ports import IDS, MASK, SEGMENTS, Graph
+from maskwright.graph.graphs import IDS, MASK, SEGMENTS, Graph
 from maskwright.inference.encoded import Collation, Examples
 from maskwright.tasks.parts.task_type import Encoded, TaskType
 

@@ -23,7 +23,7 @@ from maskwright.errors import CheckpointError, DataError, IncompatibleError
 from maskwright.export.parts import proof
 from maskwright.export.parts.answers import Rows
 from maskwright.graph.eight_bits import WEIGHT, has_vnni, write_eight_bits
-from maskwright.graph.ports import Graph, Port
+from maskwright.graph.graphs import Graph, Port
 from maskwright.graph.session import Session
 from maskwright.report.tables import Table
 

@@ -20,25 +20,80 @@ from torch import Tensor
 
 from maskwright.checkpoint import files as weights
 from maskwright.checkpoint import pretrained
-from maskwright.checkpoint.fine_tuned import TASK
+from maskwright.checkpoint.fine_tuned import ADAPTER, TASK
 from maskwright.checkpoint.layout import About
 from maskwright.checkpoint.safe_read import LARGEST_JSON, regular_file
 from maskwright.checkpoint.sentence_modules import MODULES, modules_of
 from maskwright.errors import CheckpointError, IncompatibleError
 from maskwright.export.parts import folder, proof
-from maskwright.export.parts.asked import graphs, predictor_of
 from maskwright.export.parts.proof import Compared
 from maskwright.export.parts.target import Report
 from maskwright.findings import Finding, Note
-from maskwright.graph.ports import Graph
+from maskwright.graph.graphs import Graph, Ids, Vectors, graphs_of
+from maskwright.models import head_alone, special_tokens
 from maskwright.models.model import Model
 from maskwright.models.open import open_model
 from maskwright.nn.transformer import Transformer
+from maskwright.objectives.parts.contrastive import Contrast
+from maskwright.objectives.supervised import PROBLEM_TYPES
+from maskwright.predict.predictor import Predictor, predictor
 from maskwright.report.tables import Table
 from maskwright.storage import commit
 from maskwright.storage.strict_json import parse_object
 from maskwright.terminal import shell_word
 from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+def predictor_of(model: Model) -> Predictor | None:
+    """How the model answers a task; None where it was trained for none."""
+    try:
+        return predictor(model)
+    except IncompatibleError:
+        return None
+
+
+def as_folder(model: Model) -> Model:
+    """The model with what its folder would say of its labels, which a head that was saved alone
+    says in its record."""
+    if not head_alone.is_alone(model.home / ADAPTER) or (answers := predictor_of(model)) is None:
+        return model
+    task_type = answers.task_type
+    problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None
+    about = replace(model.about, labels=task_type.labels, problem_type=problem)
+    return replace(model, about=about)
+
+
+def vectors_of(answers: Predictor | None) -> Vectors | None:
+    """How a model that makes vectors makes them; None of others."""
+    if answers is None or not answers.task_type.alone:
+        return None
+    tokenizer = answers.frame.tokenizer
+    objective = answers.task_type.objective(answers.model, special_tokens.vocabulary(tokenizer))
+    assert isinstance(objective, Contrast)
+    return Vectors(objective.poolings, objective.skip, objective.top)
+
+
+def graphs(model: Model, answers: Predictor | None, ids: Ids = "int64") -> tuple[Graph, ...]:
+    """The graphs of an opened model.
+
+    Raises:
+        IncompatibleError: as `graphs_of`.
+    """
+    two = model.num_stacks == 2
+    start = None
+    if two and model.config.heads:
+        start = model.extra.get("decoder_start_token_id")
+        if not isinstance(start, int):
+            start = None if model.words is None else model.words.pad
+    return graphs_of(
+        model.network,
+        ids=ids,
+        vectors=vectors_of(answers),
+        decoder_start=start,
+        bidirectional_prefix=model.conventions.bidirectional_prefix,
+        decoder_trained=model.conventions.decoder_trained,
+    )
+
 
 README, WRITING = "README.md", "generation_config.json"
 # Of a sentence-transformers folder, beside what `modules.json` names.

@@ -15,13 +15,12 @@ from maskwright.errors import UsageError
 from maskwright.evaluate.labelled_rows import rows_for
 from maskwright.export.parts import folder, int8, proof
 from maskwright.export.parts.answers import Rows
-from maskwright.export.parts.asked import graphs, predictor_of, vectors_of
+from maskwright.export.parts.model_folder import graphs, predictor_of, vectors_of
 from maskwright.export.parts.target import Report
 from maskwright.findings import Finding, Note
 from maskwright.graph import onnx
 from maskwright.graph.eight_bits import has_vnni
-from maskwright.graph.graphs import Ids
-from maskwright.graph.ports import Graph, Port
+from maskwright.graph.graphs import Graph, Ids, Port
 from maskwright.graph.session import Session
 from maskwright.labelled.formats.parts import TEST, VALIDATION
 from maskwright.models.model import Model

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from maskwright.checkpoint import files as weights
 from maskwright.export.parts import folder, proof
-from maskwright.export.parts.asked import graphs, predictor_of
+from maskwright.export.parts.model_folder import graphs, predictor_of
 from maskwright.export.parts.target import Report
 from maskwright.findings import Finding, Note
 from maskwright.graph import onnx

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.errors import CheckpointError
-from maskwright.graph.ports import Graph, Port
+from maskwright.graph.graphs import Graph, Port
 from maskwright.report.tables import Table
 
 # The most that float32 may differ from float32, beside the largest number of the output where that

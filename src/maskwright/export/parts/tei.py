@@ -21,7 +21,7 @@ from maskwright import catalogue
 from maskwright.checkpoint.safe_read import read_json
 from maskwright.checkpoint.sentence_modules import modules_of
 from maskwright.errors import IncompatibleError
-from maskwright.export.parts.asked import predictor_of
+from maskwright.export.parts.model_folder import predictor_of
 from maskwright.export.parts.target import Report
 from maskwright.families.parts.family import family
 from maskwright.findings import Finding, Note

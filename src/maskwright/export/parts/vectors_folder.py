@@ -18,8 +18,7 @@ from maskwright.checkpoint.sentence_modules import modules_of
 from maskwright.checkpoint.transfer import transfer
 from maskwright.errors import CheckpointError, IncompatibleError, UsageError
 from maskwright.export.parts import model_folder
-from maskwright.export.parts.asked import predictor_of
-from maskwright.export.parts.model_folder import Content
+from maskwright.export.parts.model_folder import Content, predictor_of
 from maskwright.export.parts.target import Report
 from maskwright.findings import Finding, Note
 from maskwright.models import head_alone
@@ -29,7 +28,7 @@ from maskwright.predict.predictor import Predictor, of_vectors
 from maskwright.tasks.parts import sentence_folder
 from maskwright.tasks.parts.add_head import add_head
 from maskwright.tasks.parts.choices import PROMPTS
-from maskwright.tasks.parts.reading import Frame
+from maskwright.tasks.parts.encode import Frame
 from maskwright.tasks.parts.task_type import TaskType
 
 TARGET = "sentence-transformers"

@@ -8,17 +8,25 @@ Cells of a csv may also spell lists (list_cells.py).
 
 from __future__ import annotations
 
+import ast
+import io
+import itertools
 import math
 import re
+import tokenize
+import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from maskwright.corpus.parquet import Unread
+from maskwright.errors import DataError, shorten
+from maskwright.labelled.formats.as_given import INTEGER, as_integer
 from maskwright.labelled.formats.marked_text import are_parts
 from maskwright.labelled.formats.rows import Row
-from maskwright.labelled.formats.whole_number import INTEGER, as_integer
+from maskwright.labelled.formats.table import TABLE_FILE, Table
+from maskwright.storage.strict_json import parse
 
 # A number with zeros before it, such as a postal code, is a name: 01067 is not 1067.
 CODE = re.compile(r"\s*[-+]?0\d+\s*")
@@ -276,3 +284,301 @@ def is_named(value: Any) -> bool:
         and bool(value)
         and all(type(v) in (bool, int, float) and v in (0, 1) for v in value.values())
     )
+
+
+Label = int | str
+
+
+def text_of(row: Row, name: str) -> str:
+    """The text in a column of `row`; numbers are texts as they are written.
+
+    Raises:
+        DataError: nothing, a value of another type, or blanks only.
+    """
+    value = value_of(row, name)
+    if type(value) in (int, float):
+        value = str(value)
+    if type(value) is not str:
+        raise missing(row, name, "text", "a text")
+    if is_empty(value):
+        raise DataError(
+            "the text is empty",
+            where=f"{row.where}, column {name!r}",
+            found=repr(value),
+            wanted="a text",
+            do="write one, or take the row out (--read on_bad=skip drops and counts it)",
+        )
+    return value
+
+
+def text_in(row: Row, names: Sequence[str]) -> str:
+    """The text in one column of `row`, or in several, of which some may be empty.
+
+    Raises:
+        DataError: as `text_of`; all are empty.
+    """
+    filled = [name for name in names if not is_empty(value_of(row, name))]
+    return joined(text_of(row, name) for name in filled or names[:1])
+
+
+def joined(texts: Iterable[str]) -> str:
+    """One text of several, one behind the other."""
+    return " ".join(texts)
+
+
+def joined_or_whole(values: Sequence[Any]) -> Any:
+    """One text of texts and numbers, what is empty left out; or the first value that is
+    neither."""
+    filled = [v for v in values if not is_empty(v) and not (type(v) is float and math.isnan(v))]
+    unreadable = [value for value in filled if type(value) not in (str, int, float)]
+    return unreadable[0] if unreadable else joined(map(str, filled))
+
+
+def missing(row: Row, name: str, role: str, wanted: str) -> DataError:
+    """The error for a cell that holds nothing, or a value of another type."""
+    value = value_of(row, name)
+    return DataError(
+        f"the {role} is missing" if value is None else f"the {role} is of another type",
+        where=f"{row.where}, column {name!r}",
+        found="nothing" if value is None else repr(value),
+        wanted=wanted,
+        do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
+    )
+
+
+def spelled(value: Any, row: Row, column: str, numbers: bool, *, words: bool = False) -> Label:
+    """A label as one of two types: a whole number, or a name just as it stands there.
+
+    Args:
+        value: what stands in `column` of `row`.
+        numbers: whether labels are whole numbers; `words`: whether names may stand for them.
+
+    Raises:
+        DataError: empty, a fraction, or nothing that can be a label.
+    """
+    if is_empty(value):
+        raise DataError(
+            "the label is empty",
+            where=f"{row.where}, column {column!r}",
+            found="null" if value is None else repr(value),
+            wanted="a label in every row",
+            do="label the row, or take it out (--read on_bad=skip drops and counts it)",
+        )
+    if type(value) is NoList:
+        raise DataError(
+            "the cell is no list",
+            where=f"{row.where}, column {column!r}",
+            found=repr(shorten(value)),
+            wanted='a list such as ["a", "b"], as in the other rows',
+            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
+        )
+    if numbers:
+        number = as_integer(value)
+        if number is not None and not (type(value) is str and CODE.fullmatch(value)):
+            return number
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) is int:
+        return str(value)
+    if type(value) is float and not numbers:
+        return str(int(value)) if value == int(value) else repr(value)
+    if type(value) is str and numbers and not words:
+        raise DataError(
+            "the label is no whole number",
+            where=f"{row.where}, column {column!r}",
+            found=repr(value),
+            wanted="a whole number, as in the other rows",
+            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
+        )
+    if type(value) is not str:
+        raise DataError(
+            "no label",
+            where=f"{row.where}, column {column!r}",
+            found=repr(value),
+            wanted="a whole number" if numbers else "a name or a whole number",
+            do="correct the row; for numbers with fractions choose the task regression",
+        )
+    return value
+
+
+def number(value: Any, row: Row, column: str) -> float:
+    """A target of regression.
+
+    Raises:
+        DataError: empty, no number, or not finite.
+    """
+    number = math.nan
+    if type(value) in (int, float, str) and not is_empty(value):
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = math.nan
+    if not math.isfinite(number):
+        raise DataError(
+            "the target is not a finite number",
+            where=f"{row.where}, column {column!r}",
+            found="null" if value is None else repr(value),
+            wanted="a number, such as 3.5",
+            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
+        )
+    return number
+
+
+# A cell of a table may be a list; one that is Python and no JSON has at most so many characters.
+BRACKETED = re.compile(r"\s*(\[.*\]|\{.*\}|\(.*,.*\))\s*", re.DOTALL)
+LONGEST_LITERAL = 100_000
+# Lists as numpy prints them, without commas.
+ITEM = r"""(?:'[^']*'|"[^"]*"|[-+]?\.?\d[-+.\de]*|\.\.\.)"""
+OF_NUMPY = re.compile(rf"\s*\[+\s*{ITEM}(?:\s+{ITEM})+\s*\]+\s*|\s*\{{.*\barray\(\[.*", re.DOTALL)
+# Numbers and true or false, without commas, too, can be separated.
+LISTED_NUMBER = r"(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|True|False)"
+NUMERIC = re.compile(rf"\s*\[\s*({LISTED_NUMBER}(?:\s+{LISTED_NUMBER})*)\s*\]\s*")
+# What numpy and torch write around a list.
+WRAPPED = re.compile(
+    r"\s*(?:np\.|torch\.)?(?:array|tensor)\((\[.*\])(?:,\s*\w+=[\w.']+)*\)\s*", re.DOTALL
+)
+TOUCHING = re.compile(r"""['"]\s*['"]""")
+
+
+def read_lists(table: Table, texts: Collection[str] = ()) -> frozenset[str]:
+    """Put lists in place of the cells that spell them, in columns of csv and tsv files where
+    nearly all cells do; what is none there becomes a `NoList`.
+
+    Args:
+        table: its rows are replaced.
+        texts: columns that hold texts whatever they look like.
+
+    Returns:
+        The names of these columns.
+
+    Raises:
+        DataError: lists without commas.
+    """
+    rows = [row for row in table.first if _in_table(row)]
+    columns = dict.fromkeys(name for row in rows for name in row.values)
+    names = frozenset(name for name in columns if name not in texts and _are_lists(rows, name))
+    if names:
+        for part, rows in table.parts.items():
+            table.parts[part] = [_with_lists(row, names) for row in rows]
+    return names
+
+
+def list_of(cell: Any) -> list[Any] | dict[str, Any] | None:
+    """The list, or the mapping, that a cell spells as JSON or Python, or as numpy prints numbers;
+    None where it is none."""
+    if type(cell) is not str:
+        return None
+    if wrapped := WRAPPED.fullmatch(cell):
+        cell = wrapped[1]
+    if numbers := NUMERIC.fullmatch(cell):
+        return [_number(word) for word in numbers[1].split()]
+    if not BRACKETED.fullmatch(cell) or OF_NUMPY.fullmatch(cell):
+        return None
+    try:
+        parsed = parse(cell)
+    except DataError:
+        parsed = _literal(cell)
+    if type(parsed) is tuple:
+        parsed = list(parsed)
+    return parsed if type(parsed) in (list, dict) and _is_plain(parsed) else None
+
+
+def _number(word: str) -> bool | int | float:
+    if word in ("True", "False"):
+        return word == "True"
+    return int(word) if word.lstrip("+-").isdigit() else float(word)
+
+
+def row_with_lists(row: Row, names: Iterable[str]) -> Row:
+    """`row` with lists in place of those cells of these columns that spell some; others stay.
+
+    Raises:
+        DataError: a list without commas.
+    """
+    parsed = {name: list_of(row.values.get(name)) for name in names if _in_table(row)}
+    for name, value in parsed.items():
+        if value is None:
+            refuse_list_of_numpy(row, name)
+    lists = {name: value for name, value in parsed.items() if value is not None}
+    return replace(row, values={**row.values, **lists}) if lists else row
+
+
+def refuse_list_of_numpy(row: Row, name: str) -> None:
+    """Refuse ['a' 'b']: where one item ends and the next begins is lost, as is any long middle."""
+    cell = row.values.get(name)
+    if type(cell) is str and _in_table(row) and OF_NUMPY.fullmatch(cell) and list_of(cell) is None:
+        raise DataError(
+            "a list without commas, as numpy prints it",
+            where=f"{row.where}, column {name!r}",
+            found=repr(cell[:80]),
+            wanted='a list with commas, such as ["a", "b"]',
+            do="write the column as lists before it becomes a csv: "
+            f"frame[{name!r}] = frame[{name!r}].map(lambda value: value.tolist()); or, also where "
+            "lists lie within others, save the table as parquet",
+        )
+
+
+def _are_lists(rows: Sequence[Row], name: str) -> bool:
+    """Whether nearly all cells are lists that can be read."""
+    filled = [row for row in rows if not is_empty(row.values.get(name))]
+    cells = [row.values[name] for row in filled]
+    bracketed = sum(
+        type(cell) is str and bool(BRACKETED.fullmatch(cell) or WRAPPED.fullmatch(cell))
+        for cell in cells
+    )
+    if not cells or bracketed < MOSTLY * len(cells):
+        return False
+    if sum(
+        list_of(cell) is not None or bool(OF_NUMPY.fullmatch(cell)) for cell in cells
+    ) < MOSTLY * len(cells):
+        return False
+    for row in filled:
+        refuse_list_of_numpy(row, name)
+    return True
+
+
+def _with_lists(row: Row, names: Collection[str]) -> Row:
+    if not _in_table(row):
+        return row
+    values = dict(row.values)
+    for name in names & values.keys():
+        if type(cell := values[name]) is str and not is_empty(cell):
+            refuse_list_of_numpy(row, name)
+            parsed = list_of(cell)
+            values[name] = NoList(cell) if parsed is None else parsed
+    return replace(row, values=values)
+
+
+def _in_table(row: Row) -> bool:
+    return TABLE_FILE.search(row.file) is not None
+
+
+def _literal(cell: str) -> Any:
+    """What Python would read, texts and numbers only; None for any other value."""
+    if len(cell) > LONGEST_LITERAL:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            parsed = ast.literal_eval(cell.strip())
+        # Python joins texts without a comma between them, as in ['a' 'b', 'c'].
+        if TOUCHING.search(cell):
+            token_types = [
+                t.type
+                for t in tokenize.generate_tokens(io.StringIO(cell).readline)
+                if t.type not in (tokenize.NL, tokenize.NEWLINE)
+            ]
+            if (tokenize.STRING, tokenize.STRING) in itertools.pairwise(token_types):
+                return None
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError):
+        return None
+    return parsed
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON could write it."""
+    if type(value) is list:
+        return all(map(_is_plain, value))
+    if type(value) is dict:
+        return all(type(key) is str and _is_plain(inner) for key, inner in value.items())
+    return value is None or type(value) in (str, int, float, bool)

@@ -13,12 +13,18 @@ from difflib import get_close_matches
 from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError, near
 from maskwright.labelled.columns.columns import COMMON, Columns, as_names, option
-from maskwright.labelled.columns.contents import Column, describe, is_empty
+from maskwright.labelled.columns.contents import (
+    Column,
+    describe,
+    is_empty,
+    list_of,
+    read_lists,
+    refuse_list_of_numpy,
+)
 from maskwright.labelled.columns.flags import columns_of_flags, columns_of_marks
 from maskwright.labelled.columns.left_unread import refuse_half
 from maskwright.labelled.columns.search import Search
 from maskwright.labelled.columns.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
-from maskwright.labelled.formats.list_cells import list_of, read_lists, refuse_list_of_numpy
 from maskwright.labelled.formats.table import TABLE_FILE, Table
 from maskwright.labelled.layouts.layout import Layout
 from maskwright.labelled.shapes import layouts, may_be_list, roles

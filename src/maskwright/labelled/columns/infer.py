@@ -20,9 +20,9 @@ from maskwright.labelled.columns.contents import Column, is_empty, is_no_label, 
 from maskwright.labelled.columns.find import find
 from maskwright.labelled.columns.spellings import plain
 from maskwright.labelled.columns.unclear_labels import SCORES, refuse_unclear
+from maskwright.labelled.formats.as_given import as_integer
 from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.formats.table import Table
-from maskwright.labelled.formats.whole_number import as_integer
 from maskwright.labelled.shapes import Label, Shape, shape_for, shape_of
 
 # Whole numbers up to so many are classes under any name; a column called a score needs fewer.

@@ -12,11 +12,11 @@ from maskwright.labelled.columns import flags
 from maskwright.labelled.columns.columns import Columns
 from maskwright.labelled.columns.contents import CODE, MOSTLY, NUMBER, is_empty, value_of
 from maskwright.labelled.columns.spellings import plain
+from maskwright.labelled.formats.as_given import as_integer
 from maskwright.labelled.formats.rows import Row
-from maskwright.labelled.formats.whole_number import as_integer
 
 # So many different numbers may be the names of classes, and so few rows prove nothing.
-FEW, FEW_WHOLES, FEW_ROWS = 20, 10, 20
+FEW_LABELS, FEW_WHOLES, FEW_ROWS = 20, 10, 20
 # Columns of these names hold numbers, also where nearly all are whole.
 SCORES = ("score", "similarity", "relatedness", "relevance", "grade", "points", "value", "rating")
 DECIMAL = re.compile(r"\s*[-+]?\d+(,\d+)?\s*")
@@ -91,7 +91,7 @@ def _refuse_units(name: str, cells: Cells) -> None:
     """45% and €12 are numbers, and more than a few different ones no names of classes."""
     example = next((each for each in cells if re.search(UNIT, str(each[1]))), None)
     values = {str(cell) for _, cell in cells}
-    if example is None or len(values) <= FEW or not all(map(MEASURED.fullmatch, values)):
+    if example is None or len(values) <= FEW_LABELS or not all(map(MEASURED.fullmatch, values)):
         return
     raise _refusal(
         "numbers with a unit",
@@ -165,7 +165,7 @@ def _refuse_unread_lists(name: str, cells: Cells) -> None:
 def _refuse_numbers_and_words(name: str, cells: Cells) -> None:
     """Some words among numbers to learn would make classes of all numbers."""
     numbers = [str(cell).strip() for _, cell in cells if _is_number(cell)]
-    many = len(set(numbers)) > FEW or any(as_integer(number) is None for number in numbers)
+    many = len(set(numbers)) > FEW_LABELS or any(as_integer(number) is None for number in numbers)
     if not many or 2 * len(numbers) < len(cells):
         return
     example = next((row, cell) for row, cell in cells if not _is_number(cell))

@@ -6,24 +6,26 @@ the policy `skip`, bad rows are left out, counted and listed, up to a share.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, UsageError
 from maskwright.labelled.columns.columns import Columns
-from maskwright.labelled.columns.contents import is_empty, means_nothing, value_of
-from maskwright.labelled.columns.infer import Task
+from maskwright.labelled.columns.contents import is_empty, means_nothing, spelled, value_of
+from maskwright.labelled.columns.infer import Task, infer
 from maskwright.labelled.examples import classes as classes_of
-from maskwright.labelled.examples.cell import spelled
+from maskwright.labelled.examples import splits
 from maskwright.labelled.examples.classes import record_finding
 from maskwright.labelled.examples.examples import Example, Examples
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.examples.one_row import reader
-from maskwright.labelled.formats.bad_rows import list_rejected, usable
+from maskwright.labelled.examples.splits import Division
+from maskwright.labelled.formats import table
 from maskwright.labelled.formats.parts import ALL
-from maskwright.labelled.formats.rows import DEFAULT_READING, Row
+from maskwright.labelled.formats.rows import DEFAULT_READING, Row, list_rejected, usable
 from maskwright.labelled.formats.table import Table
 
 # One answer in all rows of a part is no chance where it is less likely than this.
@@ -224,3 +226,54 @@ def _refuse_one_answer(examples: Sequence[Example], rows: Sequence[Row], columns
             wanted="at least two different answers",
             do=f"add rows with another, or name another column (--column {role}=…)",
         )
+
+
+def prepare(
+    data: Path | str | Sequence[Path | str] | None = None,
+    *,
+    train: Path | str | None = None,
+    validation: Path | str | None = None,
+    test: Path | str | None = None,
+    header: Sequence[str] = (),
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    task: str | None = None,
+    fold_labels: bool = False,
+    repair_tags: bool = False,
+    no_label: str | None = None,
+    division: Division = splits.DEFAULT,
+    reading: Reading = DEFAULT_READING,
+    rejects: Path | str | None = None,
+) -> Examples:
+    """Labelled files as a task with all its parts; `task.lines()` says what was understood.
+
+    Args:
+        data, train, validation, test, header, reading, rejects: as `table.load` takes them.
+        columns: role -> column, where it must not be guessed; `group` keeps rows together.
+        task: its name, where it must not be inferred.
+        fold_labels: join labels that differ only by case or blanks.
+        no_label: what stands where a label is not known; such rows are left out.
+        repair_tags: let spans of tags begin with B- where they begin with I- (`repair.py`).
+        division: how parts that did not come as files are drawn.
+
+    Raises:
+        UsageError, DataError: as the steps do, with file, line and remedy.
+    """
+    rows = table.load(
+        data,
+        train=train,
+        validation=validation,
+        test=test,
+        header=header,
+        reading=reading,
+        rejects=rejects,
+    )
+    inferred = infer(rows, columns, task, no_label)
+    made = build(
+        rows,
+        inferred,
+        fold_labels=fold_labels,
+        repair_tags=repair_tags,
+        no_label=no_label,
+        reading=reading,
+    )
+    return splits.complete(made, division)

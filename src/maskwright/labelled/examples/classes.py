@@ -11,17 +11,14 @@ from maskwright.corpus.ledger import Counts
 from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError
 from maskwright.findings import Finding
-from maskwright.labelled.columns.contents import value_of
+from maskwright.labelled.columns.contents import spelled, value_of
 from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.examples import labels
-from maskwright.labelled.examples.cell import spelled
-from maskwright.labelled.examples.labels import Vocabulary
-from maskwright.labelled.examples.near_labels import fold_onto
+from maskwright.labelled.examples.labels import Vocabulary, fold_onto
 from maskwright.labelled.examples.one_row import label_cells
-from maskwright.labelled.formats.bad_rows import usable
-from maskwright.labelled.formats.rows import Row
+from maskwright.labelled.formats.as_given import as_integer
+from maskwright.labelled.formats.rows import Row, usable
 from maskwright.labelled.formats.table import Table
-from maskwright.labelled.formats.whole_number import as_integer
 
 LISTED = 8
 # Kinds of columns whose labels are whole numbers.

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from maskwright.labelled.columns import fields, flags
-from maskwright.labelled.columns.contents import is_empty, value_of
+from maskwright.labelled.columns.contents import is_empty, number, value_of
 from maskwright.labelled.columns.infer import Task
-from maskwright.labelled.examples.cell import number
 from maskwright.labelled.examples.examples import Example, Target
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.formats.rows import Row

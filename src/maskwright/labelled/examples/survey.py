@@ -19,7 +19,7 @@ from maskwright.corpus.ledger import Counts
 from maskwright.counted import counted
 from maskwright.findings import Finding
 from maskwright.labelled.columns.contents import as_number, means_nothing
-from maskwright.labelled.examples import shared_texts
+from maskwright.labelled.examples import splits
 from maskwright.labelled.examples.examples import (
     BETWEEN,
     UNKNOWN,
@@ -27,7 +27,7 @@ from maskwright.labelled.examples.examples import (
     Examples,
     folded,
 )
-from maskwright.labelled.examples.near_labels import near_misses
+from maskwright.labelled.examples.labels import near_misses
 from maskwright.terminal import shell_word
 
 LISTED, LISTED_FILES = 3, 5
@@ -267,7 +267,7 @@ def _findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
             f"too{also}",
             f"the first: {here} and {there}",
         )
-    yield from shared_texts.findings(examples)
+    yield from splits.findings(examples)
     for name, part in survey.parts.items():
         yield from _repeated(name, part)
         yield from _same_answer(name, examples.parts[name])

@@ -11,17 +11,155 @@ within a word takes the whole of it, which is counted.
 
 from __future__ import annotations
 
+import itertools
+import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 from maskwright.errors import DataError
 from maskwright.labelled.columns.spellings import plain
-from maskwright.labelled.formats.as_given import as_read
-from maskwright.labelled.formats.miscounted import cause_of_part, counting_that_fits
+from maskwright.labelled.formats.as_given import CONTROL, CONTROLS, as_read
 from maskwright.labelled.formats.tags import OUTSIDE
-from maskwright.labelled.formats.words import words_in
+
+# Scripts whose words are not separated by blanks, or, as in Korean, whose endings are not: Thai to
+# Tibetan, Burmese, Hangul, Khmer, Chinese and Japanese.
+UNSPACED = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u9fff\ua960-\ua97f"
+    "\ua980-\ua9df\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff]"
+)
+JOINERS = "\u200c\u200d\u00ad\u2060"
+LONGEST = 40  # characters of a word; what is longer, such as a hash, is none
+
+
+def words_in(text: str) -> Iterator[tuple[int, int]]:
+    """(begin, end) of every word and sign."""
+    return (match.span() for match in _words().finditer(text))
+
+
+def whole_words(text: str, begin: int, end: int) -> tuple[int, int]:
+    """The slice of `text`, widened to the ends of its words; in scripts without blanks between
+    words only to the ends of letters with marks."""
+    first, last = begin, end
+    while first > 0 and _joined(text, first):
+        first -= 1
+    while last < len(text) and _joined(text, last):
+        last += 1
+    return begin if begin - first > LONGEST else first, end if last - end > LONGEST else last
+
+
+def _joined(text: str, at: int) -> bool:
+    """Whether the characters before and after the place `at` are of one word."""
+    before, after = text[at - 1], text[at]
+    if _is_mark(after):
+        return not before.isspace()
+    return _is_letter(before) and _is_letter(after)
+
+
+def _is_letter(sign: str) -> bool:
+    known = sign.isalnum() or sign == "_" or sign in JOINERS or _is_mark(sign)
+    return known and not UNSPACED.match(sign)
+
+
+def _is_mark(sign: str) -> bool:
+    return sign > "\u02ff" and unicodedata.category(sign)[0] == "M"
+
+
+@cache
+def _words() -> re.Pattern[str]:
+    """A letter may be written as several: with marks over or after it, joined to the next, or with
+    a hyphen that is seen at the end of a line only. So may a sign: two letters make a flag, and a
+    picture may have a colour, or others joined to it."""
+    every = map(chr, range(0x300, 0x20000))
+    marks = re.escape("".join(sign for sign in every if unicodedata.category(sign)[0] == "M"))
+    colours, flag = "\U0001f3fb-\U0001f3ff", "[\U0001f1e6-\U0001f1ff]{2}"
+    sign = rf"[^\w\s{re.escape(CONTROLS)}](?:[{marks}{colours}]|\u200d[^\w\s])*"
+    # What is no part of a text as it is read is no sign, and no border within a word.
+    left_out = re.escape(CONTROLS)
+    word = rf"\w(?:[\w{marks}\u200c\u200d\u00ad\u2060]|[{left_out}]+(?=\w))*"
+    return re.compile(rf"{word}|{flag}|{sign}")
+
+
+# (its name in messages, the text that the place counts in).
+Counting = tuple[str, Callable[[str], str]]
+COUNTINGS: tuple[Counting, ...] = (
+    ("the text without the blanks it begins with", str.lstrip),
+    ("a text that begins with a byte order mark", lambda text: "\ufeff" + text),
+    ("the text with LF for CRLF", lambda text: text.replace("\r\n", "\n")),
+    ("the text with CRLF for LF", lambda text: text.replace("\r\n", "\n").replace("\n", "\r\n")),
+    ("the text without control characters", as_read),
+    ("the text in Unicode form NFC", lambda text: unicodedata.normalize("NFC", text)),
+    ("the text in Unicode form NFD", lambda text: unicodedata.normalize("NFD", text)),
+    ("the text with single blanks", lambda text: " ".join(text.split())),
+)
+
+
+# (its name in messages, the size of a character before another).
+UNITS: tuple[tuple[str, Callable[[str, str], int]], ...] = (
+    ("UTF-16 units, as JavaScript and Java do", lambda one, _: 1 + (ord(one) > 0xFFFF)),
+    ("bytes of UTF-8", lambda one, _: len(one.encode("utf-8", "surrogatepass"))),
+    ("the text with LF for CRLF", lambda one, other: int((one, other) != ("\r", "\n"))),
+    ("the text with CRLF for LF", lambda one, _: 1 + (one == "\n")),
+    ("the text without control characters", lambda one, _: int(CONTROL.match(one) is None)),
+)
+
+
+def cause_of_place(text: str, part: str, begin: int) -> str | None:
+    """What `begin` seems to count, where `part` does not begin at that character of `text`; None
+    where no other counting explains it."""
+    if begin < 0 or not part:
+        return None
+    if _utf16(text, begin, len(part.encode("utf-16-le", "surrogatepass")) // 2) == part:
+        return "it seems to be counted in UTF-16 units, as JavaScript and Java do: count characters"
+    if _bytes(text, begin, len(part.encode("utf-8", "surrogatepass"))) == part:
+        return "it seems to be counted in bytes of UTF-8: count characters"
+    for what, change in COUNTINGS:
+        changed, wanted = change(text), change(part)
+        if changed != text and wanted and changed[begin : begin + len(wanted)] == wanted:
+            return f"it seems to be counted in {what}: count characters of the text as given"
+    if begin and text[begin - 1 : begin - 1 + len(part)] == part:
+        return "it seems to be counted from 1: count from 0"
+    return None
+
+
+def cause_of_part(text: str, part: str, begin: int, end: int) -> str | None:
+    """The same of a part with an end."""
+    if part and text[begin : end + 1] == part:
+        return "the end seems to be the last character: it is the one behind it here"
+    return cause_of_place(text, part, begin)
+
+
+def counting_that_fits(
+    text: str, parts: Sequence[tuple[int, int]], words: Sequence[tuple[int, int]]
+) -> str:
+    """In what (begin, end) of all `parts` of `text` may be counted, so that they begin and end
+    where `words` do; empty where no other counting than characters does that."""
+    begins, ends = ({word[side] for word in words} for side in (0, 1))
+    for what, size in UNITS:
+        before = [0, *itertools.accumulate(map(size, text, text[1:] + " "))]
+        if before[-1] == len(text):
+            continue
+        # Characters of no size stand before the one that begins at the same place.
+        first = {place: number for number, place in enumerate(before)}
+        last = {place: number for number, place in reversed([*enumerate(before)])}
+        if all(first.get(begin) in begins and last.get(end) in ends for begin, end in parts):
+            return what
+    blanks = len(text) - len(text.lstrip())
+    if blanks and all(b + blanks in begins and e + blanks in ends for b, e in parts):
+        return "the text without the blanks it begins with"
+    return ""
+
+
+def _utf16(text: str, begin: int, length: int) -> str:
+    units = text.encode("utf-16-le", "surrogatepass")[2 * begin : 2 * (begin + length)]
+    return units.decode("utf-16-le", "replace")
+
+
+def _bytes(text: str, begin: int, length: int) -> str:
+    return text.encode("utf-8", "surrogatepass")[begin : begin + length].decode("utf-8", "replace")
+
 
 BEGINS = ("start", "begin", "startoffset")
 ENDS = ("end", "stop", "endoffset")

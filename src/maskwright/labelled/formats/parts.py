@@ -19,7 +19,7 @@ from maskwright.corpus import parquet, saved
 from maskwright.corpus.files import Source
 from maskwright.errors import DataError, UsageError
 from maskwright.labelled.formats import class_folders
-from maskwright.labelled.formats.class_names import Names, is_of_names, read_names
+from maskwright.labelled.formats.as_given import Names, is_of_names, read_names
 from maskwright.storage.strict_json import parse
 
 ALL, TRAIN, VALIDATION, TEST = "all", "train", "validation", "test"

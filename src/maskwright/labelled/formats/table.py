@@ -20,7 +20,7 @@ from maskwright.corpus.reading import Reading
 from maskwright.errors import DataError, MaskwrightError, UsageError
 from maskwright.findings import Finding
 from maskwright.labelled.formats import unnamed_files
-from maskwright.labelled.formats.class_names import LABEL, Names, read_names
+from maskwright.labelled.formats.as_given import LABEL, Names, read_names
 from maskwright.labelled.formats.parts import (
     ALL,
     TEST,
@@ -32,7 +32,7 @@ from maskwright.labelled.formats.parts import (
 )
 from maskwright.labelled.formats.resolve import resolve_labels
 from maskwright.labelled.formats.rows import DEFAULT_READING, TABLE_FILE, Row, read_rows
-from maskwright.storage.one_file import write_file
+from maskwright.storage.files import write_file
 
 __all__ = ["TABLE_FILE", "Table", "load"]
 

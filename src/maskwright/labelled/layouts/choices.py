@@ -15,16 +15,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from maskwright.errors import DataError
 from maskwright.findings import Finding
 from maskwright.labelled.columns.columns import Columns
-from maskwright.labelled.columns.contents import is_empty, value_of
+from maskwright.labelled.columns.contents import (
+    is_empty,
+    joined,
+    missing,
+    text_in,
+    text_of,
+    value_of,
+)
 from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.columns.search import TEXTLIKE, Search
 from maskwright.labelled.columns.spellings import NUMBERED
-from maskwright.labelled.examples.cell import joined, missing, text_in, text_of
 from maskwright.labelled.examples.examples import Choice
 from maskwright.labelled.examples.labels import Vocabulary
+from maskwright.labelled.formats.as_given import as_integer
 from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.formats.table import Table
-from maskwright.labelled.formats.whole_number import as_integer
 from maskwright.labelled.layouts.layout import Layout
 
 LETTERS = string.ascii_uppercase

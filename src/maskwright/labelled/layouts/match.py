@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from maskwright.labelled.columns.columns import Columns
+from maskwright.labelled.columns.contents import text_in, text_of
 from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.columns.search import Search
 from maskwright.labelled.columns.spellings import MATCHES, NEGATIVE, plain
-from maskwright.labelled.examples.cell import text_in, text_of
 from maskwright.labelled.examples.examples import Match as MatchExample
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.formats.rows import Row

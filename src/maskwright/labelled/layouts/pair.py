@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from maskwright.labelled.columns.columns import Columns
+from maskwright.labelled.columns.contents import text_in
 from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.columns.search import Search
 from maskwright.labelled.columns.spellings import PAIRS
-from maskwright.labelled.examples.cell import text_in
 from maskwright.labelled.examples.examples import Pair
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.examples.one_row import target_of

@@ -14,18 +14,17 @@ from maskwright.errors import DataError, near
 from maskwright.findings import Finding
 from maskwright.labelled.columns import fields
 from maskwright.labelled.columns.columns import Columns
-from maskwright.labelled.columns.contents import is_empty, value_of
+from maskwright.labelled.columns.contents import is_empty, missing, text_in, value_of
 from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.columns.search import TEXTLIKE, Search
 from maskwright.labelled.columns.spellings import NAMES, plain
-from maskwright.labelled.examples.cell import missing, text_in
 from maskwright.labelled.examples.examples import Answered, Examples
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.formats import as_given
-from maskwright.labelled.formats.miscounted import cause_of_place
+from maskwright.labelled.formats.as_given import as_integer
+from maskwright.labelled.formats.marked_text import cause_of_place
 from maskwright.labelled.formats.rows import Row
 from maskwright.labelled.formats.table import TABLE_FILE
-from maskwright.labelled.formats.whole_number import as_integer
 from maskwright.labelled.layouts.layout import Layout
 
 YES_OR_NO = {"yes", "no", "true", "false", "y", "n", "maybe", "0", "1"}

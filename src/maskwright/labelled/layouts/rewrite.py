@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from maskwright.labelled.columns.columns import Columns
-from maskwright.labelled.columns.contents import MANY_ROWS, value_of
+from maskwright.labelled.columns.contents import MANY_ROWS, missing, text_in, value_of
 from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.columns.search import Search
 from maskwright.labelled.columns.spellings import SEQUENCES
-from maskwright.labelled.examples.cell import missing, text_in
 from maskwright.labelled.examples.examples import Rewrite as RewriteExample
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.formats.rows import Row

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from maskwright.labelled.columns.columns import Columns
+from maskwright.labelled.columns.contents import text_in
 from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.columns.search import TEXTLIKE, Search
-from maskwright.labelled.examples.cell import text_in
 from maskwright.labelled.examples.examples import Single
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.examples.one_row import target_of

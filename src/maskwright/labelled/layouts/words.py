@@ -22,13 +22,14 @@ from maskwright.labelled.columns.contents import (
     NoTag,
     is_empty,
     is_no_label,
+    missing,
+    text_of,
     value_of,
 )
 from maskwright.labelled.columns.infer import Task
 from maskwright.labelled.columns.search import Search
 from maskwright.labelled.columns.spellings import NAMES, plain
 from maskwright.labelled.examples import labels
-from maskwright.labelled.examples.cell import missing, text_of
 from maskwright.labelled.examples.examples import UNKNOWN, Examples, Tagged
 from maskwright.labelled.examples.labels import Vocabulary
 from maskwright.labelled.formats import tag_spelling, tags

@@ -22,7 +22,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from maskwright.errors import ConfigError, DataError, IncompatibleError
-from maskwright.labelled.formats.words import whole_words
+from maskwright.labelled.formats.marked_text import whole_words
 from maskwright.labelled.windows.answers import NULL, AnswerRows, AnswerWindows
 
 SCORES_AT_ONCE = 1 << 20  # of spans: 8 MB, some 90 rows of 384 starts and 30 lengths

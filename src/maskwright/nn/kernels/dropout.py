@@ -23,9 +23,35 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int8
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from maskwright.nn.kernels import is_plain
-from maskwright.nn.kernels.matmul import scaled_product
+from maskwright.nn.kernels.linear import scaled_product
+
+_VECTOR = 32  # elements of bfloat16 in a vector of 512 bits
+
+
+def softmax(scores: Float[Tensor, "*any K"]) -> Float[Tensor, "*any K"]:
+    """Softmax of the last axis, in the type of `scores`."""
+    slow = scores.dtype == torch.bfloat16 and scores.shape[-1] % _VECTOR != 0
+    if slow and scores.device.type == "cpu" and not is_plain():
+        return _Widened.apply(scores)
+    return torch.softmax(scores, -1)
+
+
+class _Widened(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor) -> Tensor:
+        out = torch.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (out,) = ctx.saved_tensors
+        return torch.ops.aten._softmax_backward_data(gradients[0], out, -1, out.dtype)
+
 
 COLUMNS = 128
 LEVELS = 256 * COLUMNS

@@ -11,10 +11,9 @@ from maskwright.budget import Budget
 from maskwright.models.run_folder import RECIPE, is_run
 from maskwright.objectives.parts.spec import usual_for
 from maskwright.recipes.parts import check
-from maskwright.recipes.parts.corpus import Corpus
-from maskwright.recipes.parts.find import read
-from maskwright.recipes.parts.override import override
+from maskwright.recipes.parts.find import override, read
 from maskwright.recipes.parts.recipe import (
+    Corpus,
     Folder,
     ObjectiveChoice,
     Recipe,
@@ -23,8 +22,7 @@ from maskwright.recipes.parts.recipe import (
     Training,
 )
 from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.phases import Ramp
-from maskwright.train.schedule import Schedule
+from maskwright.train.schedule import Ramp, Schedule
 
 # What is known is easily overwritten: of a run's own rate a part; of others a rate for a width of
 # 768, and in proportion more for narrower models.

@@ -12,26 +12,50 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright import catalogue
 from maskwright.counted import counted
 from maskwright.errors import DataError, UsageError
 from maskwright.findings import Finding
 from maskwright.inference.encoded import Collation, Examples
-from maskwright.labelled.columns.contents import is_empty
+from maskwright.labelled.columns.contents import is_empty, text_in
 from maskwright.labelled.examples import examples as labelled
-from maskwright.labelled.examples.cell import text_in
 from maskwright.labelled.formats.rows import Row
-from maskwright.labelled.shapes import Shape, shape_of
+from maskwright.labelled.shapes import ROOM, Shape, shape_of
+from maskwright.metrics import metrics
 from maskwright.metrics.intervals import Estimate
 from maskwright.objectives.supervised import Options, Problem
 from maskwright.report.tables import Table
+from maskwright.report.wording import figure
 from maskwright.tasks.parts.choices import Long
-from maskwright.tasks.parts.reading import Frame
+from maskwright.tasks.parts.encode import Frame
 from maskwright.tokenizer.unknown import OTHER_MODEL
+
+
+def classes_table(figures: Sequence[metrics.ClassFigures], note: str) -> Table:
+    """Figures of classes; a dash where one is not defined."""
+    return {
+        "title": "Class by class",
+        "head": ["", "precision", "recall", "F1", "rows"],
+        "rows": [
+            [
+                each.name,
+                *(
+                    figure(v) if np.isfinite(v) else "–"
+                    for v in (each.precision, each.recall, each.f1)
+                ),
+                f"{each.rows:,}",
+            ]
+            for each in figures
+        ],
+        "note": note,
+    }
+
 
 if TYPE_CHECKING:
     from maskwright.inference.steps import Steps
@@ -478,3 +502,71 @@ def text(value: Any, role: str, where: str) -> str:
             do="correct the row, or pass it over (--read on_bad=skip)",
         )
     return str(value)
+
+
+def task_for(
+    task: str, labels: Sequence[str] = (), options: Mapping[str, Any] | None = None
+) -> TaskType:
+    """The type that serves `task`; where a head can answer it as well as written text, a "prompt"
+    in `options` asks for text.
+
+    Raises:
+        UsageError: none does, or several do.
+    """
+    shape_of(task)  # refuses what no module declares
+    modules = [catalogue.load(ROOM, name) for name in catalogue.names(ROOM)]
+    serving = [module for module in modules if task in _served(module)]
+    as_text = "prompt" in (options or {})
+    fitting = [module for module in serving if module.TYPE.writes == as_text] or serving
+    if len(fitting) > 1:
+        raise UsageError(
+            "two modules for one task",
+            where=f"maskwright.{ROOM}",
+            found=task,
+            wanted="one of " + ", ".join(module.__name__ for module in fitting),
+            do="uninstall the package that brings the other",
+        )
+    made: TaskType = fitting[0].TYPE(task, tuple(labels), options or {})
+    return made
+
+
+def task_for_head(
+    head: str, labels: Sequence[str], problem: Problem, options: Mapping[str, Any]
+) -> TaskType:
+    """The task type of a model of which only the head is known, and what its folder says besides.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for name in catalogue.names(ROOM):
+        module = catalogue.load(ROOM, name)
+        if module.TYPE.head == head:
+            for task in _served(module):
+                made: TaskType = module.TYPE(task, tuple(labels), options)
+                if made.problem == problem:
+                    return made
+    raise UsageError("no task type has this head", found=f"{head}, {problem}")
+
+
+def task_for_vectors(options: Mapping[str, Any]) -> TaskType:
+    """The task that makes a vector of a text by itself."""
+    return _first(lambda module: bool(module.TYPE.alone), options)
+
+
+def task_for_writing(options: Mapping[str, Any]) -> TaskType:
+    """The task that writes a text for a text, of its own shape."""
+    return _first(lambda module: module.TYPE.writes and hasattr(module, "SHAPES"), options)
+
+
+def _first(fits: Callable[[ModuleType], bool], options: Mapping[str, Any]) -> TaskType:
+    modules = (catalogue.load(ROOM, name) for name in catalogue.names(ROOM))
+    if (module := next(filter(fits, modules), None)) is None:
+        raise UsageError("no task type is of this kind", where=f"maskwright.{ROOM}")
+    made: TaskType = module.TYPE(_served(module)[0], (), options)
+    return made
+
+
+def _served(module: ModuleType) -> tuple[str, ...]:
+    """The tasks that a module declares, or serves in its own way."""
+    declared = tuple(shape.name for shape in getattr(module, "SHAPES", ()))
+    return (*declared, *getattr(module, "SERVES", ()))

@@ -23,8 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maskwright.tokenizer.file.roles import roles_by_table
-from maskwright.tokenizer.training.bpe import END
-from maskwright.tokenizer.training.merges import Merge
+from maskwright.tokenizer.training.bpe import END, Merge
 from maskwright.tokenizer.training.wordpiece import CONTINUATION
 from maskwright.tokenizer.words import SPACE
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
@@ -29,12 +30,43 @@ from maskwright.tokenizer.file.roles import roles_by_table
 from maskwright.tokenizer.file.template import framing
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.training.bpe import train_bpe
-from maskwright.tokenizer.training.runs import cut_runs
 from maskwright.tokenizer.training.sample import HasText, Sample, WordCounts
 from maskwright.tokenizer.training.unigram import train_unigram
 from maskwright.tokenizer.training.wordpiece import spell, train_wordpiece
 from maskwright.tokenizer.unknown import NAMED
 from maskwright.tokenizer.words import SPACE, chunks, words_of
+
+LONGEST_RUN = LONGEST_TOKEN - 1  # characters; with the space before it as long as a token may be
+BLOCK = LONGEST_RUN // 2  # characters; a longer run than the longest fills at least one block
+# Python counts four control characters among the blanks, the library among the marks.
+BLANK, OTHER = r"[^\S\x1c-\x1f]", r"[\S\x1c-\x1f]"
+UNBROKEN = re.compile(f"{BLANK}{{{BLOCK}}}|{OTHER}{{{BLOCK}}}")
+# Looked for from its first character only; else each of a thousand would begin a look of its own.
+STRETCH = re.compile(
+    f"(?<!{BLANK}){BLANK}{{{LONGEST_RUN + 1},}}|(?<!{OTHER}){OTHER}{{{LONGEST_RUN + 1},}}"
+)
+
+
+def cut_runs(
+    texts: Iterable[str], pre_tokenizer: tokenizers.pre_tokenizers.PreTokenizer
+) -> Iterator[str]:
+    """`texts`, cut within the words of `pre_tokenizer` that are longer than `LONGEST_RUN`."""
+    for text in texts:
+        start = 0
+        if any(UNBROKEN.match(text, block) for block in range(0, len(text), BLOCK)):
+            for place in _cuts(text, pre_tokenizer):
+                yield text[start:place]
+                start = place
+        yield text[start:]
+
+
+def _cuts(text: str, pre_tokenizer: tokenizers.pre_tokenizers.PreTokenizer) -> Iterator[int]:
+    """The rising places in `text` where a word is to be cut."""
+    for stretch in STRETCH.finditer(text):
+        for _, (begin, end) in pre_tokenizer.pre_tokenize_str(stretch[0]):
+            for place in range(begin + LONGEST_RUN, end, LONGEST_RUN):
+                yield stretch.start() + place
+
 
 __all__ = ["TokenizerChoice", "train"]
 

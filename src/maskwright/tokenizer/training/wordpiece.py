@@ -24,7 +24,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Mapping
 
-from maskwright.tokenizer.training.merges import Merge, Pair, PairTable, Symbols
+from maskwright.tokenizer.training.bpe import Merge, Pair, PairTable, Symbols
 
 CONTINUATION = "##"
 LEAST = 2  # the lowest floor: what is met once teaches nothing

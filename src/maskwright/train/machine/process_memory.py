@@ -19,10 +19,53 @@ import gc
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
 from maskwright.memory import peak_resident, resident
+
+_PAUSE = 1  # omp_pause_soft, OpenMP 5.0, section 3.2.44
+
+
+@contextlib.contextmanager
+def flushed() -> Iterator[bool]:
+    """A block in which PyTorch's threads on the CPU flush denormals, all or none; yields which."""
+    before = flushing()
+    if before == 1.0:
+        yield True
+        return
+    torch.set_flush_denormal(True)
+    _renew_threads()
+    if not (on := flushing() == 1.0):
+        _restore(before)
+    try:
+        yield on
+    finally:
+        if on:
+            _restore(before)
+
+
+def flushing() -> float:
+    """The share of PyTorch's threads, this one among them, that flush denormals."""
+    per_thread = 1 << 16  # enough that every thread gets its part
+    product = torch.full((torch.get_num_threads() * per_thread,), 1e-30).mul_(1e-10)
+    return 1.0 - float((product.view(torch.int32) != 0).double().mean())
+
+
+def _restore(before: float) -> None:
+    torch.set_flush_denormal(before > 0.0)
+    _renew_threads()
+
+
+def _renew_threads() -> None:
+    """Release the threads that OpenMP keeps for this one; new threads inherit its switch. Other
+    implementations of OpenMP pass the switch on by themselves."""
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(str(library)).omp_pause_resource_all(_PAUSE)
+
 
 _HEAP, _HUGE, _MADV_HUGEPAGE = 1 << 30, 2 << 20, 14
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4

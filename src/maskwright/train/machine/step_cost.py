@@ -17,7 +17,7 @@ from __future__ import annotations
 from maskwright.data.batch import Batch
 from maskwright.nn.config import Block, TransformerConfig
 from maskwright.nn.cost import cost
-from maskwright.nn.selection import Selection
+from maskwright.nn.stack import Selection
 from maskwright.objectives.parts.objective import NetworkWork, Objective
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.bench.sides.parts.padded import Ids, padded_loop, pooled
-from maskwright.bench.sides.parts.side import Ask, best_label
+from maskwright.bench.sides.parts.side import Ask, Ids, best_label, padded_loop, pooled
 from maskwright.bench.work import Work
 
 Feeds = dict[str, Ids]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from maskwright.errors import ResourceError
 from maskwright.graph.engines.parts.names import module, require
-from maskwright.graph.ports import IDS, MASK, SEGMENTS
+from maskwright.graph.graphs import IDS, MASK, SEGMENTS
 
 Ids = NDArray[np.int64]
 States = NDArray[np.float32]
