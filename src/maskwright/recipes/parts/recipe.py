@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,6 @@ from maskwright.tokenizer.training.train import TokenizerChoice
 from maskwright.train.machine.choices import Precision, require_device
 from maskwright.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon
 from maskwright.train.schedule import Phase, Ramp, Schedule
-
-if TYPE_CHECKING:
-    from maskwright.recipes.parts.recipe import Corpus
 
 Weights = tuple[float, ...] | dict[str, float]
 OTHERS = "*"
