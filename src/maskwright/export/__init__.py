@@ -6,5 +6,5 @@ Read `parts/target.py` (what a target is, and what it reports), `run.py` (a mode
 exported one), `parts/proof.py` (every export is read again before success is said),
 `parts/asked.py` (which graphs a model has), `parts/folder.py` (the files next to them),
 `parts/answers.py` (labelled rows answered by a graph), `parts/int8.py`, `parts/onnx_folder.py`.
-Adapters are folded in first (`models/merged.py`).
+Adapters are folded in first (`models/open.py`).
 """

@@ -9,7 +9,7 @@ A module of `curate/steps/` has
 `Step` judges a document by itself. `CorpusStep` must have seen all documents first: its `gather`
 may send a function over the whole corpus as often as it needs, and answers what `apply` is to know
 of single documents. Neither depends on how the corpus is cut into shards and batches, or on the
-order of the documents: survivors are chosen by `curate/parts/order.py`, never by arrival.
+order of the documents: survivors are chosen by `curate/parts/winnow.py`, never by arrival.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ function gapsOf(text, known) {
   throw new Error(`${wrong} is ${known.includes(wrong) ? "in the text twice" : "no gap of this tokenizer"}: write each of ${known[0]} to ${known.at(-1)} at most once`);
 }
 
-/** Where reading starts in a text of so many tokens (`inference/incremental.py`). */
+/** Where reading starts in a text of so many tokens (`inference/growing_rows.py`). */
 function contextStart(length, limit) {
   if (limit === null || length <= limit) return 0;
   const half = Math.max(1, Math.floor(limit / 2));

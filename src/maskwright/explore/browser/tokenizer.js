@@ -5,7 +5,7 @@
 //   words.encode("a text")            -> ids without frame
 //   words.frame(ids), words.decode(ids)
 //
-// The steps are those that `maskwright.tokenizer.file.schema` takes; others are refused by name.
+// The steps are those that `maskwright.tokenizer.file.check` takes; others are refused by name.
 
 const CODE = (text) => text.codePointAt(0);
 

@@ -1,4 +1,4 @@
-// Plain text cut into words and signs, the units that have tags (`labelled/formats/words.py`). Places
+// Plain text cut into words and signs, the units that have tags (`labelled/formats/marked_text.py`). Places
 // count code points.
 
 // Scripts whose words are not separated by blanks, or whose endings are not.

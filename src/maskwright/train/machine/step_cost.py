@@ -3,7 +3,7 @@ bytes that the forward pass keeps for the backward pass, at the least.
 
 An objective may own several networks: each is counted on what it reads, three times its forward
 where it is trained and once where it only answers (a teacher); a last layer only at the positions
-whose states are read (`nn/selection.py`), and a decoder that writes nothing not at all. Heads of a
+whose states are read (`nn/stack.py`), and a decoder that writes nothing not at all. Heads of a
 few classes are not counted.
 
 Of every token a block keeps what its norms, projections and products read: four vectors of the
