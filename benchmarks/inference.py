@@ -35,7 +35,8 @@ from benchmarks.inference_check import Verdict, judge
 from benchmarks.inference_models import QUICK, WORKS, Work, asked_texts, read_texts, write_model
 from benchmarks.inference_sides import sides_of, worker
 from benchmarks.turns import Side
-from maskwright.bench.processor import facts, hold, is_installed
+from maskwright import packages
+from maskwright.bench.processor import facts, hold
 
 WARM_UP = 1
 
@@ -43,7 +44,7 @@ WARM_UP = 1
 def compare(name: str, work: Work, folder: Path, texts: list[str], a: Any) -> dict[str, Any]:
     """All sides in turn, and what was found."""
     peers = sides_of(work)
-    absent = {n: [p for p in side.needs if not is_installed(p)] for n, side in peers.items()}
+    absent = {n: [p for p in side.needs if packages.missing([p])] for n, side in peers.items()}
     names = [n for n in peers if not absent[n]]
     shown = [n for n in names if peers[n].precision == "bfloat16" and not a.machine["matrix units"]]
     if a.quick or a.no_bf16:
@@ -131,8 +132,8 @@ def table(result: dict[str, Any]) -> str:
             f"{high:.2f}) | {min(s['seconds']) * 1e3:,.1f} ms | {s['equal']:.1%} | "
             f"{s['mean_gap']:.1g}, {s['largest_gap']:.1g} |"
         )
-    for name, packages in result["absent"].items():
-        lines.append(f"| {name} | absent: pip install {' '.join(packages)} |")
+    for name, needed in result["absent"].items():
+        lines.append(f"| {name} | absent: pip install {' '.join(needed)} |")
     lines.append("")
     peers = {n: s for n, s in result["sides"].items() if s["peer"]}
     groups = {
@@ -178,7 +179,7 @@ def main() -> None:
         read.error(f"unknown work {unknown[0]}; works are {', '.join(WORKS)}")
     if min(a.rounds, a.threads, a.tokens) < 1 or a.pause < 0:
         read.error("rounds, threads and tokens are at least 1, a pause is not below 0")
-    if not is_installed("transformers"):
+    if packages.missing(["transformers"]):
         read.error("transformers writes the models: pip install transformers")
     if a.quick:
         a.rounds, a.tokens = 1, min(a.tokens, 8)

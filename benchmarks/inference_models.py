@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.bench.processor import instructions, is_installed
+from maskwright import packages
+from maskwright.bench.processor import instructions
 from maskwright.bench.sides.parts.side import BATCH
 
 SINGLE, CLASSES = 16, 4
@@ -166,11 +167,11 @@ def write_model(folder: Path, shape: str, texts: Sequence[str], layers: int | No
         _spread_classes(model, tokenizer, texts[: 2 * BATCH])
     model.save_pretrained(folder)
     if shape in ("gpt2", "t5"):
-        if is_installed("ctranslate2"):
+        if not packages.missing(["ctranslate2"]):
             from ctranslate2.converters import TransformersConverter
 
             TransformersConverter(str(folder)).convert(str(folder / "ctranslate2"))
-    elif is_installed("onnx"):
+    elif not packages.missing(["onnx"]):
         _write_onnx(folder, model, tokenizer, texts)
 
 
@@ -266,7 +267,7 @@ def _write_onnx(folder: Path, model: Any, tokenizer: Any, texts: Sequence[str]) 
         dynamo=False,
         opset_version=17,
     )
-    if is_installed("onnxruntime"):
+    if not packages.missing(["onnxruntime"]):
         from onnxruntime.quantization import quantize_dynamic
 
         # Without VNNI a sum of two products of bytes overflows 16 bits: one bit less for weights.

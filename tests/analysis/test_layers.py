@@ -219,7 +219,7 @@ def test_equal_pairs_share_their_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, found = (_correlations(each, truth, monkeypatch) for each in (states, noisy))
     assert found == plain
     # Negative control: without steps the rounding is ranked.
-    monkeypatch.setattr(hidden_states, "ROUNDING", 1e-12)
+    monkeypatch.setattr(hidden_states, "VECTOR_ROUNDING", 1e-12)
     assert _correlations(noisy, truth, monkeypatch) != plain
 
 

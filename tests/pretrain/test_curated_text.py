@@ -43,7 +43,7 @@ def test_a_corpus_is_no_run_though_it_has_a_recipe(
         ("predict clean rows.csv", 65, "a corpus, not a model"),
         ("adapt clean --text clean", 65, "a corpus, not a model"),
         ("explore clean --no-browser", 65, "a corpus, not a model"),
-        ("pretrain clean --text clean", 64, "a corpus, not a recipe"),
+        ("pretrain clean --text clean", 64, "text, not a recipe"),
         ("resume clean", 64, "not the folder of a run"),
         ("show clean", 64, "clean/card.md"),
         (

@@ -269,9 +269,9 @@ def test_files_are_read_as_the_recipe_says(
     few = ["--set", "training.budget.steps=1"]
     plain = ["pretrain", "tiny", "--text", str(path), "--out", str(tmp_path / "no"), *few]
     assert main(plain) == 65
-    assert "--set corpus.separator=…" in capsys.readouterr().err
+    assert "--set corpus.encoding=…" in capsys.readouterr().err
     assert main(["tokenizer", "--text", str(path), "--out", str(tmp_path / "tok")]) == 65
-    assert "--read separator=…" in capsys.readouterr().err
+    assert "--read encoding=…" in capsys.readouterr().err
     typed = ["--read", "encoding=latin-1", "--read", "separator=;", "--read", "column=corps"]
     words = ["tokenizer", "--text", str(path), "--vocabulary", "200", *typed]
     assert main([*words, "--out", str(tmp_path / "tok")]) == 0

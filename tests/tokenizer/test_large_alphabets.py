@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from maskwright.errors import DataError
+from maskwright.findings import ignore
 from maskwright.tokenizer.file.pipeline import LONGEST_WORD
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.training import train as training
@@ -101,9 +102,11 @@ def test_strange_characters_do_not_crowd_out_the_pieces(kind: str) -> None:
     texts = [*prose(300), *strange]
     usual = Counter(dict.fromkeys(strange, 1)) + Counter({"the": 100_000_000})
     choice = TokenizerChoice(kind=kind, vocabulary=8000)  # type: ignore[arg-type]
-    assert len(training._alphabet(usual, choice)) <= 1000
-    assert len(training._alphabet(Counter(strange), choice)) > 1900  # here they are the text
-    known = training._alphabet(Counter(" ".join(texts).split()), choice)
+    assert len(training._alphabet(usual, choice, ignore)) <= 1000
+    assert (
+        len(training._alphabet(Counter(strange), choice, ignore)) > 1900
+    )  # here they are the text
+    known = training._alphabet(Counter(" ".join(texts).split()), choice, ignore)
     assert set("".join(prose(300)).replace(" ", "")) - {"\n"} <= known.keys()
 
 
@@ -148,12 +151,14 @@ def test_a_part_of_a_word_is_not_closed() -> None:
 def test_what_is_unknown_as_a_whole_teaches_wordpiece_nothing() -> None:
     choice = TokenizerChoice(kind="wordpiece", vocabulary=100)
     counts = Counter({"ab": 5, "cdÿ": 1, "cd": 2, "e" * (LONGEST_WORD + 1): 9, "eé": 1})
-    words, parts, alphabet = training._spelled(counts, choice)
+    words, parts, alphabet = training._spelled(counts, choice, ignore)
     assert words == {"ab": 5, "cd": 2} and not parts and set(alphabet) == set("abcd")
     long = "e" * LONGEST_WORD
-    words, parts, _ = training._spelled(counts, TokenizerChoice(kind="bpe", vocabulary=100))
+    words, parts, _ = training._spelled(counts, TokenizerChoice(kind="bpe", vocabulary=100), ignore)
     assert words == {"ab": 5, "cd": 2, "e": 9} and parts == {"cd": 1, long: 9, "e": 1}
-    words, parts, _ = training._spelled(counts, TokenizerChoice(kind="unigram", vocabulary=100))
+    words, parts, _ = training._spelled(
+        counts, TokenizerChoice(kind="unigram", vocabulary=100), ignore
+    )
     assert words == {"ab": 5, "cd": 3, long: 9, "e": 10} and not parts
 
 

@@ -33,14 +33,13 @@ def run(texts: list[str], folder: Path, reading: Reading | None = None) -> Token
 def test_a_place_that_is_taken_is_refused_before_the_work(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    out = Path("out")
+    out = tmp_path / "out"
     {"folder": out.mkdir, "file": out.touch, "link": lambda: out.symlink_to("nowhere")}[what]()
     with pytest.raises(OutputError) as at_the_end:
         trained("bpe").save(out)
     monkeypatch.setattr(tokenizer_run, "train", lambda *_: pytest.fail("it was trained"))
     with pytest.raises(OutputError) as at_once:
-        run(["the cat sat"], Path())
+        run(["the cat sat"], tmp_path)
     assert str(at_once.value) == str(at_the_end.value)
 
 

@@ -150,7 +150,7 @@ def _once(note: Note) -> Note:
 
 
 def _require_new(recipe: Path) -> None:
-    document.require_new(recipe)
+    document.require_new(recipe, do="choose another name")
     where = f"--write-recipe {recipe}"
     if not recipe.parent.is_dir():
         raise UsageError(

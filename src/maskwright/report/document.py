@@ -169,14 +169,13 @@ def _json(value: object) -> Markup:
 
 
 # ------------------------------------------------------------------------------ files
-def require_new(*targets: Path) -> None:
+def require_new(*targets: Path, do: str = "choose another --out") -> None:
     """Refuse to write over what is there, as `commit.require_new`.
 
     Raises:
         UsageError: naming the first that is there.
     """
-    what, do = "the file is there already", "choose another --out"
-    commit.require_new(*targets, error=UsageError, what=what, do=do)
+    commit.require_new(*targets, error=UsageError, what="the file is there already", do=do)
 
 
 def write_new(folder: Path, texts: Mapping[str, str]) -> None:

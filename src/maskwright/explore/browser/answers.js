@@ -393,12 +393,11 @@ function found(task, [, context], [question, tokens]) {
     }
   }
   const best = [...known.values()].sort((x, y) => y.score - x.score || x.begin - y.begin || x.end - y.end).slice(0, BEST);
-  const shares = softmax([...best.map(({ score }) => score), none]);
-  const candidates = best.map(({ begin, end }, n) => ({ begin, end, text: letters.slice(begin, end).join(""), share: shares[n] }));
+  const candidates = best.map(({ begin, end, score }) => ({ begin, end, text: letters.slice(begin, end).join(""), share: Math.exp(score) }));
   const refused = !best.length || (told.threshold !== null && none - best[0].score > told.threshold);
   return {
-    shown: { head: "span", candidates, none: shares[best.length], refused, may: told.threshold !== null },
-    score: ({ begin, end }) => (begin === null ? shares[best.length]
+    shown: { head: "span", candidates, none: Math.exp(none), refused, may: told.threshold !== null },
+    score: ({ begin, end }) => (begin === null ? Math.exp(none)
       : candidates.find((each) => each.begin === begin && each.end === end)?.share ?? 0),
   };
 }
