@@ -44,7 +44,7 @@ WARM_UP = 1
 def compare(name: str, work: Work, folder: Path, texts: list[str], a: Any) -> dict[str, Any]:
     """All sides in turn, and what was found."""
     peers = sides_of(work)
-    absent = {n: [p for p in side.needs if packages.missing([p])] for n, side in peers.items()}
+    absent = {n: packages.missing(side.needs) for n, side in peers.items()}
     names = [n for n in peers if not absent[n]]
     shown = [n for n in names if peers[n].precision == "bfloat16" and not a.machine["matrix units"]]
     if a.quick or a.no_bf16:
