@@ -109,12 +109,13 @@ def test_killed_anywhere_predictions_are_there_or_go_on(
     assert kill_on_disk(tmp_path, lambda folder: None, ask, there) >= 5
     folder = tmp_path / "after"
     folder.mkdir()
-    (folder / ".tmp-out.csv.jsonl").write_text("{}")  # of a kill between the last two steps
+    (folder / ".tmp-out.csv.jsonl").write_text("{}")  # answers to the rows of another file
     (folder / "out.csv").write_text("mine")
     (folder / ".tmp-out.csv-12-3").write_text("half")
     with pytest.raises(UsageError):
         ask(folder)
-    assert os.listdir(folder) == ["out.csv"] and (folder / "out.csv").read_text() == "mine"
+    assert sorted(os.listdir(folder)) == [".tmp-out.csv.jsonl", "out.csv"]
+    assert (folder / "out.csv").read_text() == "mine"
 
 
 class _Frame:

@@ -130,14 +130,15 @@ def test_a_folder_that_returns_from_a_replacement_is_not_written_over(tmp_path: 
 
 
 def test_what_another_process_writes_is_not_swept(tmp_path: Path) -> None:
-    for name in (".tmp-answers.csv.jsonl", ".tmp-step-1"):
+    for name in (".tmp-answers.csv-1-2", ".tmp-answers.csv.jsonl", ".tmp-step-1"):
         (tmp_path / name).write_text("rows")
     with Lock(lock_beside(tmp_path / "answers.csv"), passing=True):
         swept: list[str] = []
         race([lambda: write_file(tmp_path / "swept", ",".join(sweep(tmp_path)).encode())])
         swept = (tmp_path / "swept").read_text().split(",")
     assert swept == [".tmp-step-1"]
-    assert sweep(tmp_path) == [".tmp-answers.csv.jsonl"]
+    assert sweep(tmp_path) == [".tmp-answers.csv-1-2"]
+    assert (tmp_path / ".tmp-answers.csv.jsonl").exists(), "rows that are gone on with"
 
 
 def test_a_page_is_one_of_two_and_no_table_is_lost(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from maskwright.finetune.command import DIVISION, finetune_file
 from maskwright.finetune.hashes import hashes
 from maskwright.finetune.label_curve import NOT_KNOWN, SCRATCH, Curve, strategy, verdicts
 from maskwright.finetune.method import Method
+from maskwright.finetune.run import require_unfinished
 from maskwright.finetune.tune import Settings, Tuned
 from maskwright.labelled.examples.build import prepare
 from maskwright.labelled.formats.options import HowRead
@@ -498,6 +499,16 @@ def test_a_stop_while_the_result_is_written_is_gone_on_with(
     removed = {*there} - {p.name for p in out.iterdir()}
     assert removed == {"unfinished", ".del-unfinished", ".tmp-report.html-12-3"}
     assert load(out).predict(["the cat"])
+
+
+def test_a_refused_folder_of_another_keeps_all_that_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    for name in ("probe-1.csv", ".tmp-a.csv.jsonl", ".tmp-notes", ".del-notes"):
+        (tmp_path / name).write_text("mine")
+    there = sorted(p.name for p in tmp_path.iterdir())
+    with pytest.raises(UsageError, match="there already"):
+        require_unfinished(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == there
 
 
 def test_no_stop_leaves_a_result_without_its_recipe(

@@ -268,6 +268,15 @@ def test_a_full_server_is_asked_again(busy: str, monkeypatch: pytest.MonkeyPatch
         model.predict(texts)
 
 
+def test_a_row_that_comes_too_late_is_not_at_fault() -> None:
+    class Slow(_Busy):
+        def do_POST(self) -> None:
+            self._answer(408, {"error": "its deadline passed", "kind": "timeout"})
+
+    with running(Slow) as url, pytest.raises(StoppedError, match="its deadline passed"):
+        with_server(Server(url)).predict(["a", "bc"])
+
+
 def test_a_server_that_is_started_again_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are not lost for a moment without an answer; a server that stays away is named."""
     away = iter([True, False, True, True])

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from maskwright.predict.language_model import load
 from maskwright.serve.command import serve
 from maskwright.serve.dialects import openai
 from maskwright.serve.errors import Refusal, of_error
+from maskwright.serve.host import Host
 from maskwright.serve.limits import Budget, Limits
 from serve.clients import TasksServer
 
@@ -257,6 +259,16 @@ def test_the_inputs_of_a_request_are_counted_together(
     assert tasks_server.ask("POST", path, body)[0] == 200
     found, _, told = tasks_server.ask("POST", path, larger or body | {"rows": ["a"] * 129})
     assert found == status and "128" in json.dumps(told), told
+
+
+def test_prompts_that_are_read_twice_are_refused_before_the_first_time(
+    tasks_server: TasksServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = AsyncMock(side_effect=ValueError)
+    monkeypatch.setattr(Host, "prompt_scores", scores)
+    body = {"model": "writer", "prompt": ["a b"] * 65, "echo": True, "logprobs": 1}
+    assert tasks_server.ask("POST", "/v1/completions", body)[0] == 400
+    assert not scores.called
 
 
 def test_texts_that_are_read_again_count_again(tasks_server: TasksServer) -> None:

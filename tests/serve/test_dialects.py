@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import numpy as np
 import pytest
 
 from maskwright.models.special_tokens import end_of_text
 from maskwright.serve.dialects.openai import Completions, _Shape
+from maskwright.serve.dialects.parts import vectors as part_vectors
 from maskwright.serve.host import Piece
 from serve.clients import TasksServer
 
@@ -48,6 +51,13 @@ def test_vectors(tasks_server: TasksServer) -> None:
     first, second = own.embed(TEXTS)
     found = tasks_server.post("/vectors/similarity", {"inputs": sentences})
     assert close(found, [1.0, float(first @ second)])
+
+
+def test_a_task_without_a_measure_compares_by_angle(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = np.array([[1, 0], [2, 0], [0, 3]], np.float32), None
+    monkeypatch.setattr(part_vectors, "vectors", AsyncMock(return_value=found))
+    model = Mock(task_type=Mock(decoding={}))
+    assert asyncio.run(part_vectors.alike(model, "a", ["b", "c"], field="x"))[0] == [1.0, 0.0]
 
 
 def test_windows_are_told_and_nothing_is_cut_unsaid(tasks_server: TasksServer) -> None:

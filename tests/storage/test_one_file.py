@@ -15,7 +15,7 @@ from tests.faults.sweep import fresh, kill_everywhere
 
 import maskwright
 from maskwright.errors import MaskwrightError, StoppedError
-from maskwright.storage.files import FileSystem, new_file, new_text, write_file
+from maskwright.storage.files import FileSystem, new_file, new_text, temporaries_of, write_file
 
 OLD, NEW = b"old\n" * 50, b"new\n" * 90
 
@@ -48,6 +48,12 @@ def test_the_order_of_operations(tmp_path: Path) -> None:
     write_file(tmp_path / "page.html", OLD, files=Stuttering())
     assert (tmp_path / "page.html").read_bytes() == OLD
     assert os.listdir(tmp_path) == ["page.html"]
+
+
+def test_the_temporary_folder_of_another_name_is_none_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / ".tmp-page.html-1-2").write_text("half")
+    (tmp_path / ".tmp-page.html-1-3").mkdir()  # of a folder that is called page.html-1-3
+    assert temporaries_of(tmp_path / "page.html") == [tmp_path / ".tmp-page.html-1-2"]
 
 
 def test_killed_at_every_operation(tmp_path: Path) -> None:

@@ -72,6 +72,18 @@ def test_F13_leftovers_are_swept(tmp_path: Path, folder: Path) -> None:
     assert sweep(tmp_path / "nowhere") == []
 
 
+def test_only_a_probe_is_taken_for_one(tmp_path: Path) -> None:
+    mine = [".del-probe-x", ".tmp-probe-1.csv.jsonl", "probe-1.csv", "notes-probe-2"]
+    mine += [".tmp-probe-test.csv.lock"]
+    for name in (*mine, ".tmp-probe-99999999", ".del-probe-99999999"):
+        (tmp_path / name).write_text("")
+    probe_writable(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == sorted(mine)
+    (tmp_path / ".tmp-probe-1").write_text("")
+    assert sweep(tmp_path) == [".del-probe-x", ".tmp-probe-1"]
+    assert {"probe-1.csv", "notes-probe-2", ".tmp-probe-1.csv.jsonl"} <= {*os.listdir(tmp_path)}
+
+
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EIO])
 def test_F08_the_probe_finds_every_failure(tmp_path: Path, number: int) -> None:
     probe = Watched()

@@ -35,6 +35,7 @@ from maskwright.terminal import shell_word
 
 TASK, MODEL, ADAPTER, UNFINISHED = "task.json", "model", "adapter", "unfinished"
 FORMAT = 2
+ABOUT = {"kind": "fine-tuning"}  # in the last manifest
 LARGEST = 16 << 20  # bytes of task.json
 LONGEST = 1 << 24  # tokens of an example
 PARTS = (TASK, f"{MODEL}/{MANIFEST}", f"{ADAPTER}/{MANIFEST}")
@@ -200,9 +201,7 @@ def finish(folder: Path, names: list[str]) -> None:
         name: {"bytes": (folder / name).stat().st_size, "sha256": hash_file(folder / name)}
         for name in sorted(set(present))
     }
-    write_file(
-        folder / MANIFEST, Manifest(MANIFEST_FORMAT, {"kind": "fine-tuning"}, files).render()
-    )
+    write_file(folder / MANIFEST, Manifest(MANIFEST_FORMAT, ABOUT, files).render())
 
 
 def require_agreement(

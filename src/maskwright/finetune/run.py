@@ -20,7 +20,7 @@ from typing import Any, TextIO
 import torch
 
 from maskwright.checkpoint import shapes
-from maskwright.checkpoint.fine_tuned import ADAPTER, MODEL, finish, is_finished
+from maskwright.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish, is_finished
 from maskwright.config import fingerprint, to_plain
 from maskwright.counted import counted
 from maskwright.errors import MaskwrightError, UsageError
@@ -274,17 +274,22 @@ def _seeds(
 
 def require_unfinished(out: Path) -> None:
     """Refuse a folder with a finished model, or with something else; one that was stopped while
-    writing still has what its seeds came to. From a finished one, what a kill left is removed.
+    writing still has what its seeds came to. From a finished one, what a kill of ours left is
+    removed.
 
     Raises:
         UsageError: the model is there already.
         OutputError: what is there is none of ours.
     """
     if is_finished(out):
-        with contextlib.suppress(MaskwrightError), commit.Lock(out / LOCK):
-            commit.sweep(out)
-            if (out / FOLDER).is_dir():
-                commit.remove_folder(out / FOLDER)
+        with contextlib.suppress(MaskwrightError):
+            if (ours := commit.read_manifest(out)).about == ABOUT:
+                with commit.Lock(out / LOCK):
+                    left = [out / FOLDER, out / f"{storage.DOOMED}{FOLDER}"]
+                    for name in (name for name in ours.files if "/" not in name):
+                        left += storage.temporaries_of(out / name)
+                    for path in filter(Path.exists, left):
+                        commit.remove_folder(path)
         raise UsageError(
             "a fine-tuned model is there already", where=out, do="choose another --out"
         )

@@ -52,7 +52,8 @@ TIMEOUT = 120.0
 LARGEST, PIECE = 1 << 26, 1 << 16  # bytes of a response, and of a part that is read at once
 SHOWN = 16  # hexadecimal digits of a fingerprint in messages
 JSON = "application/json"
-FULL, TOO_MUCH = (429, 503), (408, 413)
+FULL, SLOW = (429, 503), 408
+TOO_MUCH = (SLOW, 413)
 # The form of each field of a response, as of `TaskType.answer_form`.
 COUNT = range(1 << 31)
 FINDING = {"name": str, "what": str, "evidence": str, "remedy": str, "severity": get_args(Severity)}
@@ -387,7 +388,8 @@ class RemotePredictor(Answering):
             raise _at(rows[error.row], error) from error
         except _TooMuchError as error:
             if len(values) == 1:
-                raise _at(rows[0], error) from error
+                late = error.found == f"status {SLOW}"  # not the fault of the row
+                raise _at(rows[0], error, StoppedError if late else DataError) from error
         half = len(values) // 2
         first = self._part(values[:half], rows[:half], top)
         return [*first, *self._part(values[half:], rows[half:], top)]
@@ -422,9 +424,9 @@ class RemotePredictor(Answering):
                 raise self.server.unknown(f"answers[{number}]", repr(answer))
 
 
-def _at(row: Any, error: DataError) -> DataError:
+def _at(row: Any, error: DataError, kind: type[MaskwrightError] = DataError) -> MaskwrightError:
     """What the server says of a row, by the place that the row has here."""
-    return DataError(error.what, where=row.where, found=error.found, wanted=error.wanted)
+    return kind(error.what, where=row.where, found=error.found, wanted=error.wanted)
 
 
 def with_server(server: Server) -> RemotePredictor:
@@ -515,6 +517,7 @@ class RemoteModel:
             UsageError: an empty list, an argument that is none of these, or a server that cannot be
                 reached, stays full or refuses the token.
             DataError: an example of another shape than the model was trained on.
+            StoppedError: one that takes the server too long.
         """
         if isinstance(given, Sequence) and len(given) == 0:
             raise UsageError(

@@ -100,9 +100,8 @@ def write_predictions(
         )
     staged = out.with_name(f".tmp-{out.name}.jsonl")
     with commit.writing(out), _told_of(out):
-        if out.exists():
-            staged.unlink(missing_ok=True)  # of a process that was killed after its last rename
-        document.require_new(out)
+        if not _size(staged):
+            document.require_new(out)
         model = loaded(folder, also, columns, base, engine, say, server).reading(long)
         settings = {
             "base": None if base is None else hashes(Path(base)),
@@ -115,6 +114,9 @@ def write_predictions(
         }
         about: dict[str, Any] = {"model": _answering(folder, model), "source": hashes(source)}
         about |= {name: value for name, value in settings.items() if value}
+        if out.exists() and _first_line(staged) == json.dumps(about):
+            staged.unlink()  # of a process that was killed after its last rename
+        document.require_new(out)
         windows = long == "windows"
         names = _look_at(source, model, read, top, delimiter is not None, windows)
         # The rows stand in both files for a while.
@@ -201,6 +203,12 @@ def _require_unchanged(source: Path, before: Mapping[str, str]) -> None:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
+
+
+def _first_line(staged: Path) -> str:
+    """Of what the rows that are kept are."""
+    with staged.open(encoding="utf-8", errors="replace") as file:
+        return file.readline().removesuffix("\n")
 
 
 def _answering(folder: Path, model: Answering) -> dict[str, str]:

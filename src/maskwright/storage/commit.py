@@ -46,6 +46,7 @@ from maskwright.storage.files import (
     DISK,
     DOOMED,
     LOCKED,
+    PROBE,
     TEMPORARY,
     FileSystem,
     discard,
@@ -343,7 +344,7 @@ def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:
     """Finish what a stopped process left in `parent`; call it under the lock.
 
     Removes `.tmp-…` and `.del-…`; puts `.old-name` back where a replacement was cut off between
-    its two renames. What another process is writing there now (predictions, say) is left alone.
+    its two renames. What another process is writing there now is left alone; so are predictions.
     Returns the names it dealt with.
     """
     if not parent.is_dir():
@@ -358,11 +359,12 @@ def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:
         path = parent / name
         if name.startswith(busy) or not os.path.lexists(path):
             continue
+        answers = name.startswith(TEMPORARY) and name.endswith(".jsonl") and path.is_file()
         with in_our_words(path):
-            if "probe-" in name:
+            if PROBE.fullmatch(name):
                 with contextlib.suppress(FileNotFoundError):  # another process has just looked
                     discard(path, files)
-            elif name.startswith((TEMPORARY, DOOMED)):
+            elif name.startswith((TEMPORARY, DOOMED)) and not answers:
                 discard(path, files)
             elif name.startswith(ASIDE):
                 put_back(parent / name.removeprefix(ASIDE), files)

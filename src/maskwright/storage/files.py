@@ -30,6 +30,7 @@ from maskwright.errors import (
 )
 
 TEMPORARY, DOOMED, ASIDE, LOCKED = ".tmp-", ".del-", ".old-", ".lock"
+PROBE = re.compile(r"\.(?:tmp|del)-probe-([0-9]+)")  # of a process
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
 FORBIDDEN = {
@@ -280,7 +281,8 @@ def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
             files.rename(first, second)
             files.remove(second)
             for leftover in filter(_is_of_no_process, folder.glob(".*-probe-*")):
-                files.remove(leftover)
+                with contextlib.suppress(OSError):  # the folder can be written all the same
+                    files.remove(leftover)
     except MaskwrightError:
         for leftover in (first, second):
             with contextlib.suppress(OSError):  # the first error is the one to tell
@@ -291,10 +293,11 @@ def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
 def _is_of_no_process(probe: Path) -> bool:
     """Whether the process that wrote the small file has ended, as far as this machine knows."""
     try:
-        os.kill(int(probe.name.rpartition("-")[2]), 0)
-    except (ProcessLookupError, ValueError, OverflowError):
-        return probe.name.startswith((f"{TEMPORARY}probe-", f"{DOOMED}probe-"))
-    except OSError:
+        if found := PROBE.fullmatch(probe.name):
+            os.kill(int(found[1]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
         pass
     return False
 
@@ -434,7 +437,8 @@ def temporaries_of(target: Path) -> list[Path]:
     """The temporary files of `target`; where nobody writes it, remains of stopped processes."""
     names = {target.name, shortened(target.name, LONGEST_NAME)}
     matches = map(STAGED.fullmatch, os.listdir(target.parent))
-    return [target.with_name(m[0]) for m in matches if m is not None and m[1] in names]
+    found = [target.with_name(m[0]) for m in matches if m is not None and m[1] in names]
+    return [path for path in found if path.is_file()]  # a folder is that of NAME-1-2
 
 
 class _Descriptor(io.RawIOBase):

@@ -171,7 +171,9 @@ async def _completions(model: Chosen, body: Completions) -> Response:
     prompts = texts_in(body.prompt, model, "prompt")
     copies, seed = body.n or 1, body.seed
     first = secrets.randbelow(SEEDS) if seed is None else seed % SEEDS
-    model.host.budget().require_inputs(len(prompts) * copies, "prompt")
+    scores = body.echo and (body.logprobs is not None or not tokens)
+    reads = copies + bool(scores and tokens)  # of each prompt
+    model.host.budget().require_inputs(len(prompts) * reads, "prompt")
     writing = Writing(
         tokens=tokens,
         temperature=1.0 if body.temperature is None else body.temperature,
@@ -183,7 +185,7 @@ async def _completions(model: Chosen, body: Completions) -> Response:
     if body.stream and len(prompts) * copies != 1:
         raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
     options, scored = model.options("prompt"), None
-    if body.echo and (body.logprobs is not None or not tokens):
+    if scores:
         wanted = model.options("prompt", top=body.logprobs)
         scored = await model.host.prompt_scores(model.name, prompts, wanted)
     shape = _Shape(model, body, prompts, copies, scored)

@@ -92,6 +92,6 @@ async def alike(
     arguments and errors as of `vectors`."""
     (first, *others), answered = await vectors(model, [source, *texts], normalize=False, **options)
     task_type = model.task_type
-    similarity = "cosine" if task_type is None else task_type.decoding[COMPARED]
+    similarity = "cosine" if task_type is None else task_type.decoding.get(COMPARED, "cosine")
     scores = compared(similarity, first[None], np.stack(others)).tolist()
     return [float(f"{score:.7g}") for score in scores], answered  # of any size
