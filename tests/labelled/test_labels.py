@@ -188,6 +188,16 @@ def test_a_part_without_several_labels(value: Any) -> None:
     assert list(examples.parts) == (["train", "test"] if value == [] else ["train"])
 
 
+@pytest.mark.parametrize("value", [None, []])
+def test_a_part_without_tags(value: Any) -> None:
+    tagged = [{"tokens": ["Ann", "ran"], "tags": tags} for tags in (["B-P", "O"], ["O", "O"]) * 4]
+    bare = [{**row, "tags": value} for row in tagged]
+    made = understood(table_of(train=tagged, test=bare))[1]
+    assert list(made.parts) == ["train"]
+    error = refusal(DataError, lambda: understood(table_of(train=tagged, validation=bare)))
+    assert error.what == "the part 'validation' has no labels"
+
+
 def test_names_that_disagree() -> None:
     rows = [{**r, "label_name": n} for r, n in zip(texts(0, 1, 0), ["a", "b", "c"], strict=True)]
     error = refusal(DataError, lambda: understood(table_of(*rows)))

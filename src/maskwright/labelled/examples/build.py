@@ -198,7 +198,7 @@ def _spelled(row: Row, columns: Columns) -> tuple[str, ...]:
     """The values of the answer of a row as texts; of equal ones, one."""
     values = columns.layout.answers(row, columns)
     spelled = tuple("" if is_empty(value) else str(value).strip() for value in values)
-    return spelled if len(set(spelled)) > 1 else spelled[:1]
+    return spelled if len(set(spelled)) > 1 else (spelled[:1] or ("",))
 
 
 def no_answers(part: str, rows: Sequence[Row], columns: Columns, hidden: str) -> DataError:
