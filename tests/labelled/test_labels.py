@@ -198,6 +198,12 @@ def test_a_part_without_tags(value: Any) -> None:
     assert error.what == "the part 'validation' has no labels"
 
 
+@pytest.mark.parametrize(("rows", "parts"), [(8, ["train", "test"]), (40, ["train"])])
+def test_a_small_part_of_one_class_is_a_test_of_it(rows: int, parts: list[str]) -> None:
+    train = texts(*["spam", "ham"] * 50)
+    assert list(understood(table_of(train=train, test=texts(*["spam"] * rows)))[1].parts) == parts
+
+
 def test_names_that_disagree() -> None:
     rows = [{**r, "label_name": n} for r, n in zip(texts(0, 1, 0), ["a", "b", "c"], strict=True)]
     error = refusal(DataError, lambda: understood(table_of(*rows)))

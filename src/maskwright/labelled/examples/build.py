@@ -28,8 +28,9 @@ from maskwright.labelled.formats.parts import ALL
 from maskwright.labelled.formats.rows import DEFAULT_READING, Row, list_rejected, usable
 from maskwright.labelled.formats.table import Table
 
-# One answer in all rows of a part is no chance where it is less likely than this.
-UNLIKELY = 0.01
+# One answer in all rows of a part is no chance where it is less likely than this: eight rows of a
+# class that half of the training rows have may be a test of that class.
+UNLIKELY = 1e-6
 
 
 def build(
