@@ -193,6 +193,22 @@ def test_a_declared_encoding_counts(
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("a.html", "<meta charset=ISO-8859-1><p>" + "Größe – “古い橋” " * 999),
+        ("a.py.txt", "# -*- coding: latin-1 -*-\nGröße"),
+        ("a.md", "# coding: latin-1\nGröße"),
+    ],
+)
+def test_a_stale_declaration_of_what_is_utf8_is_told(tmp_path: Path, name: str, text: str) -> None:
+    path = write(tmp_path, name, text.strip().encode())
+    reader = Reader(path, Reading(form="file"), pages=True)
+    assert [document.text for document in reader] == [text.strip()]
+    assert [f.name for f in reader.counts.findings] == ["stale-encoding-declaration"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.md", "# Character encoding: latin-1 or UTF-8?\né"),
         ("a.html", "<!-- <meta charset=latin-1> --><p>é"),
         ("a.html", "<meta name='description' content='a charset of latin-1'><p>é"),
         ("a.txt", "A page says <meta charset=latin-1>. é"),

@@ -39,19 +39,21 @@ IN_MARKUP = (
 )
 IS_MARKUP = re.compile(rb"\s*<(?:!doctype\b|\?xml\b|html\b|head\b|meta\b)", re.IGNORECASE)
 COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
-# PEP 263, on the first or second line; no word that ends with `coding`.
+# PEP 263, on the first or second line, of an editor or alone: headings hold such words, too.
 IN_CODE = re.compile(
-    rb"\A(?:[ \t\f]*(?:#[^\r\n]*)?\r?\n)?[ \t\f]*#[^\r\n]*?\b(?:file)?(?:en)?coding[:=]"
-    rb"[ \t]*([\w.-]+)"
+    rb"\A(?:[ \t\f]*(?:#[^\r\n]*)?\r?\n)?[ \t\f]*#[ \t]*(?P<editor>(?:-\*-|vim?:)[^\r\n]*?\b)?"
+    rb"(?:file)?(?:en)?coding[:=][ \t]*(?P<label>[\w.-]+)(?(editor)|(?=[ \t]*(?:[\r\n]|\Z)))"
 )
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """The encoding of a file, by Python's name, and the words by which the file declares it."""
+    """The encoding of a file, by Python's name, and the words by which the file declares it, or
+    declares another, `instead_of` which it is read so."""
 
     codec: str
     declaration: str = ""
+    instead_of: str = ""
 
     def __str__(self) -> str:
         words = f", which the file declares ({self.declaration})" if self.declaration else ""
@@ -90,11 +92,21 @@ def encoding_of(head: bytes, source: Source, reading: Reading) -> Encoding:
                 wanted=near(label, ENCODINGS),
                 do="name the right one (encoding=…), or correct the declaration",
             )
-        return Encoding(ON_PAGES.get(codec, codec), words)
+        return _fitting(head, ON_PAGES.get(codec, codec), words)
     for line in IN_CODE.finditer(head) if is_text else ():
-        if codec := known_codec(line[1].decode("latin-1")):
-            return Encoding(codec, line[0].decode("latin-1").strip().rpartition("\n")[2])
+        if codec := known_codec(line["label"].decode("latin-1")):
+            return _fitting(head, codec, line[0].decode("latin-1").strip().rpartition("\n")[2])
     return Encoding(reading.codec)
+
+
+def _fitting(head: bytes, codec: str, words: str) -> Encoding:
+    """As declared; UTF-8 where `head`, which may end within a character, has other signs than ASCII
+    and all are UTF-8, as those of other encodings hardly ever are."""
+    try:
+        stale = codec != "utf-8" and not codecs.utf_8_decode(head, "strict", False)[0].isascii()
+    except UnicodeDecodeError:
+        stale = False
+    return Encoding("utf-8", instead_of=words) if stale else Encoding(codec, words)
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:

@@ -24,7 +24,7 @@ from typing import TextIO
 from maskwright.corpus import curated, jsonl, parquet, table, text
 from maskwright.corpus.compressed import expand
 from maskwright.corpus.document import Document
-from maskwright.corpus.encoding import encoding_of, to_utf8
+from maskwright.corpus.encoding import REMEDY, encoding_of, to_utf8
 from maskwright.corpus.files import Paths, RegularFile, Source, find
 from maskwright.corpus.ledger import OR_SKIP, Counts, Ledger
 from maskwright.corpus.lines import Block, blocks
@@ -35,6 +35,7 @@ from maskwright.findings import Finding
 from maskwright.storage.files import existing_parent, in_our_words
 from maskwright.storage.manifest import hash_file
 
+STALE = "stale-encoding-declaration"
 IN_MEMORY = 1 << 20
 BUFFER = 1 << 20
 CODING = ("utf-8", "surrogatepass")  # names of files may hold bytes that are no text
@@ -275,6 +276,9 @@ def text_blocks(
         if opened.pipe is not None and b"\n" in head:
             break  # a line that has come is answered before the next comes
     encoding = encoding_of(head, source, reading)
+    if encoding.instead_of and all(note.name != STALE for note in ledger.counts.notes):
+        what = f"read as UTF-8, which it is, though it declares {encoding.instead_of!r}"
+        ledger.counts.notes.append(Finding(STALE, f"{file}: {what}", remedy=REMEDY))
     mark = check_head(head, file, encoding.codec)
     ledger.counts.byte_order_marks += mark > 0
     chunks = itertools.chain([head[mark:]] if head[mark:] else [], chunks)
