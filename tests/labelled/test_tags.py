@@ -237,6 +237,11 @@ def test_scores_of_other_sentences_are_refused() -> None:
     assert accuracy([["NOUN", "VERB"]], [["NOUN", "ADJ"]]) == 0.5
 
 
+def test_words_alone_begin_with_B_where_the_scheme_has_no_S() -> None:
+    _, examples = understood(tagged("B-PER", "I-PER", "E-PER", "B-LOC"))
+    assert examples.parts["all"][0].tags == (2, 4, 3, 1) and not examples.repaired
+
+
 # ------------------------------------------------------------------------------ spellings
 IOB2 = ["O", "B-PER", "I-PER", "B-LOC"]
 
