@@ -18,6 +18,7 @@ from maskwright.errors import DataError
 from maskwright.labelled.columns.infer import infer
 from maskwright.labelled.examples.build import build
 from maskwright.labelled.examples.examples import Examples
+from maskwright.labelled.examples.labels import learn
 from maskwright.labelled.examples.survey import survey
 
 Row = dict[str, Any]
@@ -352,7 +353,7 @@ def labelled(labels: list[Any]) -> list[Row]:
         ([True, 1, False, 0], ("0", "1")),
         (["true", "1", "false", "0"], ("0", "1")),
         (["yes", "y", "no", "n"], ("n", "y")),
-        (["t", "true", "x"], ("t", "x")),
+        (["t", "true", "f"], ("f", "t")),
         (["01", "1", "x"], ("01", "x")),
         (["1,000", "1000", "x"], ("1,000", "x")),
         (["1.0", "1", "x"], ("1", "x")),
@@ -385,6 +386,7 @@ def test_one_value_in_two_spellings_is_refused_or_joined(
         ["no", "ja", "si", "nb", "y"],
         [1, 1.0, "1", 2],
         list("abcdefjnsty"),
+        ["S", "Si", "N", "No"],
     ],
 )
 def test_values_that_are_several_are_the_control(labels: list[Any]) -> None:
@@ -393,6 +395,23 @@ def test_values_that_are_several_are_the_control(labels: list[Any]) -> None:
     assert made_.labels is not None and len(made_.labels) == len(
         {str(v)[:2] for v in labels} - {"1."}
     )
+
+
+@pytest.mark.parametrize(
+    "labels", [["sentiment -1", "sentiment 1"], ["v_-2", "v_2"], ["1.1", "1.10", *"uvwx"]]
+)
+def test_a_minus_sign_and_a_version_are_no_other_spelling(labels: list[str]) -> None:
+    table = table_of(train=labelled(labels))
+    made_ = build(table, infer(table))
+    assert made_.labels is not None and sorted(made_.labels.names) == sorted(labels)
+
+
+def test_classes_that_are_listed_are_several() -> None:
+    rows = [(label, table_of(train=labelled(["a"])).first[0]) for label in ("Yes", "yes", "YES")]
+    made_ = learn(rows[:2], "label", names={0: "Yes", 1: "yes"})
+    assert made_.names == ("Yes", "yes") and not made_.folded
+    error = refusal(DataError, lambda: learn(rows, "label", names={0: "Yes", 1: "yes"}))
+    assert "several spellings" in error.what or "case or blanks" in error.what
 
 
 BIO = ["B-PER", "I-PER", "I-PER", "O"]

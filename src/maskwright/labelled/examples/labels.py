@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -33,9 +33,12 @@ RARE = 20
 LONGEST_NUMBER = 40
 THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:[,.' _]\d{3})+")
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
-# Blanks and hyphens within names, and before units.
-JOINTS = re.compile(r"(?<=[^\W\d_])[\s_-]+(?=\w)|(?<=\w)[\s_-]+(?=[^\W\d_])|\s(?=[%°€$])")
+# Blanks and hyphens within names, but no minus sign, and before units.
+JOINTS = re.compile(
+    r"(?<=[^\W\d_])[\s_-]+(?=\w)(?!(?<=[\s_]-)\d)|(?<=\w)[\s_-]+(?=[^\W\d_])|\s(?=[%°€$])"
+)
 # Yes and no in full, and what they are where numbers stand for them.
+LETTERS = set("yntfj")
 IN_FULL = {"true", "false", *(word for word in WORDS if len(word) > 1)}
 AS_NUMBERS = {"true": "number 1", "yes": "number 1", "false": "number 0", "no": "number 0"}
 Keys = Callable[[str], set[str]]
@@ -47,21 +50,24 @@ def near_spellings(
     column: str,
     fold: bool,
     also: Keys = lambda label: set(),
+    listed: Collection[str] = (),
 ) -> dict[str, str]:
     """Spelling -> the commonest of those that mean the same.
 
     Args:
         also: further meanings of a label, beside `meanings`.
+        listed: labels that are known to be classes of their own.
 
     Raises:
         DataError: there are such labels, and `fold` does not join them.
     """
     folded: dict[str, str] = {}
     labels = list(map(str, counts))
-    for group in sharing(meanings(label) | also(label) for label in labels):
+    means = meanings(labels)
+    for group in sharing(means(label) | also(label) for label in labels):
         spellings = [labels[place] for place in group]
-        common, *others = sorted(spellings, key=lambda s: (-counts[s], s))
-        if not others:
+        common, *others = sorted(spellings, key=lambda s: (s not in listed, -counts[s], s))
+        if not (others := [spelling for spelling in others if spelling not in listed]):
             continue
         if not fold:
             rare = others[-1]
@@ -109,41 +115,50 @@ def sharing(keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
     return list(groups.values())
 
 
-def meanings(label: str) -> set[str]:
-    """What a label may mean; two that share a meaning may be one value in two spellings: `Good` and
-    `good`, 01 and 1, 1,000 and 1000, `true` and 1, `y` and `yes`."""
-    text = _plain(label)
-    keys = {text}
-    if NUMBER.fullmatch(text) and len(text) <= LONGEST_NUMBER:
-        keys.add(_number(text))
-    if THOUSANDS.fullmatch(text):
-        keys.add(_number(re.sub(r"[^\d+-]", "", text)))
-    if DECIMAL_COMMA.fullmatch(text):
-        keys.add(_number(text.replace(",", ".")))
-    without_accents = "".join(
-        sign for sign in unicodedata.normalize("NFD", text) if not unicodedata.combining(sign)
-    )
-    if {text, without_accents} & IN_FULL:
-        keys |= {without_accents, AS_NUMBERS.get(text, text)}
-    if len(text) == 1:
-        keys |= {word for word in IN_FULL if word[0] == text}
-    return keys
+def meanings(labels: Iterable[str]) -> Keys:
+    """What each of `labels`, all of a column, may mean; two that share a meaning may be one value
+    in two spellings: `Good` and `good`, 01 and 1, 1,000 and 1000, `true` and 1. `y` is `yes` where
+    all are such words, and 1.10 is 1.1 where all are numbers."""
+    texts = set(map(_plain, labels))
+    letters, numbers = texts <= IN_FULL | LETTERS, all(map(NUMBER.fullmatch, texts))
+
+    def means(label: str) -> set[str]:
+        text = _plain(label)
+        keys = {text}
+        if NUMBER.fullmatch(text) and len(text) <= LONGEST_NUMBER:
+            keys.add(_number(text, numbers))
+        if THOUSANDS.fullmatch(text):
+            keys.add(_number(re.sub(r"[^\d+-]", "", text)))
+        if DECIMAL_COMMA.fullmatch(text):
+            keys.add(_number(text.replace(",", "."), numbers))
+        without_accents = "".join(
+            sign for sign in unicodedata.normalize("NFD", text) if not unicodedata.combining(sign)
+        )
+        if {text, without_accents} & IN_FULL:
+            keys |= {without_accents, AS_NUMBERS.get(text, text)}
+        if letters and len(text) == 1:
+            keys |= {word for word in IN_FULL if word[0] == text}
+        return keys
+
+    return means
 
 
-def _number(text: str) -> str:
-    value = Decimal(text).normalize()
+def _number(text: str, short: bool = True) -> str:
+    value = Decimal(text)
+    value = value.normalize() if short or value == value.to_integral_value() else value
     return f"number {value if value else 0}"
 
 
 def fold_onto(names: Sequence[str], spellings: Iterable[str]) -> dict[str, str]:
     """Spelling -> the only one of `names` that may mean the same."""
-    known: dict[str, set[str]] = defaultdict(set)
+    spellings, known = list(spellings), defaultdict[str, set[str]](set)
+    means = meanings([*names, *spellings])
     for name in names:
-        for key in meanings(name):
+        for key in means(name):
             known[key].add(name)
     folded: dict[str, str] = {}
     for spelling in spellings:
-        same = set().union(*(known.get(key, set()) for key in meanings(spelling)))
+        same = set().union(*(known.get(key, set()) for key in means(spelling)))
         if spelling not in names and len(same) == 1:
             folded[spelling] = same.pop()
     return folded
@@ -263,7 +278,9 @@ def learn(
         rows.setdefault(label, row)
         if name_column is not None:
             _note_name(called, label, row, name_column)
-    folded = {} if numbers else near_spellings(counts, rows, column, fold, also)
+    folded = (
+        {} if numbers else near_spellings(counts, rows, column, fold, also, set(names.values()))
+    )
     values = sorted((label for label in counts if label not in folded), key=_order)
     if names:
         called_so = tuple(names.values())
@@ -304,10 +321,9 @@ def _note_name(
 
 def _refuse_name_of_two(called: Mapping[Label, tuple[str, Row]]) -> None:
     owner: dict[str, Label] = {}
+    means = meanings(name for name, _ in called.values())
     for label, (name, row) in called.items():
-        other = next(
-            (o for k in meanings(name) if (o := owner.setdefault(k, label)) != label), None
-        )
+        other = next((o for k in means(name) if (o := owner.setdefault(k, label)) != label), None)
         if other is not None:
             raise DataError(
                 "two classes have the same name",
