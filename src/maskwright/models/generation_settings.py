@@ -68,7 +68,14 @@ def _matters(key: str, value: Any) -> bool:
         return value is not None
     if any(part in key for part in ELSEWHERE):
         return key == "eos_token_id" and isinstance(value, list) and len(value) > 1
-    return value not in (None, False, "", [], {}, USUAL.get(key))
+    return value is not False and value not in (None, "", [], {}, USUAL.get(key, 0))
+
+
+def _is_other(key: str, value: Any) -> bool:
+    """Whether a setting of a followed key is right and of a sort that beam search here has not."""
+    return (key, value) == ("early_stopping", "never") or (
+        key == "forced_eos_token_id" and isinstance(value, list)
+    )
 
 
 def options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
@@ -80,14 +87,17 @@ def options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
     found: dict[str, Any] = {"longest": LONGEST}
     for key in FOLLOWED.keys() & settings.keys() - {"max_length"} | {"max_length"}:
         name, most = FOLLOWED[key]
+        if _is_other(key, settings.get(key)):
+            continue
         most, value = most or vocabulary - 1, settings.get(key, LONGEST + 1)
         kinds = (int, float) if name == "penalty" else (int, bool)
-        if type(value) not in kinds or not 0 <= value <= most:
+        least = -most if name == "penalty" else 0
+        if type(value) not in kinds or not least <= value <= most:
             raise CheckpointError(
                 "a setting of generation that cannot be followed",
                 where=f"{FILE}: {key}",
                 found=repr(value)[:80],
-                wanted=f"a number from 0 to {most:,}",
+                wanted=f"a number from {least:,} to {most:,}",
             )
         if key != "max_length":
             found[name] = value
@@ -103,7 +113,11 @@ def options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
 def findings(settings: Mapping[str, Any], *, follows: bool) -> list[Finding]:
     """What of the settings is done, and what is not."""
     done = {OF_TASKS, "prefix", *(FOLLOWED if follows else ())}
-    left = [f"{key} {value!r}"[:60] for key, value in settings.items() if key not in done]
+    left = [
+        f"{key} {value!r}"[:60]
+        for key, value in settings.items()
+        if key not in done or _is_other(key, value)
+    ]
     found = []
     if left:
         what = f"the folder says how its model writes, and this is not followed: {', '.join(left)}"
