@@ -41,6 +41,7 @@ DETAILS = [
     ("email", "sam [at] guide.example"),
     ("email", "sam.jones(at)guide(dot)co(dot)uk"),
     ("email", "sam AT guide DOT org"),
+    *(("email", f"{name} at guide dot org") for name in ("sam.jones", "sam7", "s_j", "sam-jones")),
     ("phone", "+1-415-555-2671x99"),
     ("phone", "(415) 555-2671 ext. 12"),
     ("ip", "8.8.8.8"),
@@ -83,7 +84,13 @@ NUMBERS = [
     ),
     *("tool==5.2.3.4", "tool-5.2.3.4.zip", "(>= 5.2.3.4)", "5.2.3.4-beta", "firmware 89.12.10.11"),
     *("4.2.1.3 The Title", "we run Acme Tool 4.2.1.3", "look [at] this. Then", "serial 123456789"),
-    *("they met at the dot of noon",),
+    *("they met at the dot of noon", "look at this dot com company", "Meet (at) 5.pm"),
+    *("He works at Google dot Com", "Find us at example dot com today.", "reach us at a dot com"),
+    *(
+        "I bought it at amazon dot com.",
+        "mail is sent. Look at this dot com",
+        "got 3 at amazon dot com",
+    ),
     *("order 202-555-0143", "1,000,000,000", "call 911", "00:1a:2b:3c:4d:5e", "2^31 = 2147483648"),
 ]
 
@@ -102,6 +109,13 @@ def test_a_detail_is_found_whole(name: str, value: str, around: str) -> None:
 def test_other_numbers_are_left(text: str) -> None:
     assert found(text) == []
     assert found(f"{text} or +44 20 7946 0018") == [("phone", "+44 20 7946 0018")]  # the control
+
+
+@pytest.mark.parametrize(
+    "cue", ["e-mail: ", "Email me at ", "contact ", "write to ", "reach me via ", "mail "]
+)
+def test_a_word_before_it_tells_a_spelled_address(cue: str) -> None:
+    assert found(f"{cue}sam at guide dot org") == [("email", "sam at guide dot org")]
 
 
 CUES = {

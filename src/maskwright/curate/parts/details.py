@@ -142,6 +142,12 @@ _DOMAIN = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}(?![
 # `name [at] domain.org`, `name(at)domain(dot)org`, `name AT domain DOT org`
 _AT = re.compile(r"[\[({<] ?(?:at|AT|At|@) ?[\])}>] ?")
 _DOT_OF_AT = re.compile(r" (?:dot|DOT) ")
+# `name at domain dot org` may be prose: the name is none of a word, or words before it say so.
+_NAME_CUE = re.compile(
+    r"\b(?:(?:e-?)?mail|contact|writ(?:e|ing) to|reach)(?: (?:me|us|at|to|via|by|is|address)){0,2}"
+    r"\W{1,3}(?!(?:me|us|him|her|them|it)\Z)\w+\Z|\w[._-]\w+\Z|[^\W\d]\w*\d\w*\Z",
+    re.IGNORECASE,
+)
 _DOT = r"(?:\.| ?[\[({<] ?(?:dot|\.) ?[\])}>] ?| dot )"
 _SPELLED = re.compile(
     rf"(?:[^\W_](?:[\w-]{{0,61}}[^\W_])?{_DOT}){{1,8}}(?:(?<! )[^\W\d_]{{2,24}}|"
@@ -171,6 +177,11 @@ def _emails(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
     domain = (_DOMAIN if text[begin:end] == "@" else _SPELLED).match(text, end, end + 260)
     if local and domain:
         name = local.group().rpartition("=")[2].rpartition("/")[2].lstrip(".'&%+-")
+        sign = text[begin:end].strip()
+        if sign != "@" and re.match(r"\d+\b", domain.group()):
+            return
+        if sign == "at" and not _NAME_CUE.search(text, max(0, begin - 96), begin):
+            return
         if name and name[-1] not in ".'&":
             yield begin - len(name), domain.end()
 
