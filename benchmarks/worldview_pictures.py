@@ -11,8 +11,15 @@ from typing import Any
 
 from maskwright.nn.mask import AttentionMask, bidirectional, causal
 from maskwright.report.drawing.curves import Chart, Line, draw
-from maskwright.report.drawing.masks import MaskPanel, mask_picture
-from maskwright.report.drawing.svg import COLOURS, STYLE, picture, place, text
+from maskwright.report.drawing.svg import (
+    COLOURS,
+    STYLE,
+    MaskPanel,
+    mask_picture,
+    picture,
+    place,
+    text,
+)
 
 CSS = (
     STYLE

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from maskwright.nn.mask import AttentionMask, bidirectional, causal, same_document
-from maskwright.report.drawing.masks import MaskPanel, mask_picture
+from maskwright.report.drawing.svg import MaskPanel, mask_picture
 
 LENGTH = 12
 DOCUMENTS = torch.tensor([[1] * 5 + [2] * 4 + [3] * 3])

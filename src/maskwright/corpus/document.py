@@ -95,7 +95,7 @@ class Document:
         text: the text; not blank.
         source: the file (as the user named it) or package it was read from.
         id: `path:line` for rows and paragraphs, `path#row` where a file has no lines.
-        notes: the values of further columns, by name; see `notes.py`.
+        notes: the values of further columns, by name.
     """
 
     text: str

@@ -2,7 +2,6 @@
 
     files --read--> shards --steps, in the recipe's order--> text/, removed/, card, page
 
-`steps/` has a file per step. Read `parts/batch.py` (the documents that a step sees),
-`parts/step.py` (what a step is), `parts/outcome.py` (what it answers); then `engine/`, which runs
-steps over shards.
+`steps/` has a file per step. Read `parts/step.py` (what a step is, sees and answers); then
+`engine/`, which runs steps over shards.
 """

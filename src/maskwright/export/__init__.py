@@ -4,7 +4,7 @@
 
 Read `parts/target.py` (what a target is, and what it reports), `run.py` (a model's folder to an
 exported one), `parts/proof.py` (every export is read again before success is said),
-`parts/asked.py` (which graphs a model has), `parts/folder.py` (the files next to them),
+`parts/model_folder.py` (which graphs a model has), `parts/folder.py` (the files next to them),
 `parts/answers.py` (labelled rows answered by a graph), `parts/int8.py`, `parts/onnx_folder.py`.
 Adapters are folded in first (`models/open.py`).
 """

@@ -496,14 +496,6 @@ class Host:
         """Whether the device's thread lives."""
         return self._device.alive
 
-    @property
-    def waiting_tokens(self) -> int:
-        return self._queue.tokens
-
-    @property
-    def device_seconds(self) -> Mapping[str, float]:
-        return self._device.seconds
-
     @asynccontextmanager
     async def arriving(self, size: int, facts: dict[str, str]) -> AsyncIterator[None]:
         """A request whose body has come. Until its items are in the queue, or it is refused, it

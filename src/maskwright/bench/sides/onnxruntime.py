@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from maskwright.bench.sides.parts import graph
+from maskwright.bench.sides.parts import side
 from maskwright.bench.sides.parts.side import Side
 from maskwright.bench.work import Work
 
@@ -12,7 +12,7 @@ LABEL = "ONNX Runtime"
 NEEDS = ("onnxruntime", "onnx", "onnxscript")
 PRECISION = "float32"
 GRAPH = True
-refusal = graph.refusal
+refusal = side.refusal
 
 
 def open(work: Work, threads: int) -> Side:
@@ -22,5 +22,5 @@ def open(work: Work, threads: int) -> Side:
     session = Session(Path(work.graph), threads=threads)
     output = session.outputs[0]
     return Side(
-        graph.loop(work, session.inputs, lambda feeds: session.run(feeds)[output]), PRECISION
+        side.loop(work, session.inputs, lambda feeds: session.run(feeds)[output]), PRECISION
     )

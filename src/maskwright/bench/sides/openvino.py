@@ -3,7 +3,7 @@ for it."""
 
 from __future__ import annotations
 
-from maskwright.bench.sides.parts import graph
+from maskwright.bench.sides.parts import side
 from maskwright.bench.sides.parts.side import Side
 from maskwright.bench.work import Work
 
@@ -11,7 +11,7 @@ LABEL = "OpenVINO"
 NEEDS = ("openvino", "onnx", "onnxscript")
 PRECISION = ""
 GRAPH = True
-refusal = graph.refusal
+refusal = side.refusal
 
 
 def open(work: Work, threads: int) -> Side:
@@ -20,4 +20,4 @@ def open(work: Work, threads: int) -> Side:
 
     model = compiled(work.graph, threads)
     inputs = [each.get_any_name() for each in model.inputs]
-    return Side(graph.loop(work, inputs, lambda feeds: model(feeds)[0]), precision_of(model))
+    return Side(side.loop(work, inputs, lambda feeds: model(feeds)[0]), precision_of(model))

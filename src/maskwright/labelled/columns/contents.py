@@ -1,9 +1,8 @@
 """What a column holds: texts, numbers, lists; how many different ones, how long.
 
 Everything in a csv is a text, so texts that spell numbers count as numbers here. A column of
-numbers with a few mistakes stays one: the mistakes are refused later, with their lines.
-
-Cells of a csv may also spell lists (list_cells.py).
+numbers with a few mistakes stays one: the mistakes are refused later, with their lines. Cells of a
+csv may also spell lists.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def complete(examples: Examples, division: Division = DEFAULT) -> Examples:
     """The same examples with a train and a validation part, and a test part where one is wanted.
 
     Parts that came as files stay as they are; what is missing is drawn from `all` or `train`. Where
-    no groups are given, rows that share a premise or a passage stay together (shared_texts.py).
+    no groups are given, rows that share a premise or a passage stay together.
 
     Args:
         examples: of one table.

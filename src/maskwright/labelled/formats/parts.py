@@ -2,7 +2,7 @@
 
     train.csv, dev.csv, test.csv      train-00000-of-00002.parquet      my_set/train/part1.jsonl
     train/pos/1.txt, train/neg/1.txt, test/pos/1.txt, test/neg/1.txt
-    labels.json   the names of the classes, also as a mapping (class_names.py)
+    labels.json   the names of the classes, also as a mapping
 
 What has no part is one table, to be divided later; next to files that have one, it is not read, and
 a finding names it.

@@ -1,6 +1,6 @@
 """The door for tokenizer files: bytes in, a checked document or a `TokenizerError` out.
 
-Sizes and depth first, then every part against the tables of `schema.py`, then what holds the parts
+Sizes and depth first, then every part against the tables of its schema, then what holds the parts
 together: ids are 0 … V-1 without a hole or a double, every merge makes a known piece, every token
 that a step names exists. What passes can be handed to the library, which trusts its input.
 """

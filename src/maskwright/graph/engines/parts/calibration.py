@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,8 +110,3 @@ def _least(side: Side, lengths: Lengths, seconds: float, clock: Callable[[], flo
         side(lengths)
         found.append(clock() - begin)
     return min(found)
-
-
-def row_sizes(cells: Sequence[Lengths] = tuple(CELLS.values())) -> list[tuple[int, int]]:
-    """The shapes (rows, positions) of the cells where each is padded to its longest row."""
-    return [(len(lengths), max(lengths)) for lengths in cells]
