@@ -213,7 +213,7 @@ def _check_spans(
     given = [known.names[numbers[place]] for place in places]
     read = [spelling.read(tag) for tag in given]
     legal, _ = tags.repair(read, scheme, row.where)
-    if not any(spelling.read(name).startswith("S") for name in known.names):  # a word alone is B
+    if not any(spelling.read(name)[0] in "SUW" for name in known.names):  # a word alone is B
         legal = [f"B{tag[1:]}" if tag.startswith("S") else tag for tag in legal]
     split = [
         (tags.split_tag(tag), tags.split_tag(right)) for tag, right in zip(read, legal, strict=True)
