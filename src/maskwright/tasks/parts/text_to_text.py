@@ -13,7 +13,7 @@ How long answers may be is learned from the validation part.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -330,31 +330,3 @@ class Read(InWords):
         found = super().estimated(rows, self.filled(answers))
         missing = self.missing(answers)[:, None].astype(np.float64)
         return found | estimates_of_means((UNREAD,), missing)
-
-
-SERVES = ("question-answering",)
-
-
-class AnswersInWords(InWords):
-    """Answers are texts; an empty one says that there is none."""
-
-    def wanted(self, row: Any) -> str:
-        return row.answers[0][0] if row.answers else ""
-
-    def answers(self, encoded: Encoded, outputs: Outputs) -> list[str]:
-        return [str(each) for each in outputs]
-
-    def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, Any]]:
-        yield from ({"answer": str(each)} for each in outputs)
-
-    def answer_form(self, example: Any, ranked: bool = False) -> Any:
-        return {"answer": str}
-
-    def right(self, row: Any) -> str:
-        return " / ".join(dict.fromkeys(gold for gold, _ in row.answers)) or "(no answer)"
-
-    def wrong(self, row: Any, answer: Any) -> float:
-        return 1.0 - self.head_type.measured([row], [answer])[self.measures[0]]
-
-
-TYPE = AnswersInWords
