@@ -131,23 +131,23 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(harmless(message.replace(": -- ", ": ")), do=self.command(self._places))
 
-    def command(self, places: Sequence[str]) -> str:
-        """The examples in which most of these arguments have a place, with them filled in."""
+    def command(self, arguments: Sequence[str]) -> str:
+        """The examples in which most of these arguments fit, with the arguments filled in."""
         filled = []
         for words in map(str.split, self.examples):
-            left = list(places)
+            unused = list(arguments)
             for number, name in enumerate(words):
-                before = "--model" if name == "MODEL" else words[number - 1]
-                fitting = (p for p in left if name.isupper() and FITS.get(name, str)(p))
-                if before in self._typed:
-                    words[number] = self._typed[before]
-                elif (place := next(fitting, None)) is not None:
-                    left.remove(place)
-                    words[number] = shell_word(place)
-            filled.append((len(left), " ".join([self.prog, *words])))
+                option = "--model" if name == "MODEL" else words[number - 1]
+                fitting = (a for a in unused if name.isupper() and FITS.get(name, str)(a))
+                if option in self._typed:
+                    words[number] = self._typed[option]
+                elif (argument := next(fitting, None)) is not None:
+                    unused.remove(argument)
+                    words[number] = shell_word(argument)
+            filled.append((len(unused), " ".join([self.prog, *words])))
         fewest = min(filled, default=(0,))[0]
-        found = [command for left, command in filled if left == fewest]
-        return "; or ".join(found) or f"{self.prog} --help"
+        commands = [command for num_unused, command in filled if num_unused == fewest]
+        return "; or ".join(commands) or f"{self.prog} --help"
 
     def read(self, given: Sequence[str]) -> argparse.Namespace:
         """The arguments of a verb, in any order.
