@@ -124,8 +124,11 @@ def test_a_text_is_on_record_whole_and_as_it_was(tmp_path: Path) -> None:
     assert "before" not in why(clean, "spaces").fates[0].changes[0]
     removed = [fate.text for fate in why(clean, text="the end.").fates if fate.removed]
     assert len(copy) > 300 and removed == [copy.replace("eve@mail.example", "<EMAIL>")]
+    for page in ("card.json", "card.md", "page.html"):
+        assert "@mail.example" not in (clean / page).read_text(encoding="utf-8")
     # The control: without the private step nothing hides what it would have masked.
     plain = curated("plain", ["normalise", "exact-duplicates"])
+    assert "@mail.example" in (plain / "card.json").read_text(encoding="utf-8")
     assert why(plain, "wrong").fates[0].changes[0]["before"] == wrong
     assert copy in [fate.text for fate in why(plain, text="the end.").fates if fate.removed]
 

@@ -182,8 +182,10 @@ def _write(
         for name in steps:
             if own := [entry for entry in entries if entry["step"] == name]:
                 stage.write_bytes(str(records(Path(), room, name)), compressed(_lines(own)))
+    facts = record.facts()
+    _hide(list(_examples(facts)), private)
     # On one line: indented JSON takes ten times as long.
-    stage.write_bytes(FACTS_FILE, _lines([record.facts()]))
+    stage.write_bytes(FACTS_FILE, _lines([facts]))
 
 
 def records(folder: Path, room: str, step: str) -> Path:
@@ -195,7 +197,7 @@ def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> Non
     """Let texts in records pass the private steps, also those that follow: what is masked in the
     corpus is not to be read beside it."""
     for name, step in private.items():
-        for field_name in ("text", "before"):
+        for field_name in ("text", "before", "after"):
             own = [entry for entry in entries if field_name in entry]
             texts = [entry[field_name] for entry in own]
             if not texts:
@@ -207,6 +209,15 @@ def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> Non
                 hidden |= measure.outside
             for entry, text, hide in zip(own, outcome.texts or texts, hidden, strict=True):
                 entry[field_name] = NOT_SHOWN if hide else text
+
+
+def _examples(facts: Any) -> Iterator[dict[str, Any]]:
+    """The examples of documents within the facts, at any depth."""
+    if isinstance(facts, dict) and "text" in facts:
+        yield facts
+    elif isinstance(facts, dict | list):
+        for member in facts.values() if isinstance(facts, dict) else facts:
+            yield from _examples(member)
 
 
 def rows_of(known: pa.Table | None) -> NDArray[np.int64] | None:
