@@ -12,12 +12,12 @@ import pytest
 
 from checkpoint.small import model_of, small
 from inference.test_together import on
+from inference.written import Written, written
 from maskwright.errors import IncompatibleError, UsageError
 from maskwright.families.parts.family import family
 from maskwright.inference.decode import Sampling, distribution, generate, steps
 from maskwright.inference.generation import Generation, Prompt
 from maskwright.inference.prepared import Prepared, prepare
-from maskwright.inference.stream import Written, written
 from maskwright.inference.texts import prompts_of, write
 from maskwright.inference.texts import writing as generation_of
 from maskwright.models.open import open_model

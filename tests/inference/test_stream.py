@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint.small import model_of, small
+from inference.written import written
 from maskwright.errors import UsageError
 from maskwright.families.parts.family import family
 from maskwright.inference.decode import Sampling, generate
-from maskwright.inference.stream import BYTE, GrowingText, stream, written
+from maskwright.inference.stream import BYTE, GrowingText, stream
 from maskwright.nn.transformer import Transformer
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.training.train import TokenizerChoice, train

@@ -2,7 +2,6 @@
 
     for piece in stream(network, prompts, 100, sampling, decode=tokenizer.decode, stop=["\\n\\n"]):
         print(piece.text, end="")              of one row; `piece.row` says which
-    written(network, prompts, 100, ...)        the whole of each row, with why it ended
 
 The pieces of a row, one after the other, are its text: what decoding all of its ids gives, up to
 where it was stopped. So a piece holds back what later tokens may change: bytes of a character that
@@ -16,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from maskwright.errors import UsageError
@@ -52,21 +51,6 @@ class Piece:
     finished: Reason | None
     logprob: float | None = None
     top_logprobs: tuple[tuple[int, float], ...] = ()
-
-
-@dataclass
-class Written:
-    """A row that ended.
-
-    Attributes:
-        ids: all new tokens, those of a string that stopped it included, the end token not.
-        text: the new text, up to the string that stopped it.
-        finished: why it ended.
-    """
-
-    ids: list[int] = field(default_factory=list)
-    text: str = ""
-    finished: Reason = "length"
 
 
 class GrowingText:
@@ -208,50 +192,6 @@ def require_stop(stop: Sequence[str]) -> None:
             found=repr(stop),
             wanted="a list of strings, each of at least one character",
         )
-
-
-def written(
-    model: Transformer | Prepared,
-    prompts: Sequence[Sequence[int]],
-    count: int | Sequence[int],
-    sampling: Sampling = GREEDY,
-    *,
-    decode: Decode | Sequence[Decode],
-    given: Sequence[Sequence[int]] | None = None,
-    stop: Sequence[str] = (),
-    is_byte: Callable[[int], bool] = lambda token: False,
-    sources: Sequence[Sequence[int]] | None = None,
-    end: int | None = None,
-    context: int | None = None,
-    whole: bool = False,
-    one_way: bool = False,
-    cached: bool = True,
-) -> list[Written]:
-    """All that each row gets; see `stream`."""
-    rows = [Written() for _ in prompts]
-    for piece in stream(
-        model,
-        prompts,
-        count,
-        sampling,
-        decode=decode,
-        given=given,
-        stop=stop,
-        is_byte=is_byte,
-        sources=sources,
-        end=end,
-        context=context,
-        whole=whole,
-        one_way=one_way,
-        cached=cached,
-    ):
-        row = rows[piece.row]
-        row.text += piece.text
-        if piece.id is not None:
-            row.ids.append(piece.id)
-        if piece.finished is not None:
-            row.finished = piece.finished
-    return rows
 
 
 def _overlap(text: str, stop: str) -> int:
