@@ -118,19 +118,18 @@ def test_how_text_files_split_is_chosen_by_their_size(
         if sizes:  # pretraining reads them so, too
             reader = read.Reader(tmp_path)
             assert reader.reading.form == found
-            told = ["document-form"] if len(sizes) > 1 else []
+            expected = ["document-form"] if len(sizes) > 1 else []
             assert len(list(reader)) == len(sizes)
-            assert [f.name for f in reader.counts.findings if f.name == "document-form"] == told
+            assert [f.name for f in reader.counts.findings if f.name == "document-form"] == expected
         return found
 
     monkeypatch.setattr(read, "BOOK", 100)
-    assert [form(50), form(50, 60), form(500, 20, 30), form(150, 90, 90)] == [
-        "blank-line",
-        "file",
-        "blank-line",
-        "file",
-    ]
-    assert "large" in notes[2] and len(notes) == 4
+    monkeypatch.setattr(read, "FEWEST_FILES", 3)
+    assert form(50, 60) == "blank-line", "one of two documents would be half of the corpus"
+    assert form(50, 60, 70) == "file"
+    assert form(500, 20, 30) == "blank-line", "most of the text is in a book"
+    assert form(150, 90, 90) == "file"
+    assert len(notes) == 4 and notes[1] == notes[3] != notes[0] == notes[2]
     assert form() == "auto" and len(notes) == 4
 
 

@@ -316,12 +316,6 @@ def _files(folder: Path) -> Path:
     return texts
 
 
-def _split(texts: Path) -> Recipe:
-    """A recipe for a folder of texts in which blank lines part documents."""
-    chosen = recipe(texts)
-    return replace(chosen, corpus=replace(chosen.corpus, form="blank-line"))
-
-
 def _change(texts: Path, how: str) -> None:
     path = texts / "b.txt"
     if how == "changed":
@@ -346,7 +340,7 @@ def test_a_change_after_the_reading_makes_no_difference(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the tokenizer is saved, the text is read; the stores are of the text that it knows."""
-    texts, chosen = _files(tmp_path), _split(tmp_path / "texts")
+    texts, chosen = _files(tmp_path), recipe(tmp_path / "texts")
     wanted = prepare(chosen, tmp_path / "before", quiet)
     with monkeypatch.context() as patch:
         patch.setattr(Tokenizer, "save", _then(Tokenizer.save, texts, how))
@@ -360,10 +354,7 @@ def test_a_change_after_the_reading_makes_no_difference(
 
 
 def test_a_file_that_goes_before_its_turn_is_missed(tmp_path: Path) -> None:
-    texts, corpus = (
-        _files(tmp_path),
-        Corpus(text=(str(tmp_path / "texts"),), held_out=0.5, form="blank-line"),
-    )
+    texts, corpus = _files(tmp_path), Corpus(text=(str(tmp_path / "texts"),), held_out=0.5)
     for name in ("a.txt", "b.txt", "c.txt"):
         documents = (f"{name} {n}" for n in range(SMALL_CORPUS))
         (texts / name).write_text("\n\n".join(documents), encoding="utf-8")
@@ -420,7 +411,7 @@ def test_every_file_is_read_once(kind: str, learned: bool, tmp_path: Path) -> No
         for name in ONCE:
             whole = (texts / name).read_text(encoding="utf-8")
             (texts / name).write_text("\n\n".join([whole] * 12), encoding="utf-8")
-    chosen, each = _split(texts), tuple(str(texts / name) for name in ONCE)
+    chosen, each = recipe(texts), tuple(str(texts / name) for name in ONCE)
     corpus = {
         "one": chosen.corpus,
         "small": chosen.corpus,
@@ -433,7 +424,7 @@ def test_every_file_is_read_once(kind: str, learned: bool, tmp_path: Path) -> No
     }[kind]
     chosen = replace(chosen, corpus=corpus)
     if not learned:
-        prepare(_split(texts), tmp_path / "other", quiet)
+        prepare(recipe(texts), tmp_path / "other", quiet)
         chosen = replace(chosen, tokenizer=TokenizerFolder(path=str(tmp_path / "other/tokenizer")))
     found = _opened(texts, lambda: prepare(chosen, tmp_path / "run", quiet))
     assert found == ONCE
@@ -448,7 +439,7 @@ def test_the_control_counts_what_is_not_kept(
     texts = _files(tmp_path)
     monkeypatch.setattr(Spool, "add", lambda self, _: setattr(self, "complete", False))
     monkeypatch.setattr(Text, "_chosen", lambda *_: None)
-    found = _opened(texts, lambda: prepare(_split(texts), tmp_path / "run", quiet))
+    found = _opened(texts, lambda: prepare(recipe(texts), tmp_path / "run", quiet))
     assert set(found.values()) == {3}
 
 
@@ -465,7 +456,7 @@ def test_a_tokenizer_reads_its_text_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", HOWS)
 def test_a_text_that_changes_between_two_sittings_is_refused(how: str, tmp_path: Path) -> None:
     """The tokenizer was made, the process killed, and the stores are made of another text."""
-    texts, chosen, folder = _files(tmp_path), _split(tmp_path / "texts"), tmp_path / "run"
+    texts, chosen, folder = _files(tmp_path), recipe(tmp_path / "texts"), tmp_path / "run"
     prepare(chosen, folder, quiet)
     for part in ("train", "held-out"):
         shutil.rmtree(folder / "data" / part)

@@ -41,9 +41,7 @@ def texts(folder: Path) -> list[str]:
 
 def weighted(folder: Path, *weights: float, **corpus: object) -> Recipe:
     made = recipe(folder / "law.txt")
-    chosen = Corpus(
-        text=tuple(texts(folder)), weights=weights, held_out=0.1, form="blank-line", **corpus
-    )  # type: ignore[arg-type]
+    chosen = Corpus(text=tuple(texts(folder)), weights=weights, held_out=0.1, **corpus)  # type: ignore[arg-type]
     return replace(made, corpus=chosen)
 
 

@@ -348,7 +348,7 @@ def test_what_stands_for_a_missing_part_keeps_the_scale_of_the_loss() -> None:
     shown = loop._shown({"a": 6.0, "b": 0.0, "c": 1.0}, weights, counts)
     assert shown == {"loss": (6.0 + 4.0) * 8.0 / 5.0, "parts": {"a": 6.0, "c": 1.0}}
     everything = loop._shown({"a": 0.1, "b": 0.2, "c": 0.3}, weights, dict.fromkeys("abc", 1))
-    assert everything["loss"] == 0.1 * 1.0 + 0.2 * 3.0 + 0.3 * 4.0  # to the bit
+    assert everything["loss"] == sum([0.1 * 1.0, 0.2 * 3.0, 0.3 * 4.0])  # to the bit
     none = loop._shown({"a": 0.0, "b": 1.0}, {"a": 1.0, "b": 0.0}, {"a": 0, "b": 1})
     assert none == {"loss": 0.0, "parts": {"b": 1.0}}
 

@@ -72,6 +72,8 @@ def test_runs_of_one_process_have_their_own_peaks() -> None:
     large = torch.ones(size, dtype=torch.uint8)
     during = process_memory.peak_memory(cpu)
     del large
-    assert process_memory.peak_memory(cpu) == during >= before + size * 0.9
+    assert during >= before + size * 0.9
+    # Kernels count resident pages in batches for each thread, so the peak may differ a little.
+    assert abs(process_memory.peak_memory(cpu) - during) < size * 0.05
     process_memory.forget_peak(cpu)
     assert process_memory.peak_memory(cpu) < during - size * 0.9

@@ -106,6 +106,7 @@ __all__ = ["Counts", "Form", "Reader", "Reading", "read"]
 
 DEFAULT = Reading()
 BOOK = 1 << 20  # bytes of a long book
+FEWEST_FILES = 20  # from which on each file may be one document: fewer leave too little to hold out
 
 
 class Reader:
@@ -172,23 +173,26 @@ class Reader:
 
 
 def with_form(sources: Sequence[Source], reading: Reading) -> tuple[Reading, Finding | None]:
-    """How plain text splits into documents where the reading does not say, and what to tell of it:
-    each of several files is one, unless most of their text is in files longer than books; then,
-    and in a single file, blank lines part them."""
+    """Decide how plain text splits into documents where the reading does not say.
+
+    Each file is one document if there are at least `FEWEST_FILES` of them and at least half of
+    their text is in files no longer than `BOOK`. Otherwise documents end at blank lines.
+
+    Returns:
+        The reading, and a finding that names the choice (None if nothing had to be chosen).
+    """
     plain = [source for source in sources if source.format == "text"]
     if reading.form != "auto" or not plain:
         return reading, None
     sizes = [source.text_bytes for source in plain]
     large = 2 * sum(size for size in sizes if size > BOOK) > sum(sizes)
-    form: Form = "file" if len(plain) > 1 and not large else "blank-line"
-    files = "the text file is" if len(plain) == 1 else "the text files are large, and"
-    what, other = (
-        ("each text file is one document", "blank-line")
-        if form == "file"
-        else (f"{files} split into documents at blank lines", "file")
-    )
+    if len(plain) >= FEWEST_FILES and not large:
+        form, other, choice = "file", "blank-line", "each text file is one document"
+    else:
+        form, other, choice = "blank-line", "file", "text files are split at blank lines"
+    reason = f"{len(plain)} files" + (", most of the text in large ones" if large else "")
     remedy = f"otherwise: --read form={other} or form=line"
-    return replace(reading, form=form), Finding("document-form", what, "", remedy)
+    return replace(reading, form=form), Finding("document-form", choice, reason, remedy)
 
 
 def read(paths: Paths, reading: Reading = DEFAULT) -> Iterator[Document]:

@@ -34,8 +34,9 @@ class Reading:
     """
 
     form: Form = "auto"
-    """How plain text splits into documents; `auto`: each of several files is one, a single file,
-    and files longer than books, are split at blank lines (`read.with_form`)."""
+    """How plain text splits into documents. `auto`: each file is one document where there are at
+    least 20 files, most of them shorter than books; otherwise blank lines separate documents
+    (`read.with_form`)."""
     column: str = "text"
     """The field of a JSON object, or the column of a table, that holds the text; or several names
     with commas between them, of which the first that is there counts."""

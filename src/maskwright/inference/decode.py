@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -137,7 +137,7 @@ def steps(
     one_way: bool = False,
     cached: bool = True,
     stopped: Collection[int] = (),
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     """Generate step by step.
 
     Args:
@@ -188,7 +188,7 @@ def _steps(
     names: tuple[np.ndarray, np.ndarray],
     end: int | None,
     stopped: Collection[int],
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     """The steps of some rows of all `texts`, which grow."""
     for number in range(max(counts[row] for row in rows)):
         left = max(counts[row] for row in rows) - number

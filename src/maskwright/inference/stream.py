@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
@@ -142,7 +143,7 @@ def stream(
     ]
     counts = [count] * len(prompts) if isinstance(count, int) else count
     stopped: set[int] = set()
-    every = steps(
+    taken = steps(
         model,
         prompts,
         count,
@@ -156,14 +157,15 @@ def stream(
         stopped=stopped,
     )
     written = [0] * len(prompts)
-    for step in every:
-        for row, token in zip(step.rows, step.tokens, strict=True):
-            written[row] += 1
-            id_shown = None if token == end else token
-            new, finished = shown(texts[row], id_shown, written[row] == counts[row])
-            if finished == "stop":
-                stopped.add(row)
-            yield Piece(row, id_shown, new, finished)
+    with closing(taken):  # a stream that is closed early gives the model back at once
+        for step in taken:
+            for row, token in zip(step.rows, step.tokens, strict=True):
+                written[row] += 1
+                id_shown = None if token == end else token
+                new, finished = shown(texts[row], id_shown, written[row] == counts[row])
+                if finished == "stop":
+                    stopped.add(row)
+                yield Piece(row, id_shown, new, finished)
 
 
 def shown(text: GrowingText, token: int | None, last: bool) -> tuple[str, Reason | None]:
