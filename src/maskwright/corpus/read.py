@@ -186,10 +186,11 @@ def with_form(sources: Sequence[Source], reading: Reading) -> tuple[Reading, Fin
         return reading, None
     sizes = [source.text_bytes for source in plain]
     large = 2 * sum(size for size in sizes if size > BOOK) > sum(sizes)
-    if len(plain) >= FEWEST_FILES and not large:
-        form, other, choice = "file", "blank-line", "each text file is one document"
-    else:
-        form, other, choice = "blank-line", "file", "text files are split at blank lines"
+    form: Form = "file" if len(plain) >= FEWEST_FILES and not large else "blank-line"
+    choice, other = {
+        "file": ("each text file is one document", "blank-line"),
+        "blank-line": ("text files are split at blank lines", "file"),
+    }[form]
     reason = f"{len(plain)} files" + (", most of the text in large ones" if large else "")
     remedy = f"otherwise: --read form={other} or form=line"
     return replace(reading, form=form), Finding("document-form", choice, reason, remedy)
