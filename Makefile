@@ -2,7 +2,8 @@
 #
 #   make quickstart   the first run: trains a small model in about four minutes and reports on it
 #   make test         the everyday suite
-#   make check        what a change must pass: format, lint, types, imports, tests
+#   make lint         format, lint, types and import contracts
+#   make check        what a change must pass: lint and test
 #   make interop      the comparisons with other libraries
 #   make proof        the long proofs; minutes, and seconds are asserted
 #   make bench        measures speed and prints a table
@@ -20,7 +21,7 @@ ready := $(VENV)/.ready
 run := $(VENV)/bin/python
 pip := $(run) -m pip --disable-pip-version-check install --quiet
 
-.PHONY: quickstart test check format interop parity methods proof bench setup clean
+.PHONY: quickstart test lint check format interop parity methods proof bench setup clean
 
 quickstart: $(ready)
 	$(VENV)/bin/maskwright quickstart
@@ -28,12 +29,13 @@ quickstart: $(ready)
 test: $(ready)
 	$(run) -m pytest -n 2 --dist worksteal tests
 
-check: $(ready)
+lint: $(ready)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(run) -m pytest -n 2 --dist worksteal tests
+
+check: lint test
 
 format: $(ready)
 	$(VENV)/bin/ruff format .
