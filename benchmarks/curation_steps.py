@@ -14,10 +14,10 @@ import time
 
 import numpy as np
 
-from maskwright.corpus.read import Reader
-from maskwright.curate.parts.recipe import settings_of, step_names
-from maskwright.curate.parts.step import Batch, CorpusStep, Step
-from maskwright.errors import ConfigError
+from maskwright.base.errors import ConfigError
+from maskwright.text.corpus.read import Reader
+from maskwright.text.curate.recipe import settings_of, step_names
+from maskwright.text.curate.step import Batch, CorpusStep, Step
 
 SIZE = 1000  # documents of a batch
 

@@ -19,11 +19,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from maskwright.budget import Budget
-from maskwright.pretrain import run
-from maskwright.recipes.parts.find import override, read
-from maskwright.train import loop
-from maskwright.train.machine import process_memory
+from maskwright.base.budget import Budget
+from maskwright.learn.pretrain import run
+from maskwright.learn.recipes.base.find import override, read
+from maskwright.learn.train import loop
+from maskwright.model.device import process_memory
 
 WARM_UP = 2
 

@@ -21,21 +21,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from maskwright.budget import Budget
-from maskwright.evaluate.text import evaluate_text
-from maskwright.finetune.learner import Learner
-from maskwright.finetune.method import FULL, Method
-from maskwright.finetune.tune import Settings
-from maskwright.labelled.examples import splits
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.examples.examples import Examples
-from maskwright.pretrain import continued_pretraining as further
-from maskwright.pretrain import run
-from maskwright.recipes import bert_mini
-from maskwright.recipes.parts.find import with_text
-from maskwright.recipes.parts.recipe import Checkpoints, Evaluation, Recipe
-from maskwright.tasks.parts.task_type import task_for
-from maskwright.train.optimizers.settings import AdamW
+from maskwright.ask.evaluate.text import evaluate_text
+from maskwright.base.budget import Budget
+from maskwright.learn.finetune.learner import Learner
+from maskwright.learn.finetune.method import FULL, Method
+from maskwright.learn.finetune.tune import Settings
+from maskwright.learn.pretrain import continued_pretraining as further
+from maskwright.learn.pretrain import run
+from maskwright.learn.recipes import bert_mini
+from maskwright.learn.recipes.base.find import with_text
+from maskwright.learn.recipes.base.recipe import Checkpoints, Evaluation, Recipe
+from maskwright.learn.tasks.base.task_type import task_for
+from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.text.tables import splits
+from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.prepare import prepare
 
 NEWS = "ag_news_train"
 MODELS = ("before", "on news", "on the old text")

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from maskwright.families.parts.family import family
-from maskwright.nn.initialise import build
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.initialise import build
 
 DEVIATION, ROUNDS = 0.02, 5
 

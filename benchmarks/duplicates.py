@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.corpus.read import read
-from maskwright.curate.parts.step import Batch
-from maskwright.curate.steps import (
+from maskwright.text.corpus.read import read
+from maskwright.text.curate.step import Batch
+from maskwright.text.curate.steps import (
     contamination,
     exact_duplicates,
     near_duplicates,

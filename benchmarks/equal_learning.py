@@ -26,14 +26,14 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import textbook
-from maskwright.budget import Budget
-from maskwright.inference import held_out_loss as likelihood
-from maskwright.pretrain import build, journal, run
-from maskwright.pretrain.prepare import prepare
-from maskwright.pretrain.rows import held_out_rows
-from maskwright.pretrain.text import resolve
-from maskwright.recipes import shakespeare_bert
-from maskwright.recipes.parts.recipe import Recipe
+from maskwright.base.budget import Budget
+from maskwright.learn.pretrain import build, journal, run
+from maskwright.learn.pretrain.prepare import prepare
+from maskwright.learn.pretrain.rows import held_out_rows
+from maskwright.learn.pretrain.text import resolve
+from maskwright.learn.recipes import shakespeare_bert
+from maskwright.learn.recipes.base.recipe import Recipe
+from maskwright.model.inference import held_out_loss as likelihood
 
 SIDES = ("ours", "ours-bf16", "trainer")
 

@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.turns import Side, Turn
-from maskwright.budget import Budget
-from maskwright.explore.server import serving
-from maskwright.explore.site import Site
-from maskwright.pretrain import run
-from maskwright.recipes import shakespeare_gpt
-from maskwright.train import loop
+from maskwright.base.budget import Budget
+from maskwright.learn.pretrain import run
+from maskwright.learn.recipes import shakespeare_gpt
+from maskwright.learn.train import loop
+from maskwright.ship.explore.server import serving
+from maskwright.ship.explore.site import Site
 
 FOREVER, WARM_UP = 1_000_000, 2
 JOURNAL = "data/runs/0/metrics.jsonl"

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from maskwright.evaluate.labelled_rows import rows_for
-from maskwright.export.parts.answers import Rows
-from maskwright.export.parts.model_folder import graphs, predictor_of
-from maskwright.graph.session import Session
-from maskwright.models.open import open_merged
-from maskwright.report.say import quiet
+from maskwright.ask.evaluate.labelled_rows import rows_for
+from maskwright.base.report.say import quiet
+from maskwright.model.graph.session import Session
+from maskwright.model.opening.open import open_merged
+from maskwright.ship.export.answers import Rows
+from maskwright.ship.export.model_folder import graphs, predictor_of
 
 
 def main(model: str, exported: str, data: str) -> None:

@@ -17,12 +17,12 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 from checkpoint.small import SMALL, model_of, small
-from maskwright.errors import IncompatibleError
-from maskwright.export.parts import proof
-from maskwright.families.parts.family import family
-from maskwright.graph.graphs import graphs_of
-from maskwright.graph.onnx import write
-from maskwright.graph.session import Session
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.families.base.family import family
+from maskwright.model.graph.graphs import graphs_of
+from maskwright.model.graph.onnx import write
+from maskwright.model.graph.session import Session
+from maskwright.ship.export import proof
 
 
 def measure(name: str, architecture: str, folder: Path) -> list[list[str]]:

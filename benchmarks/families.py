@@ -155,8 +155,8 @@ WORKS = {
 
 # ---------------------------------------------------------------------------- the same batches
 def objective_of(work: Work, network: Any) -> Any:
-    from maskwright import catalogue, config
-    from maskwright.objectives.parts.objective import Vocabulary
+    from maskwright.base import catalogue, config
+    from maskwright.model.objectives.base.objective import Vocabulary
 
     member = catalogue.load("objectives", work.objective)
     options = config.from_plain(member.Options, work.options, "options")
@@ -177,9 +177,9 @@ def batches_of(work: Work, objective: Any, a: argparse.Namespace, turn: Turn) ->
     """step -> batch; ids follow a Zipf law, because the work does not depend on which words they
     are, and a sentence begins every `SENTENCE` tokens."""
     from benchmarks.rows import FixedRows
-    from maskwright import catalogue
-    from maskwright.data.loader import Loader
-    from maskwright.data.rows import Rows
+    from maskwright.base import catalogue
+    from maskwright.text.store.loader import Loader
+    from maskwright.text.store.rows import Rows
 
     member = catalogue.load("objectives", work.objective)
     width = work.length + (member.ROWS == "stream")
@@ -249,8 +249,8 @@ def trainer_worker(work: Work, a: argparse.Namespace) -> None:
     import torch
     import transformers
 
-    from maskwright.families.parts.family import family
-    from maskwright.nn.transformer import Transformer
+    from maskwright.model.families.base.family import family
+    from maskwright.model.nn.transformer import Transformer
 
     with torch.device("meta"):  # only its corruption is wanted
         network = Transformer(family(work.family).config(work.config))
@@ -270,8 +270,8 @@ def trainer_worker(work: Work, a: argparse.Namespace) -> None:
 
 
 def our_worker(work: Work, a: argparse.Namespace) -> None:
-    from maskwright.checkpoint import pretrained
-    from maskwright.train.machine import machine
+    from maskwright.model.checkpoint import pretrained
+    from maskwright.model.device import machine
 
     chosen = machine.choose(a.precision)
     network = pretrained.load(a.model).model.to(chosen.device)
@@ -285,10 +285,10 @@ def save(work: Work, folder: Path, dropout: float | None) -> Any:
     """A model folder that both libraries read, and the network in it."""
     import torch
 
-    from maskwright.checkpoint import pretrained
-    from maskwright.checkpoint.layout import About
-    from maskwright.families.parts.family import family
-    from maskwright.nn.initialise import build
+    from maskwright.model.checkpoint import pretrained
+    from maskwright.model.checkpoint.layout import About
+    from maskwright.model.families.base.family import family
+    from maskwright.model.nn.initialise import build
 
     rates = {} if dropout is None else dict.fromkeys(work.rates, dropout)
     network = build(
@@ -303,8 +303,8 @@ def save(work: Work, folder: Path, dropout: float | None) -> Any:
 
 
 def operations(work: Work, objective: Any) -> float:
-    """FLOPs per position of a training step over encoders alone, by nn/cost.py."""
-    from maskwright.nn.cost import cost
+    """FLOPs per position of a training step over encoders alone, by model/nn/cost.py."""
+    from maskwright.model.nn.cost import cost
 
     masked = getattr(objective, "masked", objective)
     share = masked.options.rate * (work.length - 2) / work.length

@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks import loops
 from benchmarks.turns import Side, Turn, alternate, table
-from maskwright.models import special_tokens
+from maskwright.model.opening import special_tokens
 
 BATCH, EPOCHS, LENGTH = 32, 3, 128
 TEXT_SIDES = ("ours", *loops.TRAINER)
@@ -50,7 +50,7 @@ def rows(part: str) -> tuple[list[str], np.ndarray[Any, Any]]:
 @cache
 def encoded(part: str) -> list[list[int]]:
     """The ids of each sentence, framed and cut."""
-    from maskwright.tokenizer.tokenizer import Tokenizer
+    from maskwright.text.tokenizer.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(model_folder())
     return [
@@ -61,7 +61,7 @@ def encoded(part: str) -> list[list[int]]:
 
 def order(seed: int, steps: int) -> list[np.ndarray[Any, Any]]:
     """The numbers of the examples of each step, epoch after epoch."""
-    from maskwright.randomness import key, permute
+    from maskwright.base.randomness import key, permute
 
     count = len(encoded("train"))
     per_epoch = -(-count // BATCH)
@@ -78,12 +78,12 @@ def our_learner(a: argparse.Namespace) -> Any:
     """(model with head and what the method adds, examples by part, collation, vocabulary)."""
     import torch
 
-    from maskwright.checkpoint.transfer import transfer
-    from maskwright.finetune.learner import Learner
-    from maskwright.finetune.method import Method
-    from maskwright.finetune.trained_weights import attach
-    from maskwright.inference.encoded import Examples, framed
-    from maskwright.tasks.parts.task_type import task_for
+    from maskwright.learn.finetune.learner import Learner
+    from maskwright.learn.finetune.method import Method
+    from maskwright.learn.finetune.trained_weights import attach
+    from maskwright.learn.tasks.base.task_type import task_for
+    from maskwright.model.checkpoint.transfer import transfer
+    from maskwright.model.inference.encoded import Examples, framed
 
     method = Method(a.method, head_rate=1.0)  # one rate, as theirs
     learner = Learner.of(model_folder(), task_for("classification", ("0", "1")), method, LENGTH)
@@ -98,9 +98,9 @@ def our_learner(a: argparse.Namespace) -> Any:
 
 
 def our_worker(a: argparse.Namespace) -> None:
-    from maskwright.objectives.modules.supervised import Supervised
-    from maskwright.objectives.supervised import Options
-    from maskwright.train.machine import machine
+    from maskwright.model.device import machine
+    from maskwright.model.objectives.modules.supervised import Supervised
+    from maskwright.model.objectives.supervised import Options
 
     model, parts, collation, vocabulary = our_learner(a)
     objective = Supervised(model, Options(), vocabulary)
@@ -115,12 +115,12 @@ def our_worker(a: argparse.Namespace) -> None:
 
 
 def our_quality(a: argparse.Namespace) -> float:
-    from maskwright.finetune.tune import Settings, tune
-    from maskwright.inference.scores import scores
-    from maskwright.objectives.modules.supervised import Supervised
-    from maskwright.objectives.supervised import Options
-    from maskwright.train.optimizers.settings import AdamW
-    from maskwright.train.schedule import Schedule
+    from maskwright.learn.finetune.tune import Settings, tune
+    from maskwright.learn.train.optimizers.settings import AdamW
+    from maskwright.learn.train.schedule import Schedule
+    from maskwright.model.inference.scores import scores
+    from maskwright.model.objectives.modules.supervised import Supervised
+    from maskwright.model.objectives.supervised import Options
 
     model, parts, collation, vocabulary = our_learner(a)
     settings = Settings(
@@ -159,7 +159,7 @@ def their_model(a: argparse.Namespace) -> Any:
     if a.method == "lora":
         import peft
 
-        from maskwright.adapters.lora import SETTINGS
+        from maskwright.model.adapters.lora import SETTINGS
 
         mine = SETTINGS()
         model = peft.get_peft_model(

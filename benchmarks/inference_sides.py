@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.inference_models import BATCH, Work
-from maskwright.bench.sides.parts.side import padded_loop
-from maskwright.bench.sides.transformers import generator
+from maskwright.ship.bench.side import padded_loop
+from maskwright.ship.bench.sides.transformers import generator
 
 Ask = Callable[[list[str]], Any]  # to [(class, score)], or to the written texts
 
@@ -54,7 +54,7 @@ def ours_generate(folder: Path, work: Work, threads: int) -> tuple[Ask, str]:
 
 def _our_precision() -> str:
     """What ours may compute in: bfloat16 where there are units."""
-    from maskwright.train.machine.machine import matrix_units
+    from maskwright.model.device.machine import matrix_units
 
     return "bfloat16" if matrix_units("cpu") else "float32"
 

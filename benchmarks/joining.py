@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from maskwright.families.parts.family import family
-from maskwright.inference.decode import GREEDY, generate
-from maskwright.inference.generation import Generation, Prompt
-from maskwright.inference.prepared import prepare
-from maskwright.nn.initialise import build
+from maskwright.model.families.base.family import family
+from maskwright.model.inference.decode import GREEDY, generate
+from maskwright.model.inference.generation import Generation, Prompt
+from maskwright.model.inference.prepared import prepare
+from maskwright.model.nn.initialise import build
 
 SMALL = {"vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024}
 MINI = {"vocab_size": 2000, "n_embd": 128, "n_layer": 4, "n_head": 2, "n_positions": 256}

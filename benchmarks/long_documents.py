@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.finetune.command import finetune_file
-from maskwright.tasks.parts.choices import LONG
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.tasks.base.choices import LONG
 
 SEED, SHORTEST, LONGEST = 20261122, 60, 1500
 # Part -> the file of articles, the file of novels, how many texts for one to learn from.

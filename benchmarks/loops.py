@@ -20,13 +20,13 @@ def ours(
     objective: Any, batches: Callable[[int, int], Any], chosen: Any, turn: Turn, a: Any
 ) -> None:
     """`a.steps` steps of our loop; `chosen` says where and in which type."""
-    from maskwright.budget import Budget
-    from maskwright.train import loop
-    from maskwright.train.machine import process_memory
-    from maskwright.train.optimizers.settings import AdamW
-    from maskwright.train.parameters import Parameters
-    from maskwright.train.schedule import Schedule
-    from maskwright.train.state import TrainState
+    from maskwright.base.budget import Budget
+    from maskwright.learn.train import loop
+    from maskwright.learn.train.optimizers.settings import AdamW
+    from maskwright.learn.train.parameters import Parameters
+    from maskwright.learn.train.schedule import Schedule
+    from maskwright.learn.train.state import TrainState
+    from maskwright.model.device import process_memory
 
     optimizer = AdamW(learning_rate=1e-4).start(Parameters(objective, chosen.compute))
     process_memory.keep_memory()
@@ -64,7 +64,7 @@ def trainer(
     import transformers
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
-    from maskwright.train.machine.machine import matrix_units
+    from maskwright.model.device.machine import matrix_units
 
     transformers.logging.set_verbosity_error()
     cuda = torch.cuda.is_available()

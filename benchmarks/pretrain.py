@@ -108,13 +108,13 @@ def our_worker(a: argparse.Namespace, turn: Turn | None = None) -> Any:
     import torch
 
     from benchmarks.rows import FixedRows, packed
-    from maskwright.data.loader import Loader
-    from maskwright.families.parts.family import family
-    from maskwright.nn.initialise import build
-    from maskwright.objectives.masked import Options
-    from maskwright.objectives.modules.masked import Masked
-    from maskwright.objectives.parts.objective import Vocabulary
-    from maskwright.train.machine import machine
+    from maskwright.model.device import machine
+    from maskwright.model.families.base.family import family
+    from maskwright.model.nn.initialise import build
+    from maskwright.model.objectives.base.objective import Vocabulary
+    from maskwright.model.objectives.masked import Options
+    from maskwright.model.objectives.modules.masked import Masked
+    from maskwright.text.store.loader import Loader
 
     chosen = machine.choose(a.precision)
     torch.manual_seed(0)
@@ -147,7 +147,7 @@ def our_worker(a: argparse.Namespace, turn: Turn | None = None) -> Any:
 
 # ---------------------------------------------------------------------------- the comparison
 def compare(a: argparse.Namespace) -> dict[str, Any]:
-    from maskwright.train.machine import machine
+    from maskwright.model.device import machine
 
     names = ("model", "dropout", "lengths", "steps", "batch", "precision")
     options = {name: getattr(a, name) for name in names}

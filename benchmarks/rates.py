@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.tasks import TASKS
-from maskwright.finetune.command import finetune_file
-from maskwright.finetune.result import RESULTS
-from maskwright.pretrain.text import resolve
-from maskwright.randomness import key, permute
+from maskwright.base.randomness import key, permute
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.finetune.result import RESULTS
+from maskwright.learn.pretrain.text import resolve
 
 USUAL = ("trec", "mrpc", "stsb", "cola", "banking77")
 ASKED = 500

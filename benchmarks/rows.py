@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from maskwright.data.pack import best_fit
-from maskwright.data.rows import Rows, spread
+from maskwright.text.store.pack import best_fit
+from maskwright.text.store.rows import Rows, spread
 
 
 class FixedRows:

@@ -24,12 +24,12 @@ import torch
 
 from benchmarks import textbook
 from benchmarks.turns import WARM_UP, Side, Turn, alternate
-from maskwright.budget import Budget
-from maskwright.pretrain import journal, run
-from maskwright.pretrain.text import resolve
-from maskwright.recipes import shakespeare_bert, shakespeare_gpt
-from maskwright.recipes.parts.recipe import Recipe
-from maskwright.train import loop
+from maskwright.base.budget import Budget
+from maskwright.learn.pretrain import journal, run
+from maskwright.learn.pretrain.text import resolve
+from maskwright.learn.recipes import shakespeare_bert, shakespeare_gpt
+from maskwright.learn.recipes.base.recipe import Recipe
+from maskwright.learn.train import loop
 
 STEPS, FOREVER = 10, 1_000_000
 SIDES = ("ours", "textbook")

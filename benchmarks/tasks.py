@@ -19,9 +19,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from maskwright.errors import MaskwrightError
-from maskwright.finetune.command import finetune_file
-from maskwright.pretrain.text import resolve
+from maskwright.base.errors import MaskwrightError
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.pretrain.text import resolve
 
 # Folder, and what finetune has to be told.
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from tokenizers import Tokenizer as Library
 
-from maskwright.corpus import embedded
-from maskwright.corpus.read import Reader
-from maskwright.data.tokenize import build_store
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
-from maskwright.train.machine.process_memory import peak_memory
+from maskwright.model.device.process_memory import peak_memory
+from maskwright.text.corpus import embedded
+from maskwright.text.corpus.read import Reader
+from maskwright.text.store.tokenize import build_store
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 
 def main() -> None:

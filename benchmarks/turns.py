@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.bench.command import Process
+from maskwright.ship.bench.bench import Process
 
 WARM_UP = 2
 # What glibc is told before a process starts, as `process_memory.keep_memory` tells it from inside.
@@ -45,7 +45,7 @@ class Turn:
     def end(self, loss: float) -> None:
         import torch
 
-        from maskwright.train.machine.process_memory import peak_memory
+        from maskwright.model.device.process_memory import peak_memory
 
         if torch.cuda.is_available():
             torch.cuda.synchronize()

@@ -4,7 +4,7 @@
 
 The peak is what one large bfloat16 (or float32) product reaches on this machine in the same run,
 before and after the steps; the step's operations are those of its matrix products, forward and
-backward (nn/cost.py). Shares come from PyTorch's profiler, which slows the step a little: they are
+backward (model/nn/cost.py). Shares come from PyTorch's profiler, which slows the step a little: they are
 shares of its own total.
 """
 
@@ -21,8 +21,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.pretrain import BATCH, LENGTH, SHAPES, VOCABULARY, our_worker
 from benchmarks.turns import Turn
-from maskwright.nn.cost import cost
-from maskwright.train.machine import machine
+from maskwright.model.device import machine
+from maskwright.model.nn.cost import cost
 
 WARM_UP, COUNTED = 3, 8
 # The first that fits: words in an operation's name, and whether the vocabulary is in its shapes.

@@ -30,22 +30,22 @@ import torch
 
 from benchmarks import worldview_pictures
 from maskwright import api
-from maskwright.budget import Budget
-from maskwright.data.batch import Batch
-from maskwright.data.rows import Rows, RowSource
-from maskwright.data.store import TokenStore
-from maskwright.inference import held_out_loss
-from maskwright.models import special_tokens
-from maskwright.models.model import Model
-from maskwright.models.open import open_model
-from maskwright.objectives.masked import Options
-from maskwright.objectives.modules.masked import Masked
-from maskwright.objectives.parts import corruption
-from maskwright.pretrain import build, journal
-from maskwright.pretrain.rows import held_out_rows
-from maskwright.pretrain.text import resolve
-from maskwright.randomness import key
-from maskwright.recipes.parts.recipe import Recipe
+from maskwright.base.budget import Budget
+from maskwright.base.randomness import key
+from maskwright.learn.pretrain import build, journal
+from maskwright.learn.pretrain.rows import held_out_rows
+from maskwright.learn.pretrain.text import resolve
+from maskwright.learn.recipes.base.recipe import Recipe
+from maskwright.model.batch import Batch
+from maskwright.model.inference import held_out_loss
+from maskwright.model.objectives.base import corruption
+from maskwright.model.objectives.masked import Options
+from maskwright.model.objectives.modules.masked import Masked
+from maskwright.model.opening import special_tokens
+from maskwright.model.opening.model import Model
+from maskwright.model.opening.open import open_model
+from maskwright.text.store.rows import Rows, RowSource
+from maskwright.text.store.store import TokenStore
 
 TEXT = "$MASKWRIGHT_DATA/text/tinyshakespeare.txt"
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures" / "worldview"

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskwright.nn.mask import AttentionMask, bidirectional, causal
-from maskwright.report.drawing.curves import Chart, Line, draw
-from maskwright.report.drawing.svg import (
+from maskwright.base.report.drawing.curves import Chart, Line, draw
+from maskwright.base.report.drawing.svg import (
     COLOURS,
     STYLE,
     MaskPanel,
@@ -20,6 +19,7 @@ from maskwright.report.drawing.svg import (
     place,
     text,
 )
+from maskwright.model.nn.mask import AttentionMask, bidirectional, causal
 
 CSS = (
     STYLE

@@ -6,7 +6,7 @@ does reading one as an array. What makes a real device wait (`item`, `nonzero`, 
 processor) is counted in `WAITS`. It says nothing about speed, memory or the kernels of any real
 device (docs/decisions/0023-a-device-that-is-none.md).
 
-Everything that chooses a device by itself (`train/machine/machine.py`) is given this one.
+Everything that chooses a device by itself (`model/device/machine.py`) is given this one.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ for _name, _form in (
 @pytest.fixture(autouse=True)
 def on_the_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever chooses a device takes this one."""
-    from maskwright.train.machine import machine
+    from maskwright.model.device import machine
 
     def choose(precision: str = "auto", device: str = "auto") -> machine.Machine:
         if device == "cpu":

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from maskwright.pretrain import run
-from maskwright.recipes import bart_mini, gpt2_mini, t5_mini
-from maskwright.recipes.parts.recipe import FamilyModel, Recipe
+from maskwright.learn.pretrain import run
+from maskwright.learn.recipes import bart_mini, gpt2_mini, t5_mini
+from maskwright.learn.recipes.base.recipe import FamilyModel, Recipe
 from tinyrun import recipe, text_file
 
 

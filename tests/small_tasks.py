@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright.checkpoint import pretrained
-from maskwright.checkpoint.fine_tuned import MODEL, TASK, TaskRecord, finish
-from maskwright.checkpoint.layout import About
-from maskwright.checkpoint.transfer import transfer
-from maskwright.models.open import open_weights
-from maskwright.objectives.supervised import PROBLEM_TYPES
-from maskwright.storage.files import write_file
-from maskwright.tasks.parts.add_head import add_head, reading_texts
-from maskwright.tasks.parts.encode import frame_of
-from maskwright.tasks.parts.task_type import task_for
+from maskwright.base.storage.files import write_file
+from maskwright.learn.tasks.base.add_head import add_head, reading_texts
+from maskwright.learn.tasks.base.encode import frame_of
+from maskwright.learn.tasks.base.task_type import task_for
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint.fine_tuned import MODEL, TASK, TaskRecord, finish
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.checkpoint.transfer import transfer
+from maskwright.model.objectives.supervised import PROBLEM_TYPES
+from maskwright.model.opening.open import open_weights
 
 LABELS: dict[str, tuple[str, ...]] = {
     "classification": ("meow", "woof", "other"),

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from maskwright.budget import Budget, equal_budget
-from maskwright.errors import ConfigError
-from maskwright.recipes.parts.find import find, override
-from maskwright.recipes.parts.recipe import frozen_part
+from maskwright.base.budget import Budget, equal_budget
+from maskwright.base.errors import ConfigError
+from maskwright.learn.recipes.base.find import find, override
+from maskwright.learn.recipes.base.recipe import frozen_part
 
 
 def test_a_budget_is_exactly_one_of_four() -> None:

@@ -8,13 +8,18 @@ from typing import Any
 
 import pytest
 
-from maskwright import config, dotted
-from maskwright.errors import ConfigError
-from maskwright.nn.config import Learned, Sinusoidal
-from maskwright.recipes import shakespeare_gpt, tiny
-from maskwright.recipes.parts.find import find, override
-from maskwright.recipes.parts.recipe import CharacterRanges, FamilyModel, Recipe, TokenizerFolder
-from maskwright.toml import to_toml
+from maskwright.base import config, dotted
+from maskwright.base.errors import ConfigError
+from maskwright.base.toml import to_toml
+from maskwright.learn.recipes import shakespeare_gpt, tiny
+from maskwright.learn.recipes.base.find import find, override
+from maskwright.learn.recipes.base.recipe import (
+    CharacterRanges,
+    FamilyModel,
+    Recipe,
+    TokenizerFolder,
+)
+from maskwright.model.nn.config import Learned, Sinusoidal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +240,7 @@ def test_differences_name_the_path() -> None:
 
 
 def test_an_unknown_recipe_has_near_names() -> None:
-    from maskwright.errors import UsageError
+    from maskwright.base.errors import UsageError
 
     with pytest.raises(UsageError, match="'tiny'"):
         find("tinny")

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from maskwright import memory, packages
-from maskwright.errors import ResourceError, UsageError
-from maskwright.nn.config import layers
-from maskwright.nn.initialise import build
-from maskwright.pretrain import run
-from maskwright.pretrain import session as session
-from maskwright.train.machine.step_cost import kept_bytes
+from maskwright.base import memory, packages
+from maskwright.base.errors import ResourceError, UsageError
+from maskwright.learn.pretrain import run, session
+from maskwright.model.device.step_cost import kept_bytes
+from maskwright.model.nn.config import layers
+from maskwright.model.nn.initialise import build
 from nn.points import POINTS
 from tinyrun import recipe, text_file
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright import randomness
-from maskwright.errors import UsageError
-from maskwright.randomness import PURPOSES, integers, key, permute, torch_seed, uniforms
+from maskwright.base import randomness
+from maskwright.base.errors import UsageError
+from maskwright.base.randomness import PURPOSES, integers, key, permute, torch_seed, uniforms
 
 GOLDEN_KEYS = {
     "bootstrap": "04dafdd93437055b",

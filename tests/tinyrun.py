@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from maskwright.budget import Budget
-from maskwright.errors import MaskwrightError
-from maskwright.recipes import tiny
-from maskwright.recipes.parts.recipe import (
+from maskwright.base.budget import Budget
+from maskwright.base.errors import MaskwrightError
+from maskwright.learn.recipes import tiny
+from maskwright.learn.recipes.base.recipe import (
     Checkpoints,
     Corpus,
     Evaluation,

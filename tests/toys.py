@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from maskwright.data.rows import Rows
-from maskwright.families.parts.family import family
-from maskwright.nn.config import Tokens
-from maskwright.nn.initialise import build
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.parts.objective import Vocabulary
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.config import Tokens
+from maskwright.model.nn.initialise import build
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import Vocabulary
+from maskwright.text.store.rows import Rows
 from nn.points import POINTS
 
 VOCABULARY = Vocabulary(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from maskwright.nn.mask import AttentionMask, bidirectional, causal, same_document
-from maskwright.report.drawing.svg import MaskPanel, mask_picture
+from maskwright.base.report.drawing.svg import MaskPanel, mask_picture
+from maskwright.model.nn.mask import AttentionMask, bidirectional, causal, same_document
 
 LENGTH = 12
 DOCUMENTS = torch.tensor([[1] * 5 + [2] * 4 + [3] * 3])

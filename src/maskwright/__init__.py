@@ -19,8 +19,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from maskwright import privacy
-from maskwright.version import VERSION
+from maskwright.base import privacy
+from maskwright.base.version import VERSION
 
 if TYPE_CHECKING:
     from maskwright.api import adapt as adapt

@@ -15,47 +15,47 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from maskwright import closing
-from maskwright.analysis.attention import attention
-from maskwright.analysis.probe import probe
-from maskwright.analysis.tokens import see, show_tokens, tokenizer_of
-from maskwright.bench.command import bench
-from maskwright.checkpoint.pretrained import load as load_pretrained
-from maskwright.checkpoint.pretrained import save as save_pretrained
-from maskwright.corpus.files import Paths
-from maskwright.curate.choices import curate_files
-from maskwright.curate.why import why
-from maskwright.errors import UsageError
-from maskwright.evaluate.compare.compare import compare
-from maskwright.evaluate.kind import answers_tasks
-from maskwright.evaluate.labelled_rows import evaluate_file
-from maskwright.evaluate.minimal_pairs import evaluate_pairs
-from maskwright.evaluate.text import TextEvaluation, evaluate_text
-from maskwright.explore.notebook import show
-from maskwright.explore.server import explore
-from maskwright.export.run import export_model
-from maskwright.findings import Note, ignore
-from maskwright.finetune.command import finetune_file, finetune_recipe
-from maskwright.finetune.recipe import read as read_finetuning
-from maskwright.inference.fill_mask import Hole
-from maskwright.inference.minimal_pairs import Result as PairEvaluation
-from maskwright.labelled.formats.options import AS_IT_COMES, HowRead, how_read
-from maskwright.metrics.intervals import Estimate
-from maskwright.models.open import merge_adapter
-from maskwright.predict.file import predict_file, write_whole
-from maskwright.predict.language_model import LanguageModel, load
-from maskwright.predict.predictor import Answer, OnBad
-from maskwright.predict.remote import RemoteModel, connect
-from maskwright.predict.write import write_predictions
-from maskwright.pretrain.continued_pretraining import adapt
-from maskwright.pretrain.tokenizer_run import train_and_report
-from maskwright.recipes.parts.find import find, override, run_of, with_text
-from maskwright.recipes.parts.recipe import Recipe
-from maskwright.report.say import printer
-from maskwright.serve.command import serve
-from maskwright.tasks.parts.choices import LongText
-from maskwright.tokenizer.splits import encode_sampled
-from maskwright.train.machine.choices import Precision
+from maskwright.ask import closing
+from maskwright.ask.analysis.attention import attention
+from maskwright.ask.analysis.probe import probe
+from maskwright.ask.analysis.tokens import see, show_tokens, tokenizer_of
+from maskwright.ask.evaluate.compare import compare
+from maskwright.ask.evaluate.kind import answers_tasks
+from maskwright.ask.evaluate.labelled_rows import evaluate_file
+from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
+from maskwright.ask.evaluate.text import TextEvaluation, evaluate_text
+from maskwright.ask.predict.file import predict_file, write_whole
+from maskwright.ask.predict.language_model import LanguageModel, load
+from maskwright.ask.predict.predictor import Answer, OnBad
+from maskwright.ask.predict.remote import RemoteModel, connect
+from maskwright.ask.predict.write import write_predictions
+from maskwright.base.errors import UsageError
+from maskwright.base.findings import Note, ignore
+from maskwright.base.metrics.intervals import Estimate
+from maskwright.base.report.say import printer
+from maskwright.learn.finetune.command import finetune_file, finetune_recipe
+from maskwright.learn.finetune.recipe import read as read_finetuning
+from maskwright.learn.pretrain.continued_pretraining import adapt
+from maskwright.learn.pretrain.tokenizer_run import train_and_report
+from maskwright.learn.recipes.base.find import find, override, run_of, with_text
+from maskwright.learn.recipes.base.recipe import Recipe
+from maskwright.learn.tasks.base.choices import LongText
+from maskwright.model.checkpoint.pretrained import load as load_pretrained
+from maskwright.model.checkpoint.pretrained import save as save_pretrained
+from maskwright.model.device.choices import Precision
+from maskwright.model.inference.fill_mask import Hole
+from maskwright.model.inference.minimal_pairs import Result as PairEvaluation
+from maskwright.model.opening.open import merge_adapter
+from maskwright.ship.bench.bench import bench
+from maskwright.ship.explore.notebook import show
+from maskwright.ship.explore.server import explore
+from maskwright.ship.export.run import export_model
+from maskwright.ship.serve.command import serve
+from maskwright.text.corpus.files import Paths
+from maskwright.text.curate.choices import curate_files
+from maskwright.text.curate.why import why
+from maskwright.text.tables.reading_options import AS_IT_COMES, HowRead, how_read
+from maskwright.text.tokenizer.splits import encode_sampled
 
 __all__ = [
     "LanguageModel",
@@ -136,7 +136,7 @@ def pretrain(
 
 def quickstart(out: Path | str, *, minutes: float = 4.0) -> dict[str, Any]:
     """As `quickstart.first_run.quickstart`, which brings scikit-learn."""
-    from maskwright.quickstart import first_run
+    from maskwright.ask import quickstart as first_run
 
     return first_run.quickstart(Path(out), minutes=minutes)
 

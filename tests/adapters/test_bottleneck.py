@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.adapters.bottleneck import Bottleneck
-from maskwright.adapters.modules.bottleneck import BottleneckModule
-from maskwright.families.parts.family import family
-from maskwright.nn.transformer import Transformer
+from maskwright.model.adapters.bottleneck import Bottleneck
+from maskwright.model.adapters.modules.bottleneck import BottleneckModule
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.transformer import Transformer
 
 
 @pytest.mark.parametrize(

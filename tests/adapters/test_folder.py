@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright import catalogue
-from maskwright.adapters.parts import folder
-from maskwright.adapters.parts.adapter import Adapter
-from maskwright.adapters.prefix import Prefix
-from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
-from maskwright.families.parts.family import family
-from maskwright.nn.chunk_pooling import layers_over
-from maskwright.nn.transformer import Transformer
+from maskwright.base import catalogue
+from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
+from maskwright.model.adapters.base import folder
+from maskwright.model.adapters.base.adapter import Adapter
+from maskwright.model.adapters.prefix import Prefix
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.chunk_pooling import layers_over
+from maskwright.model.nn.transformer import Transformer
 
 METHODS = catalogue.names("adapters")
 TOKENS = torch.arange(5, 29).reshape(2, 12)

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.adapters.lora import LoRA
-from maskwright.adapters.parts import freeze
-from maskwright.errors import ConfigError
-from maskwright.families.parts.family import family
-from maskwright.nn.transformer import Transformer
+from maskwright.base.errors import ConfigError
+from maskwright.model.adapters.base import freeze
+from maskwright.model.adapters.lora import LoRA
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.transformer import Transformer
 
 
 def model(name: str = "bert", kind: str | None = "BertForSequenceClassification") -> Transformer:

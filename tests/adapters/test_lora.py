@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 
 from checkpoint.small import model_of, small
-from maskwright.adapters.lora import LoRA
-from maskwright.adapters.modules.lora import LowRank
-from maskwright.adapters.parts.adapter import Adapter
-from maskwright.errors import ConfigError, UsageError
-from maskwright.families.parts.family import family
-from maskwright.nn.transformer import Transformer
-from maskwright.train.parameters import Parameters
+from maskwright.base.errors import ConfigError, UsageError
+from maskwright.learn.train.parameters import Parameters
+from maskwright.model.adapters.base.adapter import Adapter
+from maskwright.model.adapters.lora import LoRA
+from maskwright.model.adapters.modules.lora import LowRank
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.transformer import Transformer
 
 TOKENS = torch.arange(24).reshape(2, 12)
 

@@ -14,17 +14,17 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from checkpoint.small import model_of, small
-from maskwright.adapters.ia3 import IA3
-from maskwright.adapters.lora import LoRA
-from maskwright.adapters.parts.adapter import Adapter
-from maskwright.adapters.parts.settings import Settings
-from maskwright.adapters.peft import folder as peft_form
-from maskwright.adapters.peft.names import endings
-from maskwright.checkpoint import pretrained
-from maskwright.errors import CheckpointError, IncompatibleError
-from maskwright.families.parts.family import family
-from maskwright.nn.transformer import Transformer
-from maskwright.storage import commit
+from maskwright.base.errors import CheckpointError, IncompatibleError
+from maskwright.base.storage import commit
+from maskwright.model.adapters.base.adapter import Adapter
+from maskwright.model.adapters.base.settings import Settings
+from maskwright.model.adapters.ia3 import IA3
+from maskwright.model.adapters.lora import LoRA
+from maskwright.model.adapters.peft import folder as peft_form
+from maskwright.model.adapters.peft.names import endings
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.transformer import Transformer
 
 TOKENS = torch.arange(5, 29).reshape(2, 12)  # ids that no family makes special
 # What is targeted beside the usual, so that every published module is met: our roles, by family.

@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.adapters.modules.prefix import PrefixKV
-from maskwright.adapters.modules.prompt import SoftPrompt
-from maskwright.adapters.prefix import Prefix
-from maskwright.adapters.prompt import Prompt
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.families.parts.family import family
-from maskwright.nn.cache import KVCache
-from maskwright.nn.mask import real, same_document
-from maskwright.nn.stack import Trace
-from maskwright.nn.transformer import Transformer
+from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.model.adapters.modules.prefix import PrefixKV
+from maskwright.model.adapters.modules.prompt import SoftPrompt
+from maskwright.model.adapters.prefix import Prefix
+from maskwright.model.adapters.prompt import Prompt
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn.mask import real, same_document
+from maskwright.model.nn.stack import Trace
+from maskwright.model.nn.transformer import Transformer
 
 TOKENS = torch.arange(24).reshape(2, 12) * 5 % 61
 COUNT = 4

@@ -14,20 +14,20 @@ import pytest
 import scipy
 import torch
 
-from maskwright.analysis import hidden_states, pages, pooling
-from maskwright.analysis import layers as room
-from maskwright.analysis import word_senses as senses
-from maskwright.analysis.hidden_states import ProbedModel, layer_states
-from maskwright.analysis.layers import Layered, probe_layers
-from maskwright.analysis.pooling import WAYS, compare_pooling
-from maskwright.analysis.probe import DIVISION, probe
+from maskwright.ask.analysis import hidden_states, pages, pooling
+from maskwright.ask.analysis import layers as room
+from maskwright.ask.analysis import word_senses as senses
+from maskwright.ask.analysis.hidden_states import ProbedModel, layer_states
+from maskwright.ask.analysis.layers import Layered, probe_layers
+from maskwright.ask.analysis.pooling import WAYS, compare_pooling
+from maskwright.ask.analysis.probe import DIVISION, probe
+from maskwright.base.errors import DataError, UsageError
+from maskwright.base.metrics import metrics
+from maskwright.base.metrics.intervals import Estimate
 from maskwright.cli.main import main
-from maskwright.errors import DataError, UsageError
-from maskwright.labelled.examples.build import prepare
-from maskwright.metrics import metrics
-from maskwright.metrics.intervals import Estimate
-from maskwright.pretrain import run
-from maskwright.recipes.parts.find import override
+from maskwright.learn.pretrain import run
+from maskwright.learn.recipes.base.find import override
+from maskwright.text.tables.prepare import prepare
 from tinyrun import WORDS, recipe, text_file
 
 
@@ -139,7 +139,7 @@ def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
     subject = ProbedModel.of(model)
     texts = [" ".join(WORDS[i : i + n]) for i, n in ((0, 3), (4, 7), (2, 1), (8, 5))]
     asked = [subject.tokenizer.frame(subject.tokenizer.encode(text))[0] for text in texts]
-    from maskwright.inference.encoded import Examples, framed
+    from maskwright.model.inference.encoded import Examples, framed
 
     packed = Examples(framed(asked), np.zeros(len(asked), np.int64))
     with torch.inference_mode():

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.analysis.tokens import see, show_tokens, tokenizer_of
+from maskwright.ask.analysis.tokens import see, show_tokens, tokenizer_of
+from maskwright.base.errors import UsageError
 from maskwright.cli import main as cli
-from maskwright.errors import UsageError
 from tokenizer import slow_folders as slow
 from tokenizer.toy_tokenizers import trained
 

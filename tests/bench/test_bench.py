@@ -15,16 +15,16 @@ import pytest
 import torch
 
 from finetune.test_command import table
-from maskwright import catalogue
-from maskwright.bench import command
-from maskwright.bench.command import Process, bench
-from maskwright.bench.sides.parts import side as sides
-from maskwright.bench.sides.parts.side import padded_loop, pooled
-from maskwright.bench.work import MADE, Work, items_of, work_of
+from maskwright.ask.predict.language_model import load
+from maskwright.base import catalogue
+from maskwright.base.errors import DataError, ResourceError, UsageError
 from maskwright.cli import main as cli
-from maskwright.errors import DataError, ResourceError, UsageError
-from maskwright.finetune.command import finetune_file
-from maskwright.predict.language_model import load
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.ship.bench import bench as command
+from maskwright.ship.bench import side as sides
+from maskwright.ship.bench.bench import Process, bench
+from maskwright.ship.bench.side import padded_loop, pooled
+from maskwright.ship.bench.work import MADE, Work, items_of, work_of
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_ours_is_measured_and_others_are_named(
 ) -> None:
     """One measurement, with a library that is missing and one that breaks off."""
     monkeypatch.setattr(sides, "peers", lambda: ["sentence-transformers", "transformers"])
-    monkeypatch.setattr("maskwright.bench.command.peers", sides.peers)
+    monkeypatch.setattr("maskwright.ship.bench.bench.peers", sides.peers)
     module = catalogue.load(sides.ROOM, "transformers")
     monkeypatch.setattr(module, "NEEDS", ("no_such_package",))
     shown: list[str] = []
@@ -153,7 +153,7 @@ def test_the_plain_loop_pads_and_keeps_the_order() -> None:
 
 
 def test_a_side_that_ends_says_why() -> None:
-    gone = Process("none", "maskwright.bench.worker", {"place": "nowhere", "threads": 1})
+    gone = Process("none", "maskwright.ship.bench.worker", {"place": "nowhere", "threads": 1})
     try:
         with pytest.raises(ResourceError, match="nowhere"):
             gone.opened()

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from maskwright.families.parts.family import Family
-from maskwright.nn import initialise
-from maskwright.nn.config import (
+from maskwright.model.families.base.family import Family
+from maskwright.model.nn import initialise
+from maskwright.model.nn.config import (
     Attention,
     Block,
     Embeddings,
@@ -21,7 +21,7 @@ from maskwright.nn.config import (
     VocabularyHead,
     layers,
 )
-from maskwright.nn.transformer import Transformer
+from maskwright.model.nn.transformer import Transformer
 
 ENCODER: dict[str, Any] = {
     "vocab_size": 61,

@@ -16,10 +16,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.checkpoint import files
-from maskwright.checkpoint import safe_read as guarded
-from maskwright.errors import CheckpointError, MaskwrightError, StorageError
-from maskwright.storage.strict_json import parse_object
+from maskwright.base.errors import CheckpointError, MaskwrightError, StorageError
+from maskwright.base.storage.strict_json import parse_object
+from maskwright.model.checkpoint import files
+from maskwright.model.checkpoint import safe_read as guarded
 
 TENSORS = {
     "a.weight": torch.arange(6.0).reshape(2, 3),

@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 
 from checkpoint.small import SMALL, model_of, small, twin
-from maskwright.checkpoint import layout, matching, pretrained
-from maskwright.errors import (
+from maskwright.base.errors import (
     CheckpointError,
     ConfigError,
     MaskwrightError,
     ResourceError,
     UsageError,
 )
-from maskwright.families.parts.family import family
-from maskwright.nn.config import Head
-from maskwright.nn.transformer import Transformer
+from maskwright.model.checkpoint import layout, matching, pretrained
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.config import Head
+from maskwright.model.nn.transformer import Transformer
 
 SIZES = {
     "bert": "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "

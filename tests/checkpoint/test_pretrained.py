@@ -11,18 +11,13 @@ import pytest
 import torch
 
 from checkpoint.small import SMALL, model_of, small, twin
-from maskwright.checkpoint import files, layout, pretrained
-from maskwright.checkpoint.layout import About
-from maskwright.errors import (
-    CheckpointError,
-    ConfigError,
-    IncompatibleError,
-    OutputError,
-)
-from maskwright.families.parts.family import Family, family
-from maskwright.nn.transformer import Transformer
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, OutputError
+from maskwright.model.checkpoint import files, layout, pretrained
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.families.base.family import Family, family
+from maskwright.model.nn.transformer import Transformer
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 BERT, GPT2, ELECTRA = family("bert"), family("gpt2"), family("electra")
 Tensors = dict[str, torch.Tensor]

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from maskwright.checkpoint import shapes
-from maskwright.nn.chunk_pooling import layers_over
-from maskwright.nn.config import Head, Norm, Tokens, TransformerConfig, VocabularyHead
-from maskwright.nn.transformer import Transformer
+from maskwright.model.checkpoint import shapes
+from maskwright.model.nn.chunk_pooling import layers_over
+from maskwright.model.nn.config import Head, Norm, Tokens, TransformerConfig, VocabularyHead
+from maskwright.model.nn.transformer import Transformer
 from nn.points import POINTS, VOCABULARY, WIDTH
 
 

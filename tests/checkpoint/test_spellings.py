@@ -12,12 +12,12 @@ import torch
 
 from checkpoint.small import SMALL, model_of, small
 from maskwright.api import generate_text
-from maskwright.checkpoint import files, pretrained
-from maskwright.errors import CheckpointError, ConfigError
-from maskwright.families.parts.family import Family, family
-from maskwright.nn.config import TransformerConfig
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.base.errors import CheckpointError, ConfigError
+from maskwright.model.checkpoint import files, pretrained
+from maskwright.model.families.base.family import Family, family
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 Tensors = dict[str, torch.Tensor]
 MODERN, T5, BART = family("modernbert"), family("t5"), family("bart")

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.checkpoint.transfer import transfer
-from maskwright.errors import IncompatibleError
-from maskwright.families.parts.family import family
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.checkpoint.transfer import transfer
+from maskwright.model.families.base.family import family
 
 BERT = family("bert")
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from checkpoint.small import SMALL, model_of, small
-from maskwright.checkpoint import files, pretrained
-from maskwright.checkpoint.layout import About
-from maskwright.checkpoint.wrapped import unwrapped
-from maskwright.errors import CheckpointError
-from maskwright.families.parts.family import family
-from maskwright.nn.transformer import Transformer
+from maskwright.base.errors import CheckpointError
+from maskwright.model.checkpoint import files, pretrained
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.checkpoint.wrapped import unwrapped
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.transformer import Transformer
 
 Tensors = dict[str, torch.Tensor]
 WRAPPERS = (

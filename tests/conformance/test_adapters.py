@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from checkpoint.small import model_of, small
-from maskwright import catalogue
-from maskwright.adapters.parts.adapter import Adapter
-from maskwright.adapters.parts.settings import Settings
-from maskwright.adapters.peft import folder as peft_form
-from maskwright.config import from_plain, to_plain
-from maskwright.errors import CheckpointError, IncompatibleError, UsageError
-from maskwright.families.parts.family import family
-from maskwright.nn.transformer import Transformer
+from maskwright.base import catalogue
+from maskwright.base.config import from_plain, to_plain
+from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError
+from maskwright.model.adapters.base.adapter import Adapter
+from maskwright.model.adapters.base.settings import Settings
+from maskwright.model.adapters.peft import folder as peft_form
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.transformer import Transformer
 
 METHODS = catalogue.names("adapters")
 FAMILIES = catalogue.names("families")

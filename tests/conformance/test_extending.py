@@ -22,17 +22,17 @@ from checkpoint.small import SMALL
 from conformance import test_adapters as adapters
 from conformance import test_families as families
 from conformance import test_objectives as objectives
-from maskwright import catalogue
-from maskwright.checkpoint import pretrained
+from maskwright.ask.predict.predictor import load
+from maskwright.base import catalogue
+from maskwright.base.errors import DataError, UsageError
 from maskwright.cli import main as cli
-from maskwright.errors import DataError, UsageError
-from maskwright.families.parts.family import family
-from maskwright.finetune.command import finetune_file
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.shapes import shapes
-from maskwright.predict.predictor import load
-from maskwright.pretrain import journal, run
-from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.pretrain import journal, run
+from maskwright.learn.recipes.base.recipe import FamilyModel, ObjectiveChoice
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.families.base.family import family
+from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.shapes import shapes
 from tinyrun import WORDS, recipe, text_file
 from toys import bert
 

@@ -12,15 +12,15 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright import catalogue
-from maskwright.checkpoint import pretrained, shapes
-from maskwright.errors import CheckpointError, IncompatibleError
-from maskwright.families.parts import weights
-from maskwright.families.parts.family import Family, family, family_of
-from maskwright.nn.config import Sinusoidal, TransformerConfig
-from maskwright.nn.mask import pattern, reach
-from maskwright.nn.transformer import Transformer
-from maskwright.tokenizer.file.roles import Style
+from maskwright.base import catalogue
+from maskwright.base.errors import CheckpointError, IncompatibleError
+from maskwright.model.checkpoint import pretrained, shapes
+from maskwright.model.families.base import weights
+from maskwright.model.families.base.family import Family, family, family_of
+from maskwright.model.nn.config import Sinusoidal, TransformerConfig
+from maskwright.model.nn.mask import pattern, reach
+from maskwright.model.nn.transformer import Transformer
+from maskwright.text.tokenizer.file.roles import Style
 
 NAMES = catalogue.names("families")
 FAMILIES = {name: family(name) for name in NAMES}

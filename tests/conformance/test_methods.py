@@ -15,21 +15,21 @@ import torch
 from checkpoint.small import model_of, small
 from conformance import method_table
 from conformance.test_adapters import BARE, FAMILIES
-from maskwright.checkpoint.transfer import load_matching
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.families.parts.family import family
-from maskwright.finetune.method import Method, names
-from maskwright.finetune.trained_weights import attach, learning_rate_factors, reinitialised
-from maskwright.finetune.tune import Settings, tune
-from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.nn.config import Head, Learned, TransformerConfig
-from maskwright.nn.initialise import build
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.modules.supervised import Supervised
-from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.objectives.supervised import Options
-from maskwright.train.machine.machine import Machine
-from maskwright.train.optimizers.settings import AdamW
+from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.learn.finetune.method import Method, names
+from maskwright.learn.finetune.trained_weights import attach, learning_rate_factors, reinitialised
+from maskwright.learn.finetune.tune import Settings, tune
+from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.model.checkpoint.transfer import load_matching
+from maskwright.model.device.machine import Machine
+from maskwright.model.families.base.family import family
+from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.nn.config import Head, Learned, TransformerConfig
+from maskwright.model.nn.initialise import build
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import Vocabulary
+from maskwright.model.objectives.modules.supervised import Supervised
+from maskwright.model.objectives.supervised import Options
 
 METHODS = names()
 # Layers that have weights in common cannot begin anew.

@@ -13,16 +13,16 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from maskwright import catalogue
-from maskwright.data.rows import Rows
-from maskwright.errors import IncompatibleError
-from maskwright.nn import attention
-from maskwright.nn.config import Head
-from maskwright.nn.initialise import build
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives import masked
-from maskwright.objectives.parts.objective import Objective
-from maskwright.train.machine.step_cost import training_flops
+from maskwright.base import catalogue
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.device.step_cost import training_flops
+from maskwright.model.nn import attention
+from maskwright.model.nn.config import Head
+from maskwright.model.nn.initialise import build
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives import masked
+from maskwright.model.objectives.base.objective import Objective
+from maskwright.text.store.rows import Rows
 from toys import VOCABULARY, FixedRows, bert, encoder_decoder, gpt2
 
 NAMES = catalogue.names("objectives")
@@ -253,7 +253,7 @@ def test_F43_a_row_of_special_tokens_alone_costs_nothing() -> None:
 
 def test_the_published_example_of_a_mean_loss() -> None:
     """Two targets predicted with 0.20 and 0.50: mean loss 1.151."""
-    from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss
+    from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
 
     scores = torch.tensor([[0.2, 0.8], [0.5, 0.5]]).log()
     total, _ = vocabulary_loss(scores, torch.eye(2), None, torch.tensor([0, 1]))

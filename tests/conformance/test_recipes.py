@@ -12,16 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright import catalogue, config
-from maskwright.budget import Budget
-from maskwright.checkpoint import pretrained
-from maskwright.families.parts.family import family
-from maskwright.nn.config import Learned
-from maskwright.nn.transformer import Transformer
-from maskwright.pretrain import build, journal, run
-from maskwright.pretrain.rows import check_length, untrained_positions
-from maskwright.recipes.parts.find import find
-from maskwright.recipes.parts.recipe import (
+from maskwright.base import catalogue, config
+from maskwright.base.budget import Budget
+from maskwright.base.toml import to_toml
+from maskwright.learn.pretrain import build, journal, run
+from maskwright.learn.pretrain.rows import check_length, untrained_positions
+from maskwright.learn.recipes.base.find import find
+from maskwright.learn.recipes.base.recipe import (
     Checkpoints,
     Corpus,
     Evaluation,
@@ -30,9 +27,12 @@ from maskwright.recipes.parts.recipe import (
     Recipe,
     RowChoice,
 )
-from maskwright.tokenizer.file.roles import roles_by_table
-from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.toml import to_toml
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.config import Learned
+from maskwright.model.nn.transformer import Transformer
+from maskwright.text.tokenizer.file.roles import roles_by_table
+from maskwright.text.tokenizer.training.train import TokenizerChoice
 from tinyrun import text_file
 
 NAMES = catalogue.names("recipes")

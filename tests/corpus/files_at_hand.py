@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.corpus.document import Document
-from maskwright.corpus.read import Reader, Reading
-from maskwright.errors import MaskwrightError
+from maskwright.base.errors import MaskwrightError
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.read import Reader, Reading
 
 SKIP = Reading(on_bad="skip", max_bad_fraction=1.0)
 

@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corpus.files_at_hand import write
-from maskwright.corpus.document import Document
-from maskwright.corpus.lines import CONTROLS
-from maskwright.corpus.read import Reader, Reading
-from maskwright.errors import MaskwrightError
-from maskwright.labelled.formats.table import load
+from maskwright.base.errors import MaskwrightError
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.lines import CONTROLS
+from maskwright.text.corpus.read import Reader, Reading
+from maskwright.text.tables.files import load
 
 NAMES = [
     "a.txt",
@@ -145,6 +145,6 @@ def test_the_check_would_see_another_exception(
     path = write(tmp_path, "a.jsonl", '{"text": "a", "x": ' + "9" * 5000 + "}\n")
     with pytest.raises(MaskwrightError):
         list(Reader(path))
-    monkeypatch.setattr("maskwright.corpus.jsonl.parse", __import__("json").loads)
+    monkeypatch.setattr("maskwright.text.corpus.jsonl.parse", __import__("json").loads)
     with pytest.raises(ValueError, match="digits"):
         list(Reader(path))

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.corpus import curated
-from maskwright.corpus.files import find
-from maskwright.corpus.read import Reader, Reading
-from maskwright.errors import DataError, MaskwrightError, UsageError
-from maskwright.storage.commit import Staging, commit
+from maskwright.base.errors import DataError, MaskwrightError, UsageError
+from maskwright.base.storage.commit import Staging, commit
+from maskwright.text.corpus import curated
+from maskwright.text.corpus.files import find
+from maskwright.text.corpus.read import Reader, Reading
 
 LICENCES = {"web": "CC-BY-4.0"}
 

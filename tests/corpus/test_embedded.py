@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from corpus.files_at_hand import write
-from maskwright.corpus import embedded, installed
-from maskwright.errors import DataError, UsageError
-from maskwright.labelled.exception_messages import Labelled, exception_messages, split
+from maskwright.base.errors import DataError, UsageError
+from maskwright.learn.quickstart_task import Labelled, exception_messages, split
+from maskwright.text.corpus import embedded, installed
 
 SENTENCE = "This is the sentence number {} of the package, and it is there for the test. "
 

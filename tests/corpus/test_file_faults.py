@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
-from maskwright.corpus.files import STEP, find_all
-from maskwright.corpus.read import Reader, Reading
-from maskwright.corpus.sniff import MADE_OF, MAGIC
-from maskwright.errors import DataError, StorageError, UsageError
+from maskwright.base.errors import DataError, StorageError, UsageError
+from maskwright.text.corpus.files import STEP, find_all
+from maskwright.text.corpus.read import Reader, Reading
+from maskwright.text.corpus.sniff import MADE_OF, MAGIC
 
 
 def rise(path: Path, **choices: object) -> tuple[str, float]:
@@ -333,7 +333,7 @@ def test_a_disk_that_fails_is_a_storage_error(
         raise OSError(5, "Input/output error")
 
     reader = Reader(path)
-    monkeypatch.setattr("maskwright.corpus.files.os.read", failing)
+    monkeypatch.setattr("maskwright.text.corpus.files.os.read", failing)
     with pytest.raises(StorageError) as caught:
         list(reader)
     assert caught.value.where == str(path) and caught.value.exit_code == 74

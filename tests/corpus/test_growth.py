@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from growth import LIMIT, growth
-from maskwright.corpus.read import Reader, Reading
+from maskwright.text.corpus.read import Reader, Reading
 
 SKIP = {"on_bad": "skip", "max_bad_fraction": 1.0}
 EVERY = {"notes": ("*",)}

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from corpus.files_at_hand import documents, write
-from maskwright.corpus.document import Document
-from maskwright.corpus.read import Reader, Reading, Spool
-from maskwright.errors import ConfigError, DataError
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.read import Reader, Reading, Spool
 
 ROWS: list[dict[str, Any]] = [
     {"text": "one", "id": "a/7", "year": 1999, "good": True, "share": 0.5, "tags": ["x", {"y": 1}]},

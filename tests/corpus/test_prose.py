@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.corpus.embedded import docstrings, literals, paragraphs, plain
+from maskwright.text.corpus.embedded import docstrings, literals, paragraphs, plain
 
 NUMPY_STYLE = """Return the sum of the given axis, and keep the others as they are.
 

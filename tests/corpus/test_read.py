@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from corpus.files_at_hand import SKIP, documents, lines_of, texts, write
-from maskwright.corpus.document import Document
-from maskwright.corpus.files import STEP
-from maskwright.corpus.read import Reader, Reading, read
-from maskwright.errors import ConfigError, DataError, OutputError, UsageError
+from maskwright.base.errors import ConfigError, DataError, OutputError, UsageError
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.files import STEP
+from maskwright.text.corpus.read import Reader, Reading, read
 
 
 def test_blank_lines_separate_documents(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_blocks_of_any_size_give_the_same(
     path = write(tmp_path, "a.txt", text)
     whole = documents(path, form=form)
     for size in (1, 2, 3, 7, 64):
-        monkeypatch.setattr("maskwright.corpus.files.STEP", size)
+        monkeypatch.setattr("maskwright.text.corpus.files.STEP", size)
         assert documents(path, form=form) == whole
 
 
@@ -175,7 +175,7 @@ def test_other_encodings(
 ) -> None:
     path = write(tmp_path, "a.txt", text.encode(encoding))
     assert texts(path, encoding=encoding) == text.split("\n\n")
-    monkeypatch.setattr("maskwright.corpus.files.STEP", 1)  # characters cut anywhere
+    monkeypatch.setattr("maskwright.text.corpus.files.STEP", 1)  # characters cut anywhere
     assert texts(path, encoding=encoding) == text.split("\n\n")
 
 
@@ -306,7 +306,7 @@ def test_rejects_that_cannot_be_written(tmp_path: Path) -> None:
 def test_documents_are_frozen_and_reading_needs_no_torch() -> None:
     with pytest.raises(FrozenInstanceError):
         Document("a", "b", "c").text = "d"  # type: ignore[misc]
-    code = "import sys, maskwright.corpus.read, maskwright.corpus.embedded; print(*sys.modules)"
+    code = "import sys, maskwright.text.corpus.read, maskwright.text.corpus.embedded; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
-from maskwright.corpus.read import Reader, Reading
-from maskwright.errors import ConfigError, DataError, UsageError
-from maskwright.storage.strict_json import MAX_DEPTH
+from maskwright.base.errors import ConfigError, DataError, UsageError
+from maskwright.base.storage.strict_json import MAX_DEPTH
+from maskwright.text.corpus.read import Reader, Reading
 
 GOOD = '{"text": "good"}'
 
@@ -388,8 +388,8 @@ def test_parquet_faults(tmp_path: Path) -> None:
 def test_missing_libraries_are_named(
     tmp_path: Path, name: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from maskwright.errors import UsageError
-    from maskwright.packages import install
+    from maskwright.base.errors import UsageError
+    from maskwright.base.packages import install
 
     path = write(tmp_path, name, b"PAR1PAR1" if module == "pyarrow" else b"\x28\xb5\x2f\xfd rest")
     monkeypatch.setitem(sys.modules, module, None)

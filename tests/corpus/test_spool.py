@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.corpus import read
-from maskwright.corpus.document import Document
-from maskwright.corpus.read import Spool
-from maskwright.errors import StoppedError
+from maskwright.base.errors import StoppedError
+from maskwright.text.corpus import read
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.read import Spool
 
 
 def documents(count: int) -> list[Document]:

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
-from maskwright.corpus.encoding import guess
-from maskwright.corpus.lines import CONTROLS
-from maskwright.corpus.read import Reader, Reading
-from maskwright.errors import DataError
+from maskwright.base.errors import DataError
+from maskwright.text.corpus.encoding import guess
+from maskwright.text.corpus.lines import CONTROLS
+from maskwright.text.corpus.read import Reader, Reading
 
 
 # ------------------------------------------------------------------------------ F51 not UTF-8

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.curate.parts.step import Batch
+from maskwright.text.curate.step import Batch
 
 
 def dirty_texts(real_data: Path) -> tuple[Batch, dict[str, dict[str, Any]]]:

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from maskwright.curate.parts.step import DOCUMENT, Batch, CorpusStep, Outcome, Pass, Step
-from maskwright.findings import Finding
+from maskwright.base.findings import Finding
+from maskwright.text.curate.step import DOCUMENT, Batch, CorpusStep, Outcome, Pass, Step
 
 
 def batch_of(texts: Sequence[str], **notes: Sequence[str | None]) -> Batch:

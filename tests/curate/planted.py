@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from maskwright.corpus import embedded
-from maskwright.curate.parts.step import Batch
+from maskwright.text.corpus import embedded
+from maskwright.text.curate.step import Batch
 
 SHINGLE = 5
 

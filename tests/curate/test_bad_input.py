@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
+from maskwright.ask.evaluate.prove_curation import prove
+from maskwright.base.errors import ConfigError, DataError, OutputError, UsageError
+from maskwright.base.storage.manifest import MANIFEST
 from maskwright.cli.main import main
-from maskwright.corpus.read import Reader
-from maskwright.corpus.reading import Reading
-from maskwright.curate.curation import Options, curate, work_folder
-from maskwright.curate.engine import daft_engine
-from maskwright.curate.parts.recipe import Recipe, make
-from maskwright.curate.prove import prove
-from maskwright.curate.why import why
-from maskwright.errors import ConfigError, DataError, OutputError, UsageError
-from maskwright.storage.manifest import MANIFEST
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.curate.curation import Options, curate, work_folder
+from maskwright.text.curate.engine import daft_engine
+from maskwright.text.curate.recipe import Recipe, make
+from maskwright.text.curate.why import why
 
 pytest.importorskip("daft")
 OPTIONS = Options(reading=Reading(notes=("*",)))

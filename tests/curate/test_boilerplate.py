@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of, removed, run
 
-from maskwright.curate.parts.phrases import without_lines
-from maskwright.curate.parts.step import Batch
-from maskwright.curate.steps.boilerplate import Settings, at_edge
-from maskwright.errors import ConfigError
+from maskwright.base.errors import ConfigError
+from maskwright.text.curate.arrays.phrases import without_lines
+from maskwright.text.curate.step import Batch
+from maskwright.text.curate.steps.boilerplate import Settings, at_edge
 
 NOUNS = ["river", "stone", "apple", "cloud", "horse", "table", "night", "water", "garden"]
 VERBS = ["follows", "carries", "watches", "finds", "leaves", "paints", "opens", "hears"]

@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 
 from curate.cards import card_with
 from curate.in_process import batch_of
-from maskwright.corpus.reading import Reading
-from maskwright.curate import card as card_module
-from maskwright.curate import card_tables
-from maskwright.curate.card import _step
-from maskwright.curate.curation import Options, curate
-from maskwright.curate.data_card import data_card
-from maskwright.curate.engine import segment
-from maskwright.curate.engine.segment import Flow, Record
-from maskwright.curate.parts import recipe as recipes
-from maskwright.curate.parts.recipe import setting_of, step_lines
-from maskwright.curate.parts.step import Batch, Measure, Outcome, Removal
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.curate import card as card_module
+from maskwright.text.curate import card_tables
+from maskwright.text.curate import recipe as recipes
+from maskwright.text.curate.card import _step
+from maskwright.text.curate.curation import Options, curate
+from maskwright.text.curate.data_card import data_card
+from maskwright.text.curate.engine import segment
+from maskwright.text.curate.engine.segment import Flow, Record
+from maskwright.text.curate.recipe import setting_of, step_lines
+from maskwright.text.curate.step import Batch, Measure, Outcome, Removal
 
 STEPS = ["gopher-quality", "c4", "personal"]
 LONG = "The old man went down to the river and sat there with his dog. "

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tests.curate.in_process import InProcess, batch_of, removed, run
 
-from maskwright.curate.parts.step import Batch
-from maskwright.curate.steps.classifier import Settings, features_of, learned
-from maskwright.errors import CheckpointError, ConfigError, DataError, MaskwrightError
+from maskwright.base.errors import CheckpointError, ConfigError, DataError, MaskwrightError
+from maskwright.text.curate.step import Batch
+from maskwright.text.curate.steps.classifier import Settings, features_of, learned
 
 SUBJECTS = ["the enzyme", "a membrane", "the protein", "each sample", "the cell", "the tissue"]
 VERBS = ["shows", "inhibits", "produces", "binds", "measures", "confirms"]

@@ -13,10 +13,10 @@ import pytest
 
 from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, removed, run
-from maskwright.curate.parts.step import Batch
-from maskwright.curate.parts.words import words_of
-from maskwright.curate.steps.contamination import Settings, TextSets
-from maskwright.errors import ConfigError
+from maskwright.base.errors import ConfigError
+from maskwright.text.curate.arrays.words import words_of
+from maskwright.text.curate.step import Batch
+from maskwright.text.curate.steps.contamination import Settings, TextSets
 
 LONG = "the quick brown fox jumps over the lazy dog while fourteen other animals look on"
 SHORT = "how far is it to the sea"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tests.curate.in_process import InProcess, survivors
 
-from maskwright.curate.parts.step import Batch, Step
-from maskwright.curate.steps import balance, limit, sample
-from maskwright.errors import ConfigError
+from maskwright.base.errors import ConfigError
+from maskwright.text.curate.step import Batch, Step
+from maskwright.text.curate.steps import balance, limit, sample
 
 TEXTS = [f"text number {n} " + "word " * (n % 13) for n in range(3000)]
 DOMAINS = ["big"] * 2400 + ["middle"] * 500 + ["small"] * 100

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.corpus.reading import Reading
-from maskwright.curate.curation import Options, curate, work_folder
-from maskwright.curate.engine import corpus as corpora
-from maskwright.curate.engine import run as runs
-from maskwright.curate.engine import shards, tables
-from maskwright.curate.engine.daft_engine import DaftEngine
-from maskwright.curate.parts.recipe import Recipe, make
-from maskwright.curate.parts.step import Batch
-from maskwright.curate.steps import exact_duplicates, near_duplicates
-from maskwright.errors import ConfigError, DataError, OutputError, UsageError
-from maskwright.storage import commit as commits
+from maskwright.base.errors import ConfigError, DataError, OutputError, UsageError
+from maskwright.base.storage import commit as commits
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.curate.curation import Options, curate, work_folder
+from maskwright.text.curate.engine import corpus as corpora
+from maskwright.text.curate.engine import run as runs
+from maskwright.text.curate.engine import shards, tables
+from maskwright.text.curate.engine.daft_engine import DaftEngine
+from maskwright.text.curate.recipe import Recipe, make
+from maskwright.text.curate.step import Batch
+from maskwright.text.curate.steps import exact_duplicates, near_duplicates
 
 pytest.importorskip("daft")
 NAMES = ["alder", "birch", "cedar", "dogwood", "elder", "fir", "gorse", "hazel", "ivy", "juniper"]
@@ -237,8 +237,8 @@ def test_the_key_of_a_step_has_the_code_that_it_imports(
     *changed, last, other = keys.values()
     assert len({repr(key) for key in [*changed, last]}) == 5
     assert other == last, "the control: what no step imports changes nothing"
-    own = {name for name, _ in runs.code_of("maskwright.curate.steps.personal")}
-    assert "maskwright.curate.parts.details" in own and "maskwright.errors" not in own
+    own = {name for name, _ in runs.code_of("maskwright.text.curate.steps.personal")}
+    assert "maskwright.text.curate.personal_data.details" in own and "maskwright.errors" not in own
 
 
 def test_columns_keep_their_types(tmp_path: Path) -> None:
@@ -383,7 +383,7 @@ def test_a_folder_that_is_no_curated_corpus_is_never_replaced(tmp_path: Path) ->
 def test_a_recipe_at_fault_is_refused_by_its_field(
     tmp_path: Path, toml: str, where: str, what: str
 ) -> None:
-    from maskwright.curate.parts.recipe import read
+    from maskwright.text.curate.recipe import read
 
     file = tmp_path / "recipe.toml"
     file.write_text(toml)
@@ -394,7 +394,7 @@ def test_a_recipe_at_fault_is_refused_by_its_field(
 
 
 def test_a_written_recipe_reads_back(tmp_path: Path) -> None:
-    from maskwright.curate.parts.recipe import read
+    from maskwright.text.curate.recipe import read
 
     (tmp_path / "r.toml").write_text(recipe().to_toml())
     assert read(tmp_path / "r.toml") == recipe()

@@ -10,10 +10,10 @@ import pytest
 
 from curate.dirty import dirty_texts
 from curate.in_process import batch_of, removed, run, survivors
-from maskwright.curate.parts.step import Batch
-from maskwright.curate.parts.winnow import hash_128
-from maskwright.curate.steps.exact_duplicates import Settings
-from maskwright.errors import ConfigError
+from maskwright.base.errors import ConfigError
+from maskwright.text.curate.arrays.winnow import hash_128
+from maskwright.text.curate.step import Batch
+from maskwright.text.curate.steps.exact_duplicates import Settings
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_arrival_decides_nothing() -> None:
 
 
 def test_the_first_that_came_would_depend_on_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
-    from maskwright.curate.steps import exact_duplicates
+    from maskwright.text.curate.steps import exact_duplicates
 
     monkeypatch.setattr(  # the control
         exact_duplicates,

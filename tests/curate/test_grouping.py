@@ -12,8 +12,8 @@ pytest.importorskip("daft")
 
 import pyarrow.parquet as pq  # noqa: E402
 
-from maskwright.curate.engine import daft_engine  # noqa: E402
-from maskwright.curate.engine.daft_engine import DaftEngine  # noqa: E402
+from maskwright.text.curate.engine import daft_engine  # noqa: E402
+from maskwright.text.curate.engine.daft_engine import DaftEngine  # noqa: E402
 
 SHARDS = 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from maskwright.curate.parts.words import grouped
+from maskwright.text.curate.arrays.words import grouped
 
 
 def _values(size: int, low: bool) -> np.ndarray:

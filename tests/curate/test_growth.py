@@ -16,15 +16,15 @@ import pytest
 
 from curate.in_process import InProcess, batch_of
 from growth import LIMIT, growth
-from maskwright.config import to_plain
-from maskwright.corpus.document import Document
-from maskwright.corpus.reading import Reading
-from maskwright.curate.card import reading_findings
-from maskwright.curate.engine import shards
-from maskwright.curate.engine.segment import Flow, Record
-from maskwright.curate.engine.shards import REJECTED, read_group
-from maskwright.curate.parts.recipe import settings_of, step_names
-from maskwright.curate.parts.step import Batch, CorpusStep, Step
+from maskwright.base.config import to_plain
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.curate.card import reading_findings
+from maskwright.text.curate.engine import shards
+from maskwright.text.curate.engine.segment import Flow, Record
+from maskwright.text.curate.engine.shards import REJECTED, read_group
+from maskwright.text.curate.recipe import settings_of, step_names
+from maskwright.text.curate.step import Batch, CorpusStep, Step
 
 DRAW = random.Random(7)
 WORDS = ["".join(DRAW.choices("abcdefghijklmnoprstuw", k=DRAW.randint(2, 9))) for _ in range(3000)]

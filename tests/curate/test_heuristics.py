@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of, removed, run
 
-from maskwright.curate.parts.step import Batch, Step
-from maskwright.curate.steps import c4, fineweb, gibberish, gopher_quality, gopher_repetition
-from maskwright.errors import ConfigError, DataError, UsageError
+from maskwright.base.errors import ConfigError, DataError, UsageError
+from maskwright.text.curate.step import Batch, Step
+from maskwright.text.curate.steps import c4, fineweb, gibberish, gopher_quality, gopher_repetition
 
 # 16 words of 4 letters on average; half are different in each sentence.
 NAMES = ["river", "stone", "apple", "cloud", "horse", "table", "green", "seven", "night", "water"]

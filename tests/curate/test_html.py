@@ -7,7 +7,7 @@ import time
 import pytest
 from tests.curate.in_process import batch_of, run
 
-from maskwright.curate.steps.html import Settings
+from maskwright.text.curate.steps.html import Settings
 
 PLAIN = [
     "a < b and b > c, so a<b>c is odd; x <- 3",

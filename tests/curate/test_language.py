@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of, removed, run
 
-from maskwright.curate.parts.words import passages_of
-from maskwright.curate.steps.language import NaiveBayes, Settings, identify
-from maskwright.errors import ConfigError, DataError, UsageError
+from maskwright.base.errors import ConfigError, DataError, UsageError
+from maskwright.text.curate.arrays.words import passages_of
+from maskwright.text.curate.steps.language import NaiveBayes, Settings, identify
 
 pytest.importorskip("py3langid")
 

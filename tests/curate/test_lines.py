@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of
 
-from maskwright.curate.parts.lines import repeats
-from maskwright.curate.parts.ngrams import repeated_ngrams
-from maskwright.curate.parts.sentences import sentences_of
-from maskwright.curate.parts.step import Batch
-from maskwright.curate.parts.words import words_of
+from maskwright.text.curate.arrays.lines import repeats
+from maskwright.text.curate.arrays.ngrams import repeated_ngrams
+from maskwright.text.curate.arrays.sentences import sentences_of
+from maskwright.text.curate.arrays.words import words_of
+from maskwright.text.curate.step import Batch
 
 TEXTS = [
     "one line",

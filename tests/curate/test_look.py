@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 from curate.test_language import TEXTS
+from maskwright.base.errors import ResourceError, StoppedError
+from maskwright.base.storage.files import DISK
 from maskwright.cli.main import main
-from maskwright.corpus import read
-from maskwright.corpus.reading import Reading
-from maskwright.curate import look as looks
-from maskwright.curate.choices import document_form
-from maskwright.curate.curation import Options, curate
-from maskwright.curate.engine.daft_engine import DaftEngine
-from maskwright.curate.engine.tables import BATCH_CHARACTERS
-from maskwright.curate.look import (
+from maskwright.text.corpus import read
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.curate import look as looks
+from maskwright.text.curate.choices import document_form
+from maskwright.text.curate.curation import Options, curate
+from maskwright.text.curate.engine.daft_engine import DaftEngine
+from maskwright.text.curate.engine.tables import BATCH_CHARACTERS
+from maskwright.text.curate.look import (
     DOCUMENT_BYTES,
     PROCESS_BYTES,
     look,
@@ -27,9 +29,7 @@ from maskwright.curate.look import (
     plan_lines,
     require,
 )
-from maskwright.curate.parts.recipe import make
-from maskwright.errors import ResourceError, StoppedError
-from maskwright.storage.files import DISK
+from maskwright.text.curate.recipe import make
 
 pytest.importorskip("daft")
 READING = Reading(notes=("*",))

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, run, survivors
 from curate.planted import Planted, planted, within_band
-from maskwright.curate.parts.step import Batch
-from maskwright.curate.steps import near_duplicates
-from maskwright.curate.steps.near_duplicates import Settings
-from maskwright.errors import ConfigError, DataError
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.text.curate.step import Batch
+from maskwright.text.curate.steps import near_duplicates
+from maskwright.text.curate.steps.near_duplicates import Settings
 
 BINS = np.arange(0.3, 1.0, 0.1)
 

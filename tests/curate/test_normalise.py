@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of, run
 
-from maskwright.curate.parts.characters import characters_of
-from maskwright.curate.parts.step import Batch
-from maskwright.curate.steps import normalise
-from maskwright.curate.steps.normalise import Settings
-from maskwright.errors import ConfigError
+from maskwright.base.errors import ConfigError
+from maskwright.text.curate.arrays.characters import characters_of
+from maskwright.text.curate.step import Batch
+from maskwright.text.curate.steps import normalise
+from maskwright.text.curate.steps.normalise import Settings
 
 CORRECT = [
     "“Quotes” and ‘these’, «ça va ?», „so“, …—–, it’s £5 & €6, naïve café; São João, MANHÃ DE SOL",

@@ -13,12 +13,12 @@ from tests.curate.in_process import InProcess, batch_of, run
 
 import maskwright
 from finetune.test_command import table
-from maskwright.curate.curation import Options, curate
-from maskwright.curate.parts.recipe import make
-from maskwright.curate.parts.step import Batch
-from maskwright.curate.steps import classifier, perplexity
-from maskwright.errors import CheckpointError, ConfigError, DataError, IncompatibleError
-from maskwright.finetune.command import finetune_file
+from maskwright.base.errors import CheckpointError, ConfigError, DataError, IncompatibleError
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.text.curate.curation import Options, curate
+from maskwright.text.curate.recipe import make
+from maskwright.text.curate.step import Batch
+from maskwright.text.curate.steps import classifier, perplexity
 
 TEXTS = [
     "the cat sat on the mat",

@@ -17,10 +17,10 @@ import pytest
 
 from curate.cards import card_with, example
 from curate.test_card import clean  # noqa: F401
-from maskwright.curate.page import page
-from maskwright.report import document
-from maskwright.report.drawing.histogram import histogram
-from maskwright.report.drawing.svg import Stage, flow
+from maskwright.base.report import document
+from maskwright.base.report.drawing.histogram import histogram
+from maskwright.base.report.drawing.svg import Stage, flow
+from maskwright.text.curate.page import page
 
 SCRIPT = (document.TEMPLATES / "curation.js").read_text(encoding="utf-8")
 HOSTILE = "<script>alert(1)</script><img src=//evil.example/x onerror=a()>\" data-value='9' \x1b[2J"

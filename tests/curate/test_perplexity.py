@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from tests.curate.in_process import InProcess, batch_of, removed, run
 
-from maskwright.curate.parts import markov
-from maskwright.curate.parts.markov import counted, trained, units_of
-from maskwright.curate.parts.step import Batch
-from maskwright.curate.steps.perplexity import Settings, deviations
-from maskwright.errors import CheckpointError, ConfigError, DataError, UsageError
+from maskwright.base.errors import CheckpointError, ConfigError, DataError, UsageError
+from maskwright.text.curate import markov
+from maskwright.text.curate.markov import counted, trained, units_of
+from maskwright.text.curate.step import Batch
+from maskwright.text.curate.steps.perplexity import Settings, deviations
 
 NOUNS = [a + b for a in ("bra", "clo", "dri", "fen", "gul", "har", "mor") for b in "dklnprst"]
 VERBS = ["saw", "heard", "followed", "left", "found", "liked", "forgot", "met", "drew", "sold"]

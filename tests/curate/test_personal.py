@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of, removed, run
 
-from maskwright.curate.engine.segment import Flow, Record
-from maskwright.curate.parts.details import TYPES, details_of
-from maskwright.curate.steps.personal import Settings
-from maskwright.errors import ConfigError, DataError, UsageError
+from maskwright.base.errors import ConfigError, DataError, UsageError
+from maskwright.text.curate.engine.segment import Flow, Record
+from maskwright.text.curate.personal_data.details import TYPES, details_of
+from maskwright.text.curate.steps.personal import Settings
 
 DETAILS = [
     ("email", "sam.jones71@guide.example"),

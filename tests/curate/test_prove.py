@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.curate import prove as proving
-from maskwright.curate.curation import Options, curate, work_folder
-from maskwright.curate.parts.recipe import make
-from maskwright.errors import DataError, UsageError
+from maskwright.ask.evaluate import prove_curation as proving
+from maskwright.base.errors import DataError, UsageError
+from maskwright.text.curate.curation import Options, curate, work_folder
+from maskwright.text.curate.recipe import make
 
 pytest.importorskip("daft")
 WORDS = [

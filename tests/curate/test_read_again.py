@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.corpus import curated
-from maskwright.corpus.read import Reader
-from maskwright.corpus.reading import Reading
-from maskwright.curate.curation import Options, curate, work_folder
-from maskwright.curate.parts.recipe import make
-from maskwright.errors import UsageError
-from maskwright.pretrain.mixing import values_of
-from maskwright.pretrain.prepare import prepare
-from maskwright.recipes.parts.recipe import Corpus
-from maskwright.report.say import quiet
+from maskwright.base.errors import UsageError
+from maskwright.base.report.say import quiet
+from maskwright.learn.pretrain.mixing import values_of
+from maskwright.learn.pretrain.prepare import prepare
+from maskwright.learn.recipes.base.recipe import Corpus
+from maskwright.text.corpus import curated
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.curate.curation import Options, curate, work_folder
+from maskwright.text.curate.recipe import make
 from tinyrun import recipe
 
 pytest.importorskip("daft")

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from curate.in_process import InProcess, batch_of, run
 from curate.planted import real_words
-from maskwright.curate.parts import winnow
-from maskwright.curate.parts.step import Batch
-from maskwright.curate.steps import repeated_substrings
-from maskwright.curate.steps.repeated_substrings import Settings
-from maskwright.errors import ConfigError
+from maskwright.base.errors import ConfigError
+from maskwright.text.curate.arrays import winnow
+from maskwright.text.curate.step import Batch
+from maskwright.text.curate.steps import repeated_substrings
+from maskwright.text.curate.steps.repeated_substrings import Settings
 
 Stretch = tuple[int, int, int]  # text, first word, word behind the last
 
@@ -97,7 +97,7 @@ def stretches(step: Settings, batches: Sequence[Batch]) -> set[Stretch]:
 
 
 def ranks_of(step: Settings, texts: Sequence[str]) -> list[int]:
-    from maskwright.curate.parts.winnow import in_order
+    from maskwright.text.curate.arrays.winnow import in_order
 
     table = step.ordered(batch_of(texts), _all(len(texts)))
     ranks = np.empty(len(texts), np.int64)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.curate.in_process import batch_of, removed, run, survivors
 
-from maskwright.curate.steps.toxicity import Settings
-from maskwright.errors import ConfigError, DataError, UsageError
+from maskwright.base.errors import ConfigError, DataError, UsageError
+from maskwright.text.curate.steps.toxicity import Settings
 
 TEXTS = [
     "a clean text about ducks",

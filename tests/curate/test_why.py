@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from curate.test_card import LONG, READING, write_rows
+from maskwright.base.errors import DataError, UsageError
 from maskwright.cli.main import main
-from maskwright.curate.curation import Options, curate
-from maskwright.curate.parts import recipe as recipes
-from maskwright.curate.why import why
-from maskwright.errors import DataError, UsageError
+from maskwright.text.curate import recipe as recipes
+from maskwright.text.curate.curation import Options, curate
+from maskwright.text.curate.why import why
 
 STEPS = ["personal", "exact-duplicates", "near-duplicates", "gopher-quality"]
 WORDS = ["river", "forest", "meadow", "harbour", "village", "castle", "bridge", "garden", "wood"]

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.data.toy import corpus, store_of
 
-from maskwright.data.loader import Loader
-from maskwright.data.pack import PackedDocuments, SentencePairs
-from maskwright.data.rows import Rows
-from maskwright.errors import DataError, UsageError
+from maskwright.base.errors import DataError, UsageError
+from maskwright.text.store.loader import Loader
+from maskwright.text.store.pack import PackedDocuments, SentencePairs
+from maskwright.text.store.rows import Rows
 
 
 class Numbers:

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.data.toy import corpus, store_of
 
-from maskwright.data.loader import Loader
-from maskwright.data.mixture import BLOCK, Mixture, ScheduledMixture
-from maskwright.data.pack import PackedDocuments, SentencePairs
-from maskwright.data.rows import Rows
-from maskwright.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.text.store.loader import Loader
+from maskwright.text.store.mixture import BLOCK, Mixture, ScheduledMixture
+from maskwright.text.store.pack import PackedDocuments, SentencePairs
+from maskwright.text.store.rows import Rows
 
 
 class Named:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.data.toy import Toy, corpus, documents, store_of
 
-from maskwright.data.pairs import SentencePairs, trim
-from maskwright.data.store import TokenStore
-from maskwright.data.tokenize import build_store
-from maskwright.errors import DataError, IncompatibleError
+from maskwright.base.errors import DataError, IncompatibleError
+from maskwright.text.store.pairs import SentencePairs, trim
+from maskwright.text.store.store import TokenStore
+from maskwright.text.store.tokenize import build_store
 
 CLS, SEP, PAD = Toy.classify, Toy.separator, Toy.pad
 

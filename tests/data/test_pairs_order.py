@@ -9,9 +9,9 @@ import pytest
 from tests.data.test_pairs import parts
 from tests.data.toy import Toy, corpus, store_of
 
-from maskwright.data.pairs import SentencePairs
-from maskwright.data.store import TokenStore
-from maskwright.errors import DataError
+from maskwright.base.errors import DataError
+from maskwright.text.store.pairs import SentencePairs
+from maskwright.text.store.store import TokenStore
 
 
 @pytest.fixture(scope="module")

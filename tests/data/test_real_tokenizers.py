@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from tests.data.toy import corpus, documents
 
-from maskwright.data import shards
-from maskwright.data.pack import PackedDocuments, SentencePairs, Stream
-from maskwright.data.store import TokenStore
-from maskwright.data.tokenize import build_store, sentence_starts
-from maskwright.tokenizer.file.kinds import TokenizerKind
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.text.store import shards
+from maskwright.text.store.pack import PackedDocuments, SentencePairs, Stream
+from maskwright.text.store.store import TokenStore
+from maskwright.text.store.tokenize import build_store, sentence_starts
+from maskwright.text.tokenizer.file.kinds import TokenizerKind
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 TEXTS = [
     *corpus(21, 60),

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.data.toy import Toy, corpus, documents, store_of
 from tests.faults.fs import Unhurried
 
-from maskwright.corpus.document import Document
-from maskwright.data import shards, tokenize
-from maskwright.data.pairs import sentence_starts
-from maskwright.data.tokenize import build_store
+from maskwright.text.corpus.document import Document
+from maskwright.text.store import shards, tokenize
+from maskwright.text.store.pairs import sentence_starts
+from maskwright.text.store.tokenize import build_store
 
 
 @given(st.lists(st.integers(1, 30), max_size=30), st.integers(1, 60))

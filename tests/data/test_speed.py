@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from tests.data.toy import corpus, store_of
 
-from maskwright.corpus import embedded
-from maskwright.data import pack
-from maskwright.data.loader import Loader
-from maskwright.data.pack import PackedDocuments, RowSource, SentencePairs, Stream
-from maskwright.data.pairs import sentence_starts
-from maskwright.data.shards import blocks
-from maskwright.data.store import TokenStore
-from maskwright.data.tokenize import build_store
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.text.corpus import embedded
+from maskwright.text.store import pack
+from maskwright.text.store.loader import Loader
+from maskwright.text.store.pack import PackedDocuments, RowSource, SentencePairs, Stream
+from maskwright.text.store.pairs import sentence_starts
+from maskwright.text.store.shards import blocks
+from maskwright.text.store.store import TokenStore
+from maskwright.text.store.tokenize import build_store
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 pytestmark = pytest.mark.proof
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from tests.data.toy import Toy, corpus, store_of
 
-from maskwright.data.store import TokenStore, checked_cast, token_type
-from maskwright.errors import DataError, IncompatibleError
-from maskwright.storage.manifest import Manifest
+from maskwright.base.errors import DataError, IncompatibleError
+from maskwright.base.storage.manifest import Manifest
+from maskwright.text.store.store import TokenStore, checked_cast, token_type
 
 FILES = (
     "tokens.bin",

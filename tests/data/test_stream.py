@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.data.toy import Toy, corpus, store_of
 
-from maskwright.data.store import TokenStore
-from maskwright.data.stream import Stream, Windows
-from maskwright.errors import UsageError
+from maskwright.base.errors import UsageError
+from maskwright.text.store.store import TokenStore
+from maskwright.text.store.stream import Stream, Windows
 
 END = 3
 

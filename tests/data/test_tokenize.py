@@ -11,11 +11,7 @@ import pytest
 from tests.data.toy import Toy, corpus, documents, store_of
 from tests.faults.fs import Dying, Failing, Killed, Unhurried, Watched
 
-from maskwright.corpus.document import Document
-from maskwright.data import shards
-from maskwright.data.store import TokenStore
-from maskwright.data.tokenize import build_store, sentence_starts
-from maskwright.errors import (
+from maskwright.base.errors import (
     DataError,
     IncompatibleError,
     MaskwrightError,
@@ -23,7 +19,11 @@ from maskwright.errors import (
     StoppedError,
     StorageError,
 )
-from maskwright.storage.commit import Lock
+from maskwright.base.storage.commit import Lock
+from maskwright.text.corpus.document import Document
+from maskwright.text.store import shards
+from maskwright.text.store.store import TokenStore
+from maskwright.text.store.tokenize import build_store, sentence_starts
 
 TEXTS = corpus(5, 120)
 

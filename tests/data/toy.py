@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from maskwright.corpus.document import Document
-from maskwright.data.store import TokenStore
-from maskwright.data.tokenize import build_store
+from maskwright.text.corpus.document import Document
+from maskwright.text.store.store import TokenStore
+from maskwright.text.store.tokenize import build_store
 
 ROLES = ("pad", "unknown", "classify", "separator", "mask")
 

@@ -17,19 +17,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.budget import Budget, equal_budget
+from maskwright.ask.evaluate import compare as compare_module
+from maskwright.ask.evaluate import compare_checks
+from maskwright.ask.evaluate.compare import compare
+from maskwright.ask.evaluate.compare_candidate import Pace, finished, run_folder
+from maskwright.ask.evaluate.compare_report import Comparison
+from maskwright.ask.evaluate.text import evaluate_text
+from maskwright.base.budget import Budget, equal_budget
+from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.base.report.wording import duration
 from maskwright.cli import main as cli
-from maskwright.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.evaluate.compare import checks
-from maskwright.evaluate.compare import compare as compare_module
-from maskwright.evaluate.compare.candidate import Pace, finished, run_folder
-from maskwright.evaluate.compare.compare import compare
-from maskwright.evaluate.compare.report import Comparison
-from maskwright.evaluate.text import evaluate_text
-from maskwright.pretrain import run
-from maskwright.recipes.parts.recipe import CharacterRanges, FamilyModel, ObjectiveChoice, Recipe
-from maskwright.report.wording import duration
-from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.learn.pretrain import run
+from maskwright.learn.recipes.base.recipe import (
+    CharacterRanges,
+    FamilyModel,
+    ObjectiveChoice,
+    Recipe,
+)
+from maskwright.text.tokenizer.training.train import TokenizerChoice
 from tinyrun import essence, forked, recipe, text_file, wait
 
 BUDGET = "tokens=2500"  # 20 steps of 8 rows of 16
@@ -342,10 +347,10 @@ def test_a_setting_that_is_said_where_it_is_the_default_is_no_difference(
     assert isinstance(one.model, FamilyModel)
     model = replace(one.model, settings={**one.model.settings, **settings})
     two = replace(one, name="two", model=model, objective=one.objective.with_options(options))
-    plain, paths = checks.differences([one, two])
+    plain, paths = compare_checks.differences([one, two])
     assert [[path, *(compare_module._at(each, path) for each in plain)] for path in paths] == shown
     if shown:
-        checks.refuse_equal([one, two])
+        compare_checks.refuse_equal([one, two])
         return
     out = tmp_path / "out"
     with pytest.raises(UsageError) as caught:
@@ -361,9 +366,9 @@ def test_what_no_figure_compares_is_refused_before_any_work(tmp_path: Path) -> N
         compare([one, two], out, budget=BUDGET, stream=io.StringIO())
     assert caught.value.where == "tokenizer" and not out.exists()
     # The controls: minimal pairs would compare them, and so would one tokenizer, or bits per byte.
-    checks.refuse_incomparable([one, two], pairs=True)
-    checks.refuse_incomparable([one, replace(two, tokenizer=one.tokenizer)], pairs=False)
-    checks.refuse_incomparable([two, replace(two, tokenizer=one.tokenizer)], pairs=False)
+    compare_checks.refuse_incomparable([one, two], pairs=True)
+    compare_checks.refuse_incomparable([one, replace(two, tokenizer=one.tokenizer)], pairs=False)
+    compare_checks.refuse_incomparable([two, replace(two, tokenizer=one.tokenizer)], pairs=False)
 
 
 def test_operations_become_tokens() -> None:

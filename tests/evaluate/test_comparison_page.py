@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.errors import DataError
-from maskwright.report.page import render
-from maskwright.report.run_folder import read
+from maskwright.base.errors import DataError
+from maskwright.base.report.page import render
+from maskwright.base.report.run_folder import read
 
 
 def folder(path: Path, text: str) -> Path:

@@ -16,17 +16,17 @@ import pytest
 from tests.faults.sweep import kill_on_disk
 
 from finetune.test_command import table, tuned  # noqa: F401 - a fixture
+from maskwright.ask.evaluate.labelled_rows import evaluate_file
+from maskwright.ask.predict import file as predict_file
+from maskwright.ask.predict import predictor as predict
+from maskwright.ask.predict.predictor import load
+from maskwright.ask.predict.write import write_predictions
+from maskwright.base.errors import CheckpointError, DataError, UsageError
 from maskwright.cli import main as cli
-from maskwright.corpus import files
-from maskwright.errors import CheckpointError, DataError, UsageError
-from maskwright.evaluate.labelled_rows import evaluate_file
-from maskwright.finetune.command import finetune_file
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.formats.options import how_read
-from maskwright.predict import file as predict_file
-from maskwright.predict import predictor as predict
-from maskwright.predict.predictor import load
-from maskwright.predict.write import write_predictions
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.text.corpus import files
+from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.reading_options import how_read
 from tinyrun import WORDS
 
 
@@ -246,7 +246,7 @@ def test_other_tasks_say_what_fine_tuning_said(
     tmp_path: Path,
 ) -> None:
     """The test part alone, as a file, has the figures in results.json; numbers are not compared."""
-    from maskwright.finetune.command import DIVISION, finetune_file
+    from maskwright.learn.finetune.command import DIVISION, finetune_file
 
     source = table(tmp_path / "data.csv", kind, 120)
     finetune_file(

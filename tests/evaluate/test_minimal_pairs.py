@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.ask.evaluate import minimal_pairs as grammar
+from maskwright.base.errors import DataError
 from maskwright.cli import main as cli
-from maskwright.errors import DataError
-from maskwright.evaluate import minimal_pairs as grammar
-from maskwright.inference import minimal_pairs
-from maskwright.inference import pseudo_likelihood as text_likelihood
-from maskwright.models.open import open_model
-from maskwright.pretrain import run
+from maskwright.learn.pretrain import run
+from maskwright.model.inference import likelihood as text_likelihood
+from maskwright.model.inference import minimal_pairs
+from maskwright.model.opening.open import open_model
 from tinyrun import recipe, text_file
 
 PAIRS = [("The cat sat on the mat.", "The cat sat on mat the."), ("One dog ran.", "Dog one ran.")]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import maskwright.explore
+import maskwright.ship.explore
 
 MODULES = Path(maskwright.explore.__file__).parent / "browser"
 NODE = shutil.which("node")

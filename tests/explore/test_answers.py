@@ -11,13 +11,13 @@ import pytest
 
 from explore.node import javascript, needs_node
 from finetune.test_command import table as csv_table
-from maskwright.errors import IncompatibleError
-from maskwright.explore.site import Site
-from maskwright.finetune.command import finetune_file
-from maskwright.predict.language_model import LanguageModel, load
+from maskwright.ask.predict.language_model import LanguageModel, load
+from maskwright.base.errors import IncompatibleError
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.ship.explore.site import Site
 from tasks.test_tasks import table as json_table
 
-CUT = "ignore::maskwright.predict.language_model.CutWarning"
+CUT = "ignore::maskwright.ask.predict.language_model.CutWarning"
 pytestmark = [needs_node, pytest.mark.filterwarnings(CUT)]
 CLOSE = 2e-5
 TEXTS = [["The big cat sat."], ["a red dog ran on the old mat, and then it saw a tall tree " * 3]]

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright import catalogue
-from maskwright.errors import UsageError
-from maskwright.explore.asked.corruption import answer
-from maskwright.explore.corrupted import Asked, corrupted, corruption, settings
-from maskwright.explore.server import LARGEST, reply, serving
-from maskwright.explore.site import Ready, Site
-from maskwright.models.open import open_model
-from maskwright.objectives.masked import Options
-from maskwright.objectives.modules.masked import Masked
+from maskwright.base import catalogue
+from maskwright.base.errors import UsageError
+from maskwright.model.objectives.masked import Options
+from maskwright.model.objectives.modules.masked import Masked
+from maskwright.model.opening.open import open_model
+from maskwright.ship.explore.asked.corruption import answer
+from maskwright.ship.explore.corrupted import Asked, corrupted, corruption, settings
+from maskwright.ship.explore.server import LARGEST, reply, serving
+from maskwright.ship.explore.site import Ready, Site
 
 TEXT = "The big cat sat on a red mat. Tree and dog ran.\n\nA tall old cat saw the dog. It ran."
 HOSTILE = (
@@ -173,8 +173,8 @@ def test_only_its_own_page_may_ask(model: Path) -> None:
 
 def test_numbering_changes_no_draw(model: Path) -> None:
     """The premise of all this: draws depend on rows and places, not on tokens."""
-    from maskwright.explore.corrupted import _made
-    from maskwright.explore.trial import numbered
+    from maskwright.ship.explore.corrupted import _made
+    from maskwright.ship.explore.trial import numbered
 
     opened = open_model(model)
     objective, source = _made(opened, Asked(TEXT, "masked", {"rate": 0.5}))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from maskwright.errors import CheckpointError
-from maskwright.explore.server import answer, reply
-from maskwright.explore.site import Site
+from maskwright.base.errors import CheckpointError
+from maskwright.ship.explore.server import answer, reply
+from maskwright.ship.explore.site import Site
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from explore.node import javascript, needs_node
-from maskwright.analysis.heads import MEASURES, look_at_heads, one_text
-from maskwright.analysis.hidden_states import ProbedModel
-from maskwright.explore.bundle import files
-from maskwright.models.open import open_model
+from maskwright.ask.analysis.heads import MEASURES, look_at_heads, one_text
+from maskwright.ask.analysis.hidden_states import ProbedModel
+from maskwright.model.opening.open import open_model
+from maskwright.ship.explore.bundle import files
 
 pytestmark = needs_node
 TEXT = "The big cat sat on the big old mat and then ran"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from explore.test_pages import PAYLOADS, Visit, chromium, pytestmark
-from maskwright.explore.corrupted import Asked, corrupted
-from maskwright.explore.server import serving
-from maskwright.explore.single_file import single_file
-from maskwright.explore.site import Ready, Site
-from maskwright.models.open import open_model
+from maskwright.model.opening.open import open_model
+from maskwright.ship.explore.corrupted import Asked, corrupted
+from maskwright.ship.explore.server import serving
+from maskwright.ship.explore.single_file import single_file
+from maskwright.ship.explore.site import Ready, Site
 
 __all__ = ["chromium", "pytestmark"]
 TEXT = "The big cat sat on the red mat.\n\nA tall old cat saw the dog."

@@ -15,9 +15,17 @@ import pytest
 import torch
 
 from explore.node import javascript, needs_node
-from maskwright import catalogue
-from maskwright.errors import IncompatibleError
-from maskwright.explore.masks import (
+from maskwright.ask.predict.predictor import predictor
+from maskwright.base import catalogue
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.config import Stack, TransformerConfig
+from maskwright.model.nn.initialise import build
+from maskwright.model.nn.mask import AttentionMask, SizedMask
+from maskwright.model.objectives.base.objective import Objective
+from maskwright.model.objectives.base.spec import member_of
+from maskwright.model.opening.open import open_model
+from maskwright.ship.explore.masks import (
     LENGTH,
     PACKED,
     READING,
@@ -27,17 +35,9 @@ from maskwright.explore.masks import (
     example,
     masks,
 )
-from maskwright.explore.site import Site
-from maskwright.explore.trial import Refused, architectures, defaults, numbered, told, tried
-from maskwright.families.parts.family import family
-from maskwright.labelled.examples.examples import Single
-from maskwright.models.open import open_model
-from maskwright.nn.config import Stack, TransformerConfig
-from maskwright.nn.initialise import build
-from maskwright.nn.mask import AttentionMask, SizedMask
-from maskwright.objectives.parts.objective import Objective
-from maskwright.objectives.parts.spec import member_of
-from maskwright.predict.predictor import predictor
+from maskwright.ship.explore.site import Site
+from maskwright.ship.explore.trial import Refused, architectures, defaults, numbered, told, tried
+from maskwright.text.tables.examples import Single
 from small_tasks import made
 
 NARROW = (2, 2)
@@ -175,7 +175,7 @@ def test_matrices_are_those_of_the_networks(found: dict[str, Any]) -> None:
 
 @needs_node
 def test_reach_is_pythons() -> None:
-    from maskwright.nn.mask import causal, reach, same_document, window
+    from maskwright.model.nn.mask import causal, reach, same_document, window
 
     documents = [1] * 5 + [2] * 4 + [3] * 3
     layers = [window(2, 1), causal & window(3, 0), window(1, 1)]

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from explore.node import javascript, needs_node
-from maskwright.explore.bundle import files
-from maskwright.predict.language_model import LanguageModel, load
-from maskwright.pretrain import run
-from maskwright.recipes.parts.recipe import ObjectiveChoice
+from maskwright.ask.predict.language_model import LanguageModel, load
+from maskwright.learn.pretrain import run
+from maskwright.learn.recipes.base.recipe import ObjectiveChoice
+from maskwright.ship.explore.bundle import files
 from tinyrun import recipe, text_file
 
 pytestmark = needs_node

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import maskwright
-from maskwright.errors import OutputError, UsageError
-from maskwright.explore import notebook
-from maskwright.explore.site import assets
+from maskwright.base.errors import OutputError, UsageError
+from maskwright.ship.explore import notebook
+from maskwright.ship.explore.site import assets
 
 HOSTILE = "\"'></iframe><script>window.ran = true</script>&lt;{{ 7 * 7 }}"
 

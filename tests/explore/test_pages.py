@@ -16,17 +16,17 @@ import pytest
 
 import maskwright
 from finetune.test_command import table
-from maskwright.analysis.heads import one_text
-from maskwright.analysis.hidden_states import ProbedModel
-from maskwright.explore.corrupted import Asked, corrupted
-from maskwright.explore.masks import READING
-from maskwright.explore.server import HEADERS, serving
-from maskwright.explore.single_file import bundled, single_file
-from maskwright.explore.site import Ready, Site, assets
-from maskwright.finetune.command import finetune_file
-from maskwright.models.open import open_model
-from maskwright.predict.language_model import load
-from maskwright.serve.served import open_all
+from maskwright.ask.analysis.heads import one_text
+from maskwright.ask.analysis.hidden_states import ProbedModel
+from maskwright.ask.predict.language_model import load
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.model.opening.open import open_model
+from maskwright.ship.explore.corrupted import Asked, corrupted
+from maskwright.ship.explore.masks import READING
+from maskwright.ship.explore.server import HEADERS, serving
+from maskwright.ship.explore.single_file import bundled, single_file
+from maskwright.ship.explore.site import Ready, Site, assets
+from maskwright.ship.serve.served import open_all
 from serve.servers import server
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")

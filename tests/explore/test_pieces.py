@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from explore.node import javascript, needs_node
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tokenizer.toy_tokenizers import KINDS, trained
 
 pytestmark = needs_node

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from explore.node import javascript, needs_node
-from maskwright.labelled.formats import as_given, marked_text
-from maskwright.labelled.windows.offsets import inked
+from maskwright.learn.tasks.windows.offsets import inked
+from maskwright.text.tables import marked_text, raw_text
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
 
@@ -58,7 +58,7 @@ def test_places_of_tokens(kind: str, lower: bool, found: dict[str, Any]) -> None
     ours = found[f"{kind} {int(lower)}"]
     wrong = 0
     for number, (text, (ids, spans)) in enumerate(
-        zip(texts, as_given.encode(tokenizer, texts), strict=True)
+        zip(texts, raw_text.encode(tokenizer, texts), strict=True)
     ):
         places = inked(text, spans)
         wanted = [[int(i), *map(int, s)] for i, s in zip(ids, places, strict=True)]

@@ -12,12 +12,12 @@ import torch
 from safetensors.torch import save_file
 
 from explore.node import javascript, needs_node
-from maskwright import randomness
-from maskwright.explore.bundle import tagged
-from maskwright.inference.decode import Sampling, choose, distribution
-from maskwright.nn.config import Relative
-from maskwright.nn.positions import relative_buckets
-from maskwright.nn.stack import Trace
+from maskwright.base import randomness
+from maskwright.model.inference.decode import Sampling, choose, distribution
+from maskwright.model.nn.config import Relative
+from maskwright.model.nn.positions import relative_buckets
+from maskwright.model.nn.stack import Trace
+from maskwright.ship.explore.bundle import tagged
 from nn.points import ENCODERS, PAIRS, POINTS, model_of, tokens
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, trained

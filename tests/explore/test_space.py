@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from explore.node import javascript, needs_node
 from finetune.test_command import table
-from maskwright.explore.site import Site
-from maskwright.finetune.command import finetune_file
-from maskwright.predict.language_model import load
+from maskwright.ask.predict.language_model import load
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.ship.explore.site import Site
 
 pytestmark = needs_node
 TEXTS = ["The big cat sat on a mat.", "a red dog", "One tall old tree and the rug"]

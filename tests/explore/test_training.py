@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from explore.node import javascript, needs_node
-from maskwright.errors import DataError, UsageError
-from maskwright.explore.runs import about, epochs
-from maskwright.explore.server import HOST, Server, part, serving
-from maskwright.explore.site import Site
+from maskwright.base.errors import DataError, UsageError
+from maskwright.ship.explore.runs import about, epochs
+from maskwright.ship.explore.server import HOST, Server, part, serving
+from maskwright.ship.explore.site import Site
 
 LINES = [
     {"kind": "train", "step": 1, "loss": 4.0, "tokens": 32},

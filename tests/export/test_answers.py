@@ -11,18 +11,18 @@ import torch
 from numpy.typing import NDArray
 
 from checkpoint.small import model_of, small
-from maskwright.errors import IncompatibleError
-from maskwright.export.parts import answers
-from maskwright.families.parts.family import family
-from maskwright.graph.graphs import Vectors, graphs_of
-from maskwright.inference import scores as engine
-from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.inference.prepared import prepare
-from maskwright.objectives.modules.supervised import Supervised
-from maskwright.objectives.parts.contrastive import Contrast, Unit
-from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.objectives.parts.sequences import Sequences
-from maskwright.objectives.supervised import Options
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.families.base.family import family
+from maskwright.model.graph.graphs import Vectors, graphs_of
+from maskwright.model.inference import scores as engine
+from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.prepared import prepare
+from maskwright.model.objectives.base.contrastive import Contrast, Unit
+from maskwright.model.objectives.base.objective import Vocabulary
+from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.model.objectives.modules.supervised import Supervised
+from maskwright.model.objectives.supervised import Options
+from maskwright.ship.export import answers
 
 LENGTHS = [7, 3, 12, 5, 9, 4]
 WORDS = Vocabulary(size=61, mask=4, special=(0, 1, 2, 3, 4))

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError
-from maskwright.export.parts import int8, proof
-from maskwright.export.parts.int8 import Tried
-from maskwright.export.run import export_model
-from maskwright.graph import onnx as written
-from maskwright.graph.graphs import Graph, Port, graphs_of
-from maskwright.models.open import open_merged
+from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError
+from maskwright.model.graph import onnx as written
+from maskwright.model.graph.graphs import Graph, Port, graphs_of
+from maskwright.model.opening.open import open_merged
+from maskwright.ship.export import int8, proof
+from maskwright.ship.export.int8 import Tried
+from maskwright.ship.export.run import export_model
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")

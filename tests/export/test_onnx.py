@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from checkpoint.small import SMALL, model_of, small
+from maskwright.base.errors import CheckpointError, MaskwrightError
+from maskwright.base.storage import commit
 from maskwright.cli.main import main
-from maskwright.errors import CheckpointError, MaskwrightError
-from maskwright.export.parts import proof
-from maskwright.export.run import export_model
-from maskwright.families.parts.family import family
-from maskwright.graph import onnx as written
-from maskwright.graph.graphs import graphs_of
-from maskwright.graph.session import Session
-from maskwright.storage import commit
+from maskwright.model.families.base.family import family
+from maskwright.model.graph import onnx as written
+from maskwright.model.graph.graphs import graphs_of
+from maskwright.model.graph.session import Session
+from maskwright.ship.export import proof
+from maskwright.ship.export.run import export_model
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")

@@ -16,22 +16,22 @@ import pytest
 import torch
 
 from finetune.test_command import table
-from maskwright.bench.work import work_of
-from maskwright.checkpoint import pretrained
-from maskwright.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
-from maskwright.export.parts import openvino_folder, tei, vectors_folder
-from maskwright.export.parts.folder import documents
-from maskwright.export.parts.model_folder import as_folder, predictor_of
-from maskwright.export.parts.target import Report
-from maskwright.export.run import export_model
-from maskwright.finetune.command import finetune_file
-from maskwright.graph import onnx
-from maskwright.graph.engines import openvino as openvino_engine
-from maskwright.graph.graphs import Graph
-from maskwright.models.open import BASE, open_merged, open_model
-from maskwright.predict.language_model import load
-from maskwright.storage.commit import verify
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.ask.predict.language_model import load
+from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
+from maskwright.base.storage.commit import verify
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.graph import onnx
+from maskwright.model.graph.engines import openvino as openvino_engine
+from maskwright.model.graph.graphs import Graph
+from maskwright.model.opening.open import BASE, open_merged, open_model
+from maskwright.ship.bench.work import work_of
+from maskwright.ship.export import openvino_folder, sentence_transformers_folder, tei
+from maskwright.ship.export.graph_folder import documents
+from maskwright.ship.export.model_folder import as_folder, predictor_of
+from maskwright.ship.export.run import export_model
+from maskwright.ship.export.target import Report
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 METHODS = ("full", "lora", "probe", "head")
 TEXTS = ["the cat sat on the mat.", "the dog", "a big dog saw the old cat."]
@@ -220,7 +220,7 @@ def test_what_reads_as_something_else_is_taken_away(
             with pytest.raises(CheckpointError, match="read as something else"):
                 exported(tuned["full"], tmp_path / to, to)
     with monkeypatch.context() as patch:
-        patch.setattr(vectors_folder, "_poolings", lambda task_type: ("cls",))
+        patch.setattr(sentence_transformers_folder, "_poolings", lambda task_type: ("cls",))
         with pytest.raises(CheckpointError, match="read in another way"):
             exported(model, tmp_path / "pooled", "sentence-transformers")
     assert not list(tmp_path.iterdir())

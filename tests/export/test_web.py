@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from maskwright.errors import CheckpointError
-from maskwright.explore import bundle, check
-from maskwright.explore.site import assets
-from maskwright.export.run import export_model
-from maskwright.models.open import open_model
+from maskwright.base.errors import CheckpointError
+from maskwright.model.opening.open import open_model
+from maskwright.ship.explore import bundle, check
+from maskwright.ship.explore.site import assets
+from maskwright.ship.export.run import export_model
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "bart"])

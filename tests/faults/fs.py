@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from maskwright.storage.files import FileSystem
+from maskwright.base.storage.files import FileSystem
 
 OPERATIONS = (
     "open_write",

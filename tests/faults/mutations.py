@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maskwright.errors import MaskwrightError
+from maskwright.base.errors import MaskwrightError
 
 ODD: list[Any] = [
     None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from maskwright.errors import MaskwrightError
+from maskwright.base.errors import MaskwrightError
 
 CRASHED = 70
 

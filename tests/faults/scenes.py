@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.faults.fs import Unhurried, Watched
 
-from maskwright.errors import CheckpointError, OutputError
-from maskwright.storage.commit import (
+from maskwright.base.errors import CheckpointError, OutputError
+from maskwright.base.storage.commit import (
     Staging,
     commit,
     commit_files,
@@ -19,7 +19,7 @@ from maskwright.storage.commit import (
     sweep,
     verify,
 )
-from maskwright.storage.files import FileSystem
+from maskwright.base.storage.files import FileSystem
 
 QUICK = Unhurried()
 

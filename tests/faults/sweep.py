@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.faults.fs import OPERATIONS, Dying, Failing, Killed, Watched
 
-from maskwright.errors import MaskwrightError
-from maskwright.storage.files import FileSystem
+from maskwright.base.errors import MaskwrightError
+from maskwright.base.storage.files import FileSystem
 
 Scene = Callable[[Path], None]
 Act = Callable[[Path, FileSystem], Any]

@@ -18,8 +18,8 @@ from tests.faults.fs import Dying, Killed, Watched
 from tests.faults.powerloss import crash_states, materialise
 from tests.faults.sweep import fail_everywhere, fresh, kill_everywhere
 
-from maskwright.errors import OutputError, StoppedError, StorageError
-from maskwright.storage.files import FileSystem
+from maskwright.base.errors import OutputError, StoppedError, StorageError
+from maskwright.base.storage.files import FileSystem
 
 CHECKPOINTS = (scenes.one_checkpoint, scenes.save_and_retire, scenes.a_whole_checkpoint)
 REPLACEMENT = (scenes.a_best_model, scenes.replace_it, scenes.old_or_new)

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from tests.faults.races import CRASHED, race
 
-from maskwright.errors import MaskwrightError, OutputError, StoppedError
-from maskwright.report import tables
-from maskwright.storage import commit as protocol
-from maskwright.storage.commit import Staging, commit, sweep, verify, writing
-from maskwright.storage.files import lock_beside, write_file
-from maskwright.storage.lock import Lock
+from maskwright.base.errors import MaskwrightError, OutputError, StoppedError
+from maskwright.base.report import tables
+from maskwright.base.storage import commit as protocol
+from maskwright.base.storage.commit import Staging, commit, sweep, verify, writing
+from maskwright.base.storage.files import lock_beside, write_file
+from maskwright.base.storage.lock import Lock
 
 NAMES = ("config.json", "model.bin", "part/state.json")
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from maskwright.storage.manifest import MANIFEST, read_manifest
+from maskwright.base.storage.manifest import MANIFEST, read_manifest
 
 AFTERWARDS = (
     "task.json",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from checkpoint.small import SMALL
-from maskwright.finetune.command import finetune_file
+from maskwright.learn.finetune.command import finetune_file
 
 pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 used = pytest.importorskip("parity.used")

@@ -18,10 +18,13 @@ import torch
 
 import maskwright
 from finetune.old_results import as_before
-from maskwright import catalogue
-from maskwright.cli.main import main
-from maskwright.corpus.reading import Reading
-from maskwright.errors import (
+from maskwright.ask.predict import write as write_module
+from maskwright.ask.predict.file import predict_file
+from maskwright.ask.predict.predictor import load
+from maskwright.ask.predict.rows import stdin_file
+from maskwright.ask.predict.write import _model, write_predictions
+from maskwright.base import catalogue
+from maskwright.base.errors import (
     CheckpointError,
     DataError,
     IncompatibleError,
@@ -30,29 +33,26 @@ from maskwright.errors import (
     StoppedError,
     UsageError,
 )
-from maskwright.finetune import learner, result
-from maskwright.finetune import recipe as recipe_of
-from maskwright.finetune.command import DIVISION, finetune_file
-from maskwright.finetune.hashes import hashes
-from maskwright.finetune.label_curve import NOT_KNOWN, SCRATCH, Curve, strategy, verdicts
-from maskwright.finetune.method import Method
-from maskwright.finetune.run import require_unfinished
-from maskwright.finetune.tune import Settings, Tuned
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.formats.options import HowRead
-from maskwright.models import folders
-from maskwright.predict import write as write_module
-from maskwright.predict.file import predict_file
-from maskwright.predict.predictor import load
-from maskwright.predict.rows import stdin_file
-from maskwright.predict.write import _model, write_predictions
-from maskwright.pretrain import run
-from maskwright.recipes import gpt2_mini
-from maskwright.recipes.parts.recipe import FamilyModel
-from maskwright.report import document
-from maskwright.storage import files as storage
-from maskwright.storage.lock import Lock
-from maskwright.tasks.parts.task_type import task_for
+from maskwright.base.report import document
+from maskwright.base.storage import files as storage
+from maskwright.base.storage.lock import Lock
+from maskwright.cli.main import main
+from maskwright.learn.finetune import learner, result
+from maskwright.learn.finetune import recipe as recipe_of
+from maskwright.learn.finetune.command import DIVISION, finetune_file
+from maskwright.learn.finetune.hashes import hashes
+from maskwright.learn.finetune.label_curve import NOT_KNOWN, SCRATCH, Curve, strategy, verdicts
+from maskwright.learn.finetune.method import Method
+from maskwright.learn.finetune.run import require_unfinished
+from maskwright.learn.finetune.tune import Settings, Tuned
+from maskwright.learn.pretrain import run
+from maskwright.learn.recipes import gpt2_mini
+from maskwright.learn.recipes.base.recipe import FamilyModel
+from maskwright.learn.tasks.base.task_type import task_for
+from maskwright.model.opening import folders
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.reading_options import HowRead
 from tinyrun import WORDS, recipe, text_file
 
 

@@ -7,12 +7,12 @@ import io
 import numpy as np
 import pytest
 
-from maskwright.finetune import page
-from maskwright.finetune.tune import unseen, watching
-from maskwright.inference.encoded import Examples, framed
-from maskwright.labelled.examples.examples import Choice, Pair, Rewrite, Single
-from maskwright.tasks.parts.task_type import Encoded, TaskType, task_for
-from maskwright.train.state import TrainState
+from maskwright.learn.finetune import page
+from maskwright.learn.finetune.tune import unseen, watching
+from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
+from maskwright.learn.train.state import TrainState
+from maskwright.model.inference.encoded import Examples, framed
+from maskwright.text.tables.examples import Choice, Pair, Rewrite, Single
 
 LABELS = ("cat", "dog", "eel")
 ROWS = [

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.base.config import from_plain
+from maskwright.base.errors import ConfigError, MaskwrightError, UsageError
+from maskwright.base.toml import to_toml
 from maskwright.cli.main import main
-from maskwright.config import from_plain
-from maskwright.corpus.reading import Reading
-from maskwright.errors import ConfigError, MaskwrightError, UsageError
-from maskwright.finetune.command import finetune_file, finetune_recipe
-from maskwright.finetune.recipe import NAME, Recipe, changed, override, read, render
-from maskwright.labelled.formats.options import HowRead
-from maskwright.toml import to_toml
+from maskwright.learn.finetune.command import finetune_file, finetune_recipe
+from maskwright.learn.finetune.recipe import NAME, Recipe, changed, override, read, render
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.reading_options import HowRead
 from tinyrun import WORDS
 
 

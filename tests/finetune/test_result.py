@@ -17,23 +17,23 @@ from tests.faults.mutations import attack
 
 from finetune.old_results import as_before
 from finetune.test_command import table
-from maskwright.analysis.hidden_states import ProbedModel
-from maskwright.checkpoint import fine_tuned, pretrained
+from maskwright.ask.analysis.hidden_states import ProbedModel
+from maskwright.ask.predict import write as write_predictions_module
+from maskwright.ask.predict.predictor import load
+from maskwright.ask.predict.shared_encoder import load_shared
+from maskwright.ask.predict.write import write_predictions
+from maskwright.base.errors import CheckpointError, DataError, MaskwrightError
+from maskwright.base.storage.files import FileSystem
+from maskwright.base.storage.manifest import MANIFEST, read_manifest
 from maskwright.cli.main import main
 from maskwright.cli.show import show
-from maskwright.errors import CheckpointError, DataError, MaskwrightError
-from maskwright.finetune import command
-from maskwright.finetune.command import finetune_file
-from maskwright.models import folders
-from maskwright.models import open as opening
-from maskwright.models.open import open_model
-from maskwright.predict import write as write_predictions_module
-from maskwright.predict.predictor import load
-from maskwright.predict.shared_encoder import load_shared
-from maskwright.predict.write import write_predictions
-from maskwright.pretrain import continued_pretraining as further
-from maskwright.storage.files import FileSystem
-from maskwright.storage.manifest import MANIFEST, read_manifest
+from maskwright.learn.finetune import command
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.pretrain import continued_pretraining as further
+from maskwright.model.checkpoint import fine_tuned, pretrained
+from maskwright.model.opening import folders
+from maskwright.model.opening import open as opening
+from maskwright.model.opening.open import open_model
 
 TEXTS = ["a cat", "the big dog", "a dog and a cat"]
 METHODS = ("full", "prefix", "lora")

@@ -14,24 +14,24 @@ import numpy as np
 import pytest
 import transformers
 
-from maskwright import catalogue
-from maskwright.checkpoint import pretrained
-from maskwright.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.evaluate.labelled_rows import evaluate_file
-from maskwright.finetune.command import finetune_file
-from maskwright.finetune.method import Method
-from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.labelled.columns.columns import Columns
-from maskwright.labelled.columns.infer import Task
-from maskwright.labelled.examples import examples as labelled
-from maskwright.labelled.examples.examples import Rewrite
-from maskwright.models import folders, special_tokens
-from maskwright.predict.file import predict_file
-from maskwright.predict.predictor import load
-from maskwright.pretrain import run
-from maskwright.tasks.parts.encode import Frame
-from maskwright.tasks.parts.task_type import Encoded, task_for
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.ask.evaluate.labelled_rows import evaluate_file
+from maskwright.ask.predict.file import predict_file
+from maskwright.ask.predict.predictor import load
+from maskwright.base import catalogue
+from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.finetune.method import Method
+from maskwright.learn.pretrain import run
+from maskwright.learn.tasks.base.encode import Frame
+from maskwright.learn.tasks.base.task_type import Encoded, task_for
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.opening import folders, special_tokens
+from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.columns import Columns
+from maskwright.text.tables.examples import Rewrite
+from maskwright.text.tables.infer import Task
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tinyrun import WORDS, recipe, text_file
 
 PLAIN = [word for word in WORDS if word not in ("cat", "dog")]

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.errors import ConfigError, DataError
-from maskwright.finetune.tune import Settings, Tuned, tune
-from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.inference.scores import scores
-from maskwright.nn.config import Head
-from maskwright.nn.initialise import build
-from maskwright.objectives.modules.supervised import Supervised
-from maskwright.objectives.supervised import Options
-from maskwright.train.machine.machine import Machine
-from maskwright.train.optimizers.settings import AdamW
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.learn.finetune.tune import Settings, Tuned, tune
+from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.model.device.machine import Machine
+from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.scores import scores
+from maskwright.model.nn.config import Head
+from maskwright.model.nn.initialise import build
+from maskwright.model.objectives.modules.supervised import Supervised
+from maskwright.model.objectives.supervised import Options
 from toys import CLS, SEP, VOCABULARY, bert
 
 COLLATION = Collation(pad=0, last=False)

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.budget import Budget
-from maskwright.data.batch import Batch
-from maskwright.families.parts.family import family
-from maskwright.nn import initialise
-from maskwright.nn.config import Head, TransformerConfig
-from maskwright.objectives.modules.supervised import Supervised
-from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.objectives.supervised import Options
-from maskwright.train import loop
-from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.parameters import Parameters
-from maskwright.train.schedule import Schedule
-from maskwright.train.state import TrainState
+from maskwright.base.budget import Budget
+from maskwright.learn.train import loop
+from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.parameters import Parameters
+from maskwright.learn.train.schedule import Schedule
+from maskwright.learn.train.state import TrainState
+from maskwright.model.batch import Batch
+from maskwright.model.families.base.family import family
+from maskwright.model.nn import initialise
+from maskwright.model.nn.config import Head, TransformerConfig
+from maskwright.model.objectives.base.objective import Vocabulary
+from maskwright.model.objectives.modules.supervised import Supervised
+from maskwright.model.objectives.supervised import Options
 from toys import bert
 
 WORDS = Vocabulary(size=100, mask=1, special=(0, 1))

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright import catalogue
-from maskwright.errors import IncompatibleError, ResourceError, UsageError
-from maskwright.findings import Finding
-from maskwright.graph.engines.parts import calibration, engine, names
-from maskwright.graph.engines.parts.calibration import CELLS, calibrate, choose
-from maskwright.inference.batches import WASTE, Group, rectangles
-from maskwright.inference.prepared import Prepared, prepare
-from maskwright.inference.shared_layers import can_share, layers_of
-from maskwright.nn.transformer import Transformer
-from maskwright.predict import engine_network, opened
-from maskwright.predict.engine_network import EngineNetwork, with_engine
-from maskwright.predict.language_model import load
+from maskwright.ask.predict import engine_network, opened
+from maskwright.ask.predict.engine_network import EngineNetwork, with_engine
+from maskwright.ask.predict.language_model import load
+from maskwright.base import catalogue
+from maskwright.base.errors import IncompatibleError, ResourceError, UsageError
+from maskwright.base.findings import Finding
+from maskwright.model.graph.engines.base import calibration, engine, names
+from maskwright.model.graph.engines.base.calibration import CELLS, calibrate, choose
+from maskwright.model.inference.batches import WASTE, Group, rectangles
+from maskwright.model.inference.prepared import Prepared, prepare
+from maskwright.model.inference.shared_layers import can_share, layers_of
+from maskwright.model.nn.transformer import Transformer
 from toys import VOCABULARY, bert, encoder_decoder, gpt2
 
 ENGINES = [pytest.param(name, id=name) for name in catalogue.names(names.ROOM)]
@@ -109,7 +109,7 @@ class Scripted:
         return
 
     def run(self, ids: Any, mask: Any, segments: Any = None) -> Any:
-        from maskwright.graph.graphs import states_graph
+        from maskwright.model.graph.graphs import states_graph
 
         graph = states_graph(self._network)
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
@@ -172,7 +172,7 @@ def test_the_engine_that_is_asked_for_answers_in_the_server(
 ) -> None:
     """And in `predict`, and in what stands on the same weights."""
     pytest.importorskip("fastapi")
-    from maskwright.serve import served
+    from maskwright.ship.serve import served
 
     chosen: list[str] = []
 

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from checkpoint.small import SMALL, model_of, small
-from maskwright.data.batch import Batch
-from maskwright.errors import IncompatibleError
-from maskwright.families.parts.family import family
-from maskwright.graph.graphs import Graph, Vectors, graphs_of
-from maskwright.nn import mask as masks
-from maskwright.nn.chunk_pooling import layers_over
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.parts.contrastive import Unit, pool
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.batch import Batch
+from maskwright.model.families.base.family import family
+from maskwright.model.graph.graphs import Graph, Vectors, graphs_of
+from maskwright.model.nn import mask as masks
+from maskwright.model.nn.chunk_pooling import layers_over
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.contrastive import Unit, pool
 
 EVERY = [(name, architecture) for name in SMALL for architecture in family(name).architectures]
 SIZES = {"batch": 3, "length": 9, "past": 4, "memory": 6, "choices": 2}

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 
 from maskwright import api
+from maskwright.ask.evaluate import text as evaluate_text_module
+from maskwright.ask.evaluate.text import evaluate_text
+from maskwright.base.errors import IncompatibleError
 from maskwright.cli.main import main
 from maskwright.cli.show import show
-from maskwright.errors import IncompatibleError
-from maskwright.evaluate import text as evaluate_text_module
-from maskwright.evaluate.text import evaluate_text
-from maskwright.inference.fill_mask import fill
-from maskwright.models import folders
-from maskwright.models.open import open_model
-from maskwright.objectives import masked
-from maskwright.objectives.parts.spec import usual_for
-from maskwright.pretrain import checkpoints, journal, run
-from maskwright.recipes.parts.find import find
-from maskwright.recipes.parts.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
+from maskwright.learn.pretrain import checkpoints, journal, run
+from maskwright.learn.recipes.base.find import find
+from maskwright.learn.recipes.base.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
+from maskwright.model.inference.fill_mask import fill
+from maskwright.model.objectives import masked
+from maskwright.model.objectives.base.spec import usual_for
+from maskwright.model.opening import folders
+from maskwright.model.opening.open import open_model
 from tinyrun import recipe, text_file
 
 ELECTRA = {"embedding_size": 16, "summary_last_dropout": 0.0}

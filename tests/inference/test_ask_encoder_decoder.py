@@ -16,32 +16,32 @@ import torch
 
 from checkpoint.small import model_of, small
 from maskwright import api
-from maskwright.budget import Budget
-from maskwright.checkpoint import pretrained
-from maskwright.checkpoint.conventions import Conventions
-from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.evaluate.text import evaluate_text
-from maskwright.families.parts.family import family
-from maskwright.inference import pseudo_likelihood as text_likelihood
-from maskwright.inference.decode import Sampling, generate
-from maskwright.inference.fill_mask import Candidate, fill
-from maskwright.inference.texts import scoring_method
-from maskwright.models import folders
-from maskwright.models.open import open_model
-from maskwright.models.special_tokens import opening
-from maskwright.pretrain import journal, run
-from maskwright.pretrain.card import conventions_of
-from maskwright.recipes.parts.find import read
-from maskwright.recipes.parts.recipe import (
+from maskwright.ask.evaluate.text import evaluate_text
+from maskwright.ask.predict.texts import scoring_method
+from maskwright.base.budget import Budget
+from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
+from maskwright.learn.pretrain import journal, run
+from maskwright.learn.pretrain.card import conventions_of
+from maskwright.learn.recipes.base.find import read
+from maskwright.learn.recipes.base.recipe import (
     Evaluation,
     FamilyModel,
     ObjectiveChoice,
     Recipe,
     RowChoice,
 )
-from maskwright.tokenizer.file.roles import Style
-from maskwright.tokenizer.training.train import TokenizerChoice, train
-from maskwright.train.optimizers.settings import AdamW
+from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint.conventions import Conventions
+from maskwright.model.families.base.family import family
+from maskwright.model.inference import likelihood as text_likelihood
+from maskwright.model.inference.decode import Sampling, generate
+from maskwright.model.inference.fill_mask import Candidate, fill
+from maskwright.model.opening import folders
+from maskwright.model.opening.open import open_model
+from maskwright.model.opening.special_tokens import opening
+from maskwright.text.tokenizer.file.roles import Style
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from tinyrun import recipe
 
 TEXTS = [

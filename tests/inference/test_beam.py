@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.checkpoint import pretrained
-from maskwright.checkpoint.layout import About
-from maskwright.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.families.parts.family import family
-from maskwright.inference.beam import beam_search
-from maskwright.inference.decode import generate
-from maskwright.nn.transformer import Transformer
+from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.families.base.family import family
+from maskwright.model.inference.beam import beam_search
+from maskwright.model.inference.decode import generate
+from maskwright.model.nn.transformer import Transformer
 
 SOURCES = [[5, 6, 7], [9], [4, 3, 2, 8, 5, 6, 7]]
 END = 1

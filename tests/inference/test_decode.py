@@ -11,18 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint.small import model_of, small
-from maskwright.errors import ConfigError, DataError, IncompatibleError, UsageError
-from maskwright.families.parts.family import family
-from maskwright.inference.decode import GREEDY, Sampling, choose, distribution, generate, steps
-from maskwright.inference.growing_rows import context_start, trained_length
-from maskwright.nn.config import (
-    Attention,
-    Relative,
-    Rotary,
-    Sinusoidal,
-    TransformerConfig,
+from maskwright.base.errors import ConfigError, DataError, IncompatibleError, UsageError
+from maskwright.model.families.base.family import family
+from maskwright.model.inference.decode import (
+    GREEDY,
+    Sampling,
+    choose,
+    distribution,
+    generate,
+    steps,
 )
-from maskwright.nn.transformer import Transformer
+from maskwright.model.inference.growing_rows import context_start, trained_length
+from maskwright.model.nn.config import Attention, Relative, Rotary, Sinusoidal, TransformerConfig
+from maskwright.model.nn.transformer import Transformer
 
 GPT2 = family("gpt2")
 PROMPTS = [[5, 6, 7], [9], [11, 12, 13, 14, 15, 16, 17], [5, 6, 8]]

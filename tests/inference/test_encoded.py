@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from maskwright.errors import DataError
-from maskwright.inference import batches
-from maskwright.inference.batches import by_length
-from maskwright.inference.encoded import Collation, Examples, framed
+from maskwright.base.errors import DataError
+from maskwright.model.inference import batches
+from maskwright.model.inference.batches import by_length
+from maskwright.model.inference.encoded import Collation, Examples, framed
 
 FIRST, LAST = Collation(pad=0, last=False), Collation(pad=0, last=True)
 

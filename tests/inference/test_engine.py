@@ -11,16 +11,16 @@ import torch
 
 from checkpoint.small import model_of, small
 from conformance import test_adapters as adapted
-from maskwright import catalogue
-from maskwright.errors import DataError
-from maskwright.families.parts.family import family
-from maskwright.inference.batches import Group, portions
-from maskwright.inference.engine import at_place, hidden
-from maskwright.inference.prepared import Prepared, prepare
-from maskwright.nn.cache import KVCache
-from maskwright.nn.mask import real
-from maskwright.nn.stack import Trace
-from maskwright.nn.transformer import Transformer
+from maskwright.base import catalogue
+from maskwright.base.errors import DataError
+from maskwright.model.families.base.family import family
+from maskwright.model.inference.batches import Group, portions
+from maskwright.model.inference.engine import at_place, hidden
+from maskwright.model.inference.prepared import Prepared, prepare
+from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn.mask import real
+from maskwright.model.nn.stack import Trace
+from maskwright.model.nn.transformer import Transformer
 
 NAMES = catalogue.names("families")
 LENGTHS = (9, 4, 12, 4, 1, 9)

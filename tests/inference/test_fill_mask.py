@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.errors import IncompatibleError, UsageError
-from maskwright.families.parts.family import family
-from maskwright.inference.fill_mask import fill
-from maskwright.inference.prepared import Prepared, prepare
-from maskwright.nn.transformer import Transformer
+from maskwright.base.errors import IncompatibleError, UsageError
+from maskwright.model.families.base.family import family
+from maskwright.model.inference.fill_mask import fill
+from maskwright.model.inference.prepared import Prepared, prepare
+from maskwright.model.nn.transformer import Transformer
 
 BERT = family("bert")
 
@@ -224,7 +224,7 @@ def test_refusals(model: Transformer) -> None:
 
 def test_a_real_tokenizer_answers_as_asked(model: Transformer, tmp_path: Path) -> None:
     """The toy keeps the promises of the tokenizer that users have."""
-    from maskwright.tokenizer.training.train import TokenizerChoice, train
+    from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
     words = train(["the cat sat on the mat"], TokenizerChoice(kind="character"))
     (hole,) = fill(model, words, ["the c[MASK]t sat"], top=2)[0]

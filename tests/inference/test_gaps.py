@@ -9,12 +9,12 @@ import torch
 
 from checkpoint.small import model_of, small
 from maskwright import api
-from maskwright.checkpoint import pretrained
-from maskwright.errors import IncompatibleError, UsageError
-from maskwright.families.parts.family import family
-from maskwright.inference.gaps import gapped, spelled
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.base.errors import IncompatibleError, UsageError
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.families.base.family import family
+from maskwright.model.inference.gaps import gapped, spelled
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 SENTENCES = [
     "the cat sat on the mat and purred .",

@@ -13,16 +13,16 @@ import pytest
 from checkpoint.small import model_of, small
 from inference.test_together import on
 from inference.written import Written, written
-from maskwright.errors import IncompatibleError, UsageError
-from maskwright.families.parts.family import family
-from maskwright.inference.decode import Sampling, distribution, generate, steps
-from maskwright.inference.generation import Generation, Prompt
-from maskwright.inference.prepared import Prepared, prepare
-from maskwright.inference.texts import prompts_of, write
-from maskwright.inference.texts import writing as generation_of
-from maskwright.models.open import open_model
-from maskwright.nn.cache import KVCache
-from maskwright.nn.transformer import Transformer
+from maskwright.ask.predict.texts import prompts_of, write
+from maskwright.ask.predict.texts import writing as generation_of
+from maskwright.base.errors import IncompatibleError, UsageError
+from maskwright.model.families.base.family import family
+from maskwright.model.inference.decode import Sampling, distribution, generate, steps
+from maskwright.model.inference.generation import Generation, Prompt
+from maskwright.model.inference.prepared import Prepared, prepare
+from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.opening.open import open_model
 from nn.points import POINTS
 from nn.points import model_of as point
 

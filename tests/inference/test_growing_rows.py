@@ -10,23 +10,23 @@ import torch
 
 import rounding
 from checkpoint.small import model_of, small
-from maskwright.adapters.bottleneck import Bottleneck
-from maskwright.adapters.ia3 import IA3
-from maskwright.adapters.lora import LoRA
-from maskwright.adapters.parts.adapter import Settings
-from maskwright.adapters.prefix import Prefix
-from maskwright.adapters.prompt import Prompt
-from maskwright.errors import DataError
-from maskwright.families.parts.family import family
-from maskwright.inference import growing_rows
-from maskwright.inference.beam import beam_search
-from maskwright.inference.blocks import fits
-from maskwright.inference.decode import Sampling, generate, steps
-from maskwright.inference.fill_mask import spans
-from maskwright.inference.growing_rows import Reader, Rows
-from maskwright.inference.prepared import prepare
-from maskwright.nn.cache import KVCache
-from maskwright.nn.transformer import Transformer
+from maskwright.base.errors import DataError
+from maskwright.model.adapters.base.adapter import Settings
+from maskwright.model.adapters.bottleneck import Bottleneck
+from maskwright.model.adapters.ia3 import IA3
+from maskwright.model.adapters.lora import LoRA
+from maskwright.model.adapters.prefix import Prefix
+from maskwright.model.adapters.prompt import Prompt
+from maskwright.model.families.base.family import family
+from maskwright.model.inference import growing_rows
+from maskwright.model.inference.beam import beam_search
+from maskwright.model.inference.blocks import fits
+from maskwright.model.inference.decode import Sampling, generate, steps
+from maskwright.model.inference.fill_mask import spans
+from maskwright.model.inference.growing_rows import Reader, Rows
+from maskwright.model.inference.prepared import prepare
+from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn.transformer import Transformer
 from nn.points import POINTS
 from nn.points import model_of as point
 

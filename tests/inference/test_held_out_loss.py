@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.errors import DataError
-from maskwright.inference import held_out_loss as likelihood
-from maskwright.objectives import causal, masked, sentence_pair
-from maskwright.objectives.modules.masked import Masked
+from maskwright.base.errors import DataError
+from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.objectives import causal, masked, sentence_pair
+from maskwright.model.objectives.modules.masked import Masked
 from toys import SEP, VOCABULARY, FixedRows, bert, gpt2
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.data.batch import Batch
-from maskwright.data.rows import Rows
-from maskwright.inference import pseudo_likelihood
-from maskwright.inference.pseudo_likelihood import _Hidden
-from maskwright.nn.initialise import build
+from maskwright.model.batch import Batch
+from maskwright.model.inference import likelihood
+from maskwright.model.inference.likelihood import _Hidden
+from maskwright.model.nn.initialise import build
+from maskwright.text.store.rows import Rows
 from nn.points import attention, block, config, stack
 
 MASK = 7
@@ -40,7 +40,7 @@ class Counting:
         )
 
 
-def batch_of(reads: pseudo_likelihood.Reads, number: int = 0) -> Batch:
+def batch_of(reads: likelihood.Reads, number: int = 0) -> Batch:
     model = build(config(decoder=stack(block(attention("causal")))))
     rows = Counting().rows(np.arange(40), 0)
     return _Hidden(model, reads, MASK, number).corrupt(rows, np.zeros(40, np.int64), 1)
@@ -62,10 +62,10 @@ def test_both_ways_are_asked_the_same_tokens_and_see_none_of_them() -> None:
     assert other is not None and not torch.equal(other, both.index), "each round asks others"
 
 
-@pytest.mark.parametrize("reads", get_args(pseudo_likelihood.Reads))
+@pytest.mark.parametrize("reads", get_args(likelihood.Reads))
 @pytest.mark.parametrize(("knows", "wanted"), [(True, 1.0), (False, 1 / 31)])
 def test_what_is_named_first_is_counted(
-    reads: pseudo_likelihood.Reads, knows: bool, wanted: float, monkeypatch: pytest.MonkeyPatch
+    reads: likelihood.Reads, knows: bool, wanted: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model that knows the rule names all of them; one that says nothing names its fair share."""
     place = {"both sides": -1, "one side": 0}[reads]
@@ -82,4 +82,4 @@ def test_what_is_named_first_is_counted(
     monkeypatch.setattr(_Hidden, "target_states", scores)
     monkeypatch.setattr(_Hidden, "target_scores", lambda self, states: states)
     model = build(config(decoder=stack(block(attention("causal")))))
-    assert pseudo_likelihood.top1(model, Counting(), reads, MASK) == pytest.approx(wanted)
+    assert likelihood.top1(model, Counting(), reads, MASK) == pytest.approx(wanted)

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maskwright.errors import DataError, UsageError
-from maskwright.inference import minimal_pairs
-from maskwright.inference.minimal_pairs import (
+from maskwright.base.errors import DataError, UsageError
+from maskwright.model.inference import minimal_pairs
+from maskwright.model.inference.minimal_pairs import (
     Paradigm,
     Result,
     baselines,
@@ -22,7 +22,7 @@ from maskwright.inference.minimal_pairs import (
     part,
     read,
 )
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 PAIRS = [
     Paradigm("one", ("the cat sits", "a dog runs"), ("the cat sit", "a dog run")),

@@ -8,19 +8,19 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.errors import IncompatibleError
-from maskwright.families.parts.family import family
-from maskwright.inference import pseudo_likelihood
-from maskwright.inference.likelihood_prompts import frame_for
-from maskwright.inference.prepared import prepare
-from maskwright.predict.language_model import load
+from maskwright.ask.predict.language_model import load
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.families.base.family import family
+from maskwright.model.inference import likelihood
+from maskwright.model.inference.likelihood_prompts import frame_for
+from maskwright.model.inference.prepared import prepare
 
 
 def test_they_are_the_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     network = model_of(small(family("gpt2"), "GPT2LMHeadModel"))
     rows = [[5, 6, 7], [9], [11, 12, 13, 14, 15, 16, 17], [5, 6, 8]]
     ready = prepare(network, precision="float32")
-    found = pseudo_likelihood.prompt_scores(ready, rows, top=3)
+    found = likelihood.prompt_scores(ready, rows, top=3)
     for row, scored in zip(rows, found, strict=True):
         tokens = torch.tensor([row])
         with torch.no_grad():
@@ -33,12 +33,12 @@ def test_they_are_the_networks(monkeypatch: pytest.MonkeyPatch) -> None:
         if len(row) > 1:
             further = [float(logs[place + 1, token]) for place, token in enumerate(row[1:])]
             assert [own for own, _ in scored] != pytest.approx(further, abs=1e-3)
-    monkeypatch.setattr(pseudo_likelihood, "AT_ONCE", 2)
-    for one, other in zip(pseudo_likelihood.prompt_scores(ready, rows), found, strict=True):
+    monkeypatch.setattr(likelihood, "AT_ONCE", 2)
+    for one, other in zip(likelihood.prompt_scores(ready, rows), found, strict=True):
         assert [own for own, _ in one] == pytest.approx([own for own, _ in other], abs=1e-6)
         assert all(top == () for _, top in one)
     with pytest.raises(IncompatibleError, match="stands alone"):
-        pseudo_likelihood.prompt_scores(prepare(model_of(small(family("bert"), "BertModel"))), rows)
+        likelihood.prompt_scores(prepare(model_of(small(family("bert"), "BertModel"))), rows)
 
 
 def test_their_sum_is_the_log_likelihood(models: dict[str, Path]) -> None:
@@ -47,11 +47,11 @@ def test_their_sum_is_the_log_likelihood(models: dict[str, Path]) -> None:
     texts = ["the cat sat on the mat", "a dog"]
     before = frame_for(own.model.network, own.model.tokenizer, "causal").before
     rows = [[*before, *own.model.tokenizer.encode(text)] for text in texts]
-    found = pseudo_likelihood.prompt_scores(prepare(own.model.network, precision="float32"), rows)
+    found = likelihood.prompt_scores(prepare(own.model.network, precision="float32"), rows)
     sums = [sum(log for log, _ in each) for each in found]
     assert sums == pytest.approx(own.log_likelihood(texts), abs=1e-4)
     # The control: without that token the sum lacks the first.
-    bare = pseudo_likelihood.prompt_scores(
+    bare = likelihood.prompt_scores(
         prepare(own.model.network, precision="float32"), [row[1:] for row in rows]
     )
     assert sums != pytest.approx([sum(log for log, _ in each) for each in bare], abs=1e-2)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.errors import IncompatibleError, UsageError
-from maskwright.inference import batches
-from maskwright.inference import pseudo_likelihood as text_likelihood
-from maskwright.inference.likelihood_prompts import METHODS
-from maskwright.inference.pseudo_likelihood import native, scores
-from maskwright.nn import mask
-from maskwright.nn.config import (
+from maskwright.base.errors import IncompatibleError, UsageError
+from maskwright.model.inference import batches
+from maskwright.model.inference import likelihood as text_likelihood
+from maskwright.model.inference.likelihood import native, scores
+from maskwright.model.inference.likelihood_prompts import METHODS
+from maskwright.model.nn import mask
+from maskwright.model.nn.config import (
     Embeddings,
     Head,
     Learned,
@@ -23,10 +23,10 @@ from maskwright.nn.config import (
     TransformerConfig,
     VocabularyHead,
 )
-from maskwright.nn.initialise import build
-from maskwright.nn.transformer import Transformer
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.model.nn.initialise import build
+from maskwright.model.nn.transformer import Transformer
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from nn import points
 
 TEXTS = (

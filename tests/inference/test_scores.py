@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from finetune.test_command import table
-from maskwright.finetune import learner
-from maskwright.finetune.command import finetune_file
-from maskwright.inference.prepared import Prepared
-from maskwright.predict.predictor import load
+from maskwright.ask.predict.predictor import load
+from maskwright.learn.finetune import learner
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.model.inference.prepared import Prepared
 
 TEXTS = ["the cat sat on the mat", "a dog", "the big red hat", "one cat and a dog ran", "a dog"]
 

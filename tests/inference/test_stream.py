@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from checkpoint.small import model_of, small
 from inference.written import written
-from maskwright.errors import UsageError
-from maskwright.families.parts.family import family
-from maskwright.inference.decode import Sampling, generate
-from maskwright.inference.stream import BYTE, GrowingText, stream
-from maskwright.nn.transformer import Transformer
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.base.errors import UsageError
+from maskwright.model.families.base.family import family
+from maskwright.model.inference.decode import Sampling, generate
+from maskwright.model.inference.stream import BYTE, GrowingText, stream
+from maskwright.model.nn.transformer import Transformer
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 TEXT = ["naïve", "café", "😀😃", "日本語", "words,", "and", "wörds;", "a\n\nb", "don't", "."]
 KINDS = ["byte-bpe", "unigram", "wordpiece", "bpe", "character"]

@@ -12,18 +12,18 @@ from torch import Tensor
 
 from checkpoint.small import model_of, small
 from conformance.test_adapters import SMALL, settings_of, stir
-from maskwright.families.parts.family import family
-from maskwright.inference import shared_layers, together
-from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.inference.prepared import Prepared, prepare
-from maskwright.inference.scores import Scored, scores
-from maskwright.inference.shared_layers import SharedLayers, can_share
-from maskwright.inference.together import Asked, scores_of_all
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.modules.supervised import Supervised
-from maskwright.objectives.parts.contrastive import Contrast
-from maskwright.objectives.parts.sequences import Sequences
-from maskwright.objectives.supervised import Options
+from maskwright.model.families.base.family import family
+from maskwright.model.inference import shared_layers, together
+from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.prepared import Prepared, prepare
+from maskwright.model.inference.scores import Scored, scores
+from maskwright.model.inference.shared_layers import SharedLayers, can_share
+from maskwright.model.inference.together import Asked, scores_of_all
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.contrastive import Contrast
+from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.model.objectives.modules.supervised import Supervised
+from maskwright.model.objectives.supervised import Options
 from toys import VOCABULARY
 
 METHODS = ("none", "lora", "ia3", "bottleneck", "bitfit", "prefix", "prompt", "top")
@@ -211,7 +211,7 @@ def test_what_cannot_be_mixed_is_read_apart() -> None:
 def test_portions_do_not_change_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     every = requests("bert", ("none", "lora", "top"), ("sequence", "token"))
     whole = scores_of_all(every)
-    monkeypatch.setattr("maskwright.inference.batches.RAGGED", 20)
+    monkeypatch.setattr("maskwright.model.inference.batches.RAGGED", 20)
     sizes: list[int] = []
     ragged = SharedLayers.ragged
     monkeypatch.setattr(

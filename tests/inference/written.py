@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from maskwright.inference.stream import Piece, Reason, stream
+from maskwright.model.inference.stream import Piece, Reason, stream
 
 
 @dataclass

@@ -26,11 +26,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from maskwright.checkpoint import pretrained
-from maskwright.families.parts.family import family
-from maskwright.nn.mask import real
-from maskwright.nn.transformer import Transformer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.mask import real
+from maskwright.model.nn.transformer import Transformer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 HERE = Path(__file__).parent
 PINS = ("torch==2.13.0", "transformers==4.57.6")

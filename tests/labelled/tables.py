@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from maskwright.errors import MaskwrightError
-from maskwright.labelled.columns.infer import Task, infer
-from maskwright.labelled.examples.build import build
-from maskwright.labelled.examples.examples import Examples
-from maskwright.labelled.formats.rows import Row
-from maskwright.labelled.formats.table import Table, load
+from maskwright.base.errors import MaskwrightError
+from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.files import Table, load
+from maskwright.text.tables.infer import Task, infer
+from maskwright.text.tables.prepare import build
+from maskwright.text.tables.rows import Row
 
 WORDS = ["river", "stone", "lamp", "garden", "winter", "bread"]
 WORDS += ["copper", "violin", "harbour", "cloud", "meadow", "paper"]

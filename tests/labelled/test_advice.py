@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from labelled.tables import sentence
-from maskwright.errors import MaskwrightError
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.examples.examples import Examples
-from maskwright.labelled.formats.options import how_read
+from maskwright.base.errors import MaskwrightError
+from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.reading_options import how_read
 
 Columns = tuple[tuple[str, str], ...]
 OPTION = re.compile(r"""--(read|column|task) ((?:[^\s'",;()]|,(?=\S)|'[^']*'|"[^"]*")+)""")

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
-from maskwright.errors import ConfigError, DataError, IncompatibleError
-from maskwright.labelled.formats.marked_text import whole_words
-from maskwright.labelled.formats.squad_file import Answer, Question, rows_and_faults
-from maskwright.labelled.windows import answer_search
-from maskwright.labelled.windows.answer_search import best_spans, search
-from maskwright.labelled.windows.answers import IGNORE, NULL, AnswerWindows
-from maskwright.labelled.windows.offsets import covering, inked
+from maskwright.base.errors import ConfigError, DataError, IncompatibleError
+from maskwright.learn.tasks.windows import answer_search
+from maskwright.learn.tasks.windows.answer_search import best_spans, search
+from maskwright.learn.tasks.windows.answers import IGNORE, NULL, AnswerWindows
+from maskwright.learn.tasks.windows.offsets import covering, inked
+from maskwright.text.tables.formats.squad import Answer, Question, rows_and_faults
+from maskwright.text.tables.marked_text import whole_words
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
 

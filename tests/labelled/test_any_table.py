@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from corpus.files_at_hand import write
 from labelled.tables import table_of, write_rows
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError, MaskwrightError, UsageError
-from maskwright.labelled.columns.infer import infer
-from maskwright.labelled.examples.build import build, prepare
-from maskwright.labelled.examples.splits import complete
-from maskwright.labelled.examples.survey import survey
-from maskwright.labelled.formats.table import Table, load
-from maskwright.labelled.shapes import shapes
+from maskwright.base.errors import DataError, MaskwrightError, UsageError
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.files import Table, load
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.prepare import build, prepare
+from maskwright.text.tables.shapes import shapes
+from maskwright.text.tables.splits import complete
+from maskwright.text.tables.survey import survey
 
 SKIP = Reading(on_bad="skip", max_bad_fraction=1.0, on_nul="strip")
 SCALARS = st.one_of(

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from labelled.tables import refusal, sentence, table_of
-from maskwright.errors import DataError
-from maskwright.labelled.columns.infer import infer
-from maskwright.labelled.examples.build import build
-from maskwright.labelled.examples.examples import Examples
-from maskwright.labelled.examples.labels import learn
-from maskwright.labelled.examples.survey import survey
+from maskwright.base.errors import DataError
+from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.labels import learn
+from maskwright.text.tables.prepare import build
+from maskwright.text.tables.survey import survey
 
 Row = dict[str, Any]
 

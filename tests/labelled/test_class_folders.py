@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from labelled.tables import loaded, refusal, write
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError, UsageError
-from maskwright.labelled.formats.table import load
+from maskwright.base.errors import DataError, UsageError
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.files import load
 
 
 def fill(root: Path, *names: str, end: str = "_test") -> Path:

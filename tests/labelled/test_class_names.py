@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from labelled.tables import loaded, refusal, sentence, write
-from maskwright.errors import DataError
-from maskwright.labelled.columns.infer import infer
-from maskwright.labelled.examples.build import build
-from maskwright.labelled.formats.as_given import FILE
-from maskwright.labelled.formats.table import load
+from maskwright.base.errors import DataError
+from maskwright.text.tables.files import load
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.prepare import build
+from maskwright.text.tables.raw_text import FILE
 
 NAMED = {"names": ["bad", "good"], "_type": "ClassLabel"}
 MAPPINGS = [

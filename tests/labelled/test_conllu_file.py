@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.formats import table
+from maskwright.base.errors import DataError
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables import files
+from maskwright.text.tables.prepare import prepare
 
 SENTENCE = """# sent_id = 1
 # text = Sie geht zum Haus
@@ -31,7 +31,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_words_with_all_that_is_told_of_them(tmp_path: Path) -> None:
-    one, two = table.load(write(tmp_path / "a.conllu", SENTENCE + BARE)).parts["all"]
+    one, two = files.load(write(tmp_path / "a.conllu", SENTENCE + BARE)).parts["all"]
     assert one.values == {
         "tokens": ["Sie", "geht", "zu", "dem", "Haus"],
         "upos": ["PRON", "VERB", "ADP", "DET", "NOUN"],
@@ -64,24 +64,24 @@ def test_a_treebank_as_it_is_downloaded(tmp_path: Path) -> None:
 def test_a_line_that_is_none(tmp_path: Path) -> None:
     path = write(tmp_path / "a.conllu", "1\tHaus\tNOUN\n")
     with pytest.raises(DataError, match=r"line 1(.|\n)*3 columns(.|\n)*10"):
-        table.load(path)
+        files.load(path)
 
 
 def test_a_treebank_is_one_by_any_name(tmp_path: Path) -> None:
     for name in ("a.conll", "a.txt", "a.tsv", "a.bio", "b.tsv"):
         text = SENTENCE if name != "b.tsv" else SENTENCE.split("Haus\n", 1)[1]
-        (one,) = table.load(write(tmp_path / name, text)).parts["all"]
+        (one,) = files.load(write(tmp_path / name, text)).parts["all"]
         assert one.values["tokens"] == ["Sie", "geht", "zu", "dem", "Haus"], name
         assert one.values["upos"][0] == "PRON"
     # The controls: a table of ten columns whose rows are numbered, and columns that are named.
     rows = "".join("\t".join([str(n), f"text {n}", *"abcdefgh"]) + "\n" for n in range(1, 9))
     header = ("id", "text", *"cdefghij")
-    made = table.load(write(tmp_path / "c.tsv", rows), header=header).parts["all"]
+    made = files.load(write(tmp_path / "c.tsv", rows), header=header).parts["all"]
     assert len(made) == 8 and made[0].values["text"] == "text 1"
     names = ("a", "tokens", "c", "tags", *"efghij")
     plain = SENTENCE.split("Haus\n", 1)[1]
     assert (
-        table.load(write(tmp_path / "d.conll", plain), header=names)
+        files.load(write(tmp_path / "d.conll", plain), header=names)
         .parts["all"][0]
         .values["tags"][2]
         == "_"
@@ -93,9 +93,9 @@ def test_a_bad_sentence_may_be_left_out(tmp_path: Path) -> None:
     for number, broken in enumerate(bad):
         path = write(tmp_path / f"{number}.conllu", SENTENCE * 150 + broken + SENTENCE)
         with pytest.raises(DataError, match=("CoNLL-U", "blanks")[number]) as refused:
-            table.load(path)
+            files.load(path)
         assert "on_bad='skip'" in str(refused.value.do)
         rejects = tmp_path / "rejects.jsonl"
-        made = table.load(path, reading=Reading(on_bad="skip"), rejects=rejects)
+        made = files.load(path, reading=Reading(on_bad="skip"), rejects=rejects)
         assert len(made.parts["all"]) == 151 and made.counts["all"].rejected == 1
         assert '"line": 1503' in rejects.read_text()

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError, UsageError
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.examples.examples import Examples, Single, Tagged
-from maskwright.labelled.examples.survey import survey
-from maskwright.labelled.formats.table import load
+from maskwright.base.errors import DataError, UsageError
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.examples import Examples, Single, Tagged
+from maskwright.text.tables.files import load
+from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.survey import survey
 
 SIZE = 40
 MARK = {"start": 3, "end": 8, "text": "Berun"}
@@ -227,8 +227,8 @@ def test_what_label_studio_has_besides_is_told_and_its_places_are_those_of_tasks
 
 
 def load_raw(path: Path) -> list[Any]:
-    from maskwright.corpus.files import find
-    from maskwright.labelled.formats.rows import read_rows
+    from maskwright.text.corpus.files import find
+    from maskwright.text.tables.rows import read_rows
 
     return list(read_rows(find(path)[0]))
 

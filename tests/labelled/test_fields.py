@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.examples.survey import survey
+from maskwright.base.errors import DataError
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.survey import survey
 
 Rows = list[dict[str, Any]]
 NONE: dict[str, Any] = {"text": [], "answer_start": []}

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from labelled.tables import loaded, refusal, sentence, table_of, understood, write
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError
-from maskwright.labelled.columns.flags import flag
-from maskwright.labelled.columns.infer import infer
-from maskwright.labelled.examples.build import build
-from maskwright.labelled.examples.examples import Examples
-from maskwright.labelled.examples.survey import survey
-from maskwright.labelled.formats.table import Table
+from maskwright.base.errors import DataError
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.files import Table
+from maskwright.text.tables.flags import flag
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.prepare import build
+from maskwright.text.tables.survey import survey
 
 SETS = ((0,), (1, 3), (), (2,), (0, 1, 2, 3))
 SKIP = Reading(on_bad="skip", max_bad_fraction=0.2)

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from labelled.tables import refusal, write_parquet
-from maskwright.corpus.table import _refuse_twice
-from maskwright.errors import DataError
-from maskwright.labelled.columns import contents
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.examples.survey import survey
-from maskwright.labelled.formats import rows as formats_rows
+from maskwright.base.errors import DataError
+from maskwright.text.corpus.csv_file import _refuse_twice
+from maskwright.text.tables import column_contents
+from maskwright.text.tables import rows as formats_rows
+from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.survey import survey
 
 RATIO = 3.0
 ROWS = 20
@@ -203,12 +203,15 @@ def test_twice_the_size_costs_at_most_three_times(case: str, tmp_path: Path) -> 
 def test_the_control_finds_a_column_that_is_looked_for_in_every_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def describe(rows: Any, lists: Any = ()) -> dict[str, contents.Column]:
+    def describe(rows: Any, lists: Any = ()) -> dict[str, column_contents.Column]:
         names = dict.fromkeys(name for row in rows for name in row.values)
-        every = {name: [contents.value_of(row, name) for row in rows] for name in names}
-        return {name: contents._described(name, cells, len(rows)) for name, cells in every.items()}
+        every = {name: [column_contents.value_of(row, name) for row in rows] for name in names}
+        return {
+            name: column_contents._described(name, cells, len(rows))
+            for name, cells in every.items()
+        }
 
-    monkeypatch.setattr("maskwright.labelled.columns.find.describe", describe)
+    monkeypatch.setattr("maskwright.text.tables.roles.describe", describe)
     make = CASES["jsonl, keys of its own in each row"]
     small, large = (cost(make(tmp_path / f"t{n}", n * 3 * SIZE))[0] for n in (1, 2))
     assert large > RATIO * small

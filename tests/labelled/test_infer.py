@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from labelled.tables import refusal, sentence, table_of, write
-from maskwright.errors import DataError, UsageError
-from maskwright.labelled.columns.infer import Task, infer
-from maskwright.labelled.examples.build import build
-from maskwright.labelled.formats.as_given import as_integer
-from maskwright.labelled.formats.table import load
+from maskwright.base.errors import DataError, UsageError
+from maskwright.text.tables.files import load
+from maskwright.text.tables.infer import Task, infer
+from maskwright.text.tables.prepare import build
+from maskwright.text.tables.raw_text import as_integer
 
 MANY = range(40)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from labelled.tables import refusal, sentence, table_of
-from maskwright.errors import DataError, UsageError
-from maskwright.labelled.columns.infer import infer
-from maskwright.labelled.examples.build import build
+from maskwright.base.errors import DataError, UsageError
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.prepare import build
 
 
 def test_several_columns_make_one_text() -> None:

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelled.tables import loaded, refusal, sentence, table_of, understood, write, write_rows
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError, UsageError
-from maskwright.labelled.columns.contents import is_empty
-from maskwright.labelled.columns.infer import infer
-from maskwright.labelled.examples.build import build, prepare
-from maskwright.labelled.examples.examples import Answered, Choice, Examples
-from maskwright.labelled.examples.labels import near_misses
-from maskwright.labelled.examples.survey import left_out, survey
-from maskwright.labelled.formats.table import load
+from maskwright.base.errors import DataError, UsageError
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.column_contents import is_empty
+from maskwright.text.tables.examples import Answered, Choice, Examples
+from maskwright.text.tables.files import load
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.labels import near_misses
+from maskwright.text.tables.prepare import build, prepare
+from maskwright.text.tables.survey import left_out, survey
 
 SKIP = Reading(on_bad="skip", max_bad_fraction=0.5)
 

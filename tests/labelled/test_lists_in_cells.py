@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from labelled.tables import loaded, refusal, sentence
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError
-from maskwright.labelled.columns.contents import list_of
-from maskwright.labelled.columns.infer import infer
-from maskwright.labelled.examples.build import build
-from maskwright.labelled.formats.table import load
+from maskwright.base.errors import DataError
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.column_contents import list_of
+from maskwright.text.tables.files import load
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.prepare import build
 
 LABELS = (["a"], ["a", "it's, c"], [], ["c"])
 AS_PYTHON: Callable[[Any], str] = str

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from labelled.tables import loaded, refusal, table_of, understood, write, write_parquet, write_rows
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.examples.survey import survey
-from maskwright.labelled.formats.marked_text import are_parts, marked, words_in
+from maskwright.base.errors import DataError
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.marked_text import are_parts, marked, words_in
+from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.survey import survey
 
 TEXT = "Ann Lee, of New York."
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from labelled.tables import refusal, sentence, write
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError, UsageError
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.examples.splits import Division
-from maskwright.labelled.examples.survey import survey
-from maskwright.metrics import baseline
+from maskwright.base.errors import DataError, UsageError
+from maskwright.learn.tasks.base import baselines
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.splits import Division
+from maskwright.text.tables.survey import survey
 
 LINES = [
     f'"{"good" if n % 3 else "bad"}, {sentence(n)}",{1 if n % 3 else 5},author {n % 40}'
@@ -34,8 +34,8 @@ def test_a_csv_becomes_a_task_with_parts(tmp_path: Path) -> None:
     assert [len(rows) for rows in made.parts.values()] == [122, 39, 39]
     assert made.parts["train"][0].where.startswith(f"{tmp_path}/reviews.csv, line ")
     assert survey(made).leaks == []
-    words = baseline.baselines(made)[1]
-    assert (words.predicted == baseline.targets(made.parts["test"])).all()
+    words = baselines.baselines(made)[1]
+    assert (words.predicted == baselines.targets(made.parts["test"])).all()
 
 
 def test_what_is_said_overrules_what_is_found(tmp_path: Path) -> None:

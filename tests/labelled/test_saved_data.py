@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from labelled.tables import sentence, write_parquet
-from maskwright.corpus.read import read
-from maskwright.errors import DataError
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.formats.table import load
+from maskwright.base.errors import DataError
+from maskwright.text.corpus.read import read
+from maskwright.text.tables.files import load
+from maskwright.text.tables.prepare import prepare
 
 CLASSES = {"names": ["bad", "good"], "_type": "ClassLabel"}
 FEATURES: dict[str, Any] = {"text": {"dtype": "string", "_type": "Value"}, "label": CLASSES}

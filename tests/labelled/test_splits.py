@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from labelled.tables import refusal, sentence, table_of, understood
-from maskwright.errors import ConfigError, DataError, UsageError
-from maskwright.labelled.columns.infer import infer
-from maskwright.labelled.examples import splits
-from maskwright.labelled.examples.build import build
-from maskwright.labelled.examples.examples import Examples
-from maskwright.labelled.examples.splits import Division
-from maskwright.labelled.examples.survey import survey
+from maskwright.base.errors import ConfigError, DataError, UsageError
+from maskwright.text.tables import splits
+from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.prepare import build
+from maskwright.text.tables.splits import Division
+from maskwright.text.tables.survey import survey
 
 TEXTS = [sentence(n) for n in range(600)]
 CLASSES = [n % 3 if n < 570 else 3 for n in range(600)]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from labelled.tables import loaded, sentence, table_of, understood, write, write_rows
-from maskwright.corpus.reading import Reading
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.examples.survey import Survey, survey
-from maskwright.report import tables as report
+from maskwright.base.report import tables as report
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.survey import Survey, survey
 
 
 def rows(count: int, start: int = 0, classes: int = 2) -> list[dict[str, Any]]:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from labelled.tables import refusal, sentence, write, write_parquet, write_rows
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError, UsageError
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.formats.table import Table, load
+from maskwright.base.errors import DataError, UsageError
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.files import Table, load
+from maskwright.text.tables.prepare import prepare
 
 ROWS = [{"text": sentence(n), "label": n % 2} for n in range(6)]
 SKIP = Reading(on_bad="skip", max_bad_fraction=1.0)

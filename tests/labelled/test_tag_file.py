@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from maskwright.corpus.ledger import Counts, Ledger
-from maskwright.corpus.lines import Block
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError, UsageError
-from maskwright.labelled.formats.tag_file import Sentence, is_one, rows
+from maskwright.base.errors import DataError, UsageError
+from maskwright.text.corpus.ledger import Counts, Ledger
+from maskwright.text.corpus.lines import Block
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.formats.conll import Sentence, is_one, rows
 
 
 def test_words_are_found_in_their_text() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.errors import ConfigError, DataError
-from maskwright.labelled.formats.tag_file import Sentence
-from maskwright.labelled.windows.answers import IGNORE
-from maskwright.labelled.windows.tag_windows import TagWindows, first_tokens
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.learn.tasks.windows.answers import IGNORE
+from maskwright.learn.tasks.windows.tag_windows import TagWindows, first_tokens
+from maskwright.text.tables.formats.conll import Sentence
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
 

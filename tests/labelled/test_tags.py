@@ -9,12 +9,12 @@ import pytest
 from hypothesis import strategies
 
 from labelled.tables import table_of, understood
-from maskwright.errors import ConfigError, DataError, IncompatibleError
-from maskwright.labelled.examples.build import build
-from maskwright.labelled.examples.survey import survey
-from maskwright.labelled.formats.table import Table
-from maskwright.labelled.formats.tag_spelling import as_entities, findings, spelling_of
-from maskwright.labelled.formats.tags import (
+from maskwright.base.errors import ConfigError, DataError, IncompatibleError
+from maskwright.text.tables.files import Table
+from maskwright.text.tables.prepare import build
+from maskwright.text.tables.survey import survey
+from maskwright.text.tables.tag_spelling import as_entities, findings, spelling_of
+from maskwright.text.tables.tags import (
     SCHEMES,
     Entity,
     accuracy,

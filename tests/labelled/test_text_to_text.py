@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
-from maskwright.errors import ConfigError, DataError
-from maskwright.labelled.windows.text_to_text import (
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.learn.tasks.windows.text_to_text import (
     TEMPLATES,
     Labels,
     Template,

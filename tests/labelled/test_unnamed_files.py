@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from labelled.tables import loaded, refusal, sentence, write
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError, UsageError
-from maskwright.labelled.columns.infer import infer
-from maskwright.labelled.formats.table import load
+from maskwright.base.errors import DataError, UsageError
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.files import load
+from maskwright.text.tables.infer import infer
 
 
 def two_languages(root: Path, *stems: str, rows: int = 40) -> Path:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from labelled.tables import refusal, sentence
-from maskwright.errors import DataError
-from maskwright.labelled.examples.build import prepare
-from maskwright.labelled.examples.survey import survey
+from maskwright.base.errors import DataError
+from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.survey import survey
 
 ROWS = [{"text": sentence(n), "label": ("good", "bad")[n % 2]} for n in range(60)]
 COLUMNS = {name: [row[name] for row in ROWS] for name in ("text", "label")}

@@ -10,9 +10,9 @@ import pytest
 import tokenizers
 from hypothesis import strategies
 
-from maskwright.errors import ConfigError, DataError, IncompatibleError
-from maskwright.labelled.windows import windows
-from maskwright.labelled.windows.windows import (
+from maskwright.base.errors import ConfigError, DataError, IncompatibleError
+from maskwright.learn.tasks.windows import windows
+from maskwright.learn.tasks.windows.windows import (
     Cuts,
     central,
     fit,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from labelled.tables import loaded, refusal, write
-from maskwright.corpus.reading import Reading
-from maskwright.errors import DataError
-from maskwright.labelled.formats.table import load
-from maskwright.labelled.formats.tag_file import columns_of
+from maskwright.base.errors import DataError
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.files import load
+from maskwright.text.tables.formats.conll import columns_of
 
 HEAD = "Sentence #,Word,POS,Tag\n"
 TWO = "Sentence: 1,Kalomi,NNP,B-PER\n,sat,VBD,O\nSentence: 2,Tion,NNP,B-LOC\n"

@@ -1,4 +1,4 @@
-"""One place decides how many texts go through a network together (`inference/batches.py`): where it
+"""One place decides how many texts go through a network together (`model/inference/batches.py`): where it
 allows one text, every network reads one text at a time, whatever is asked."""
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import torch
 
 from finetune.test_command import table
 from maskwright import api
-from maskwright.analysis.heads import look_at_heads
-from maskwright.analysis.hidden_states import ProbedModel, layer_states
-from maskwright.finetune.command import finetune_file
-from maskwright.inference import batches
-from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.inference.growing_rows import Rows
-from maskwright.inference.prepared import PreparedStack, prepare
-from maskwright.inference.shared_layers import SharedLayers
-from maskwright.nn.stack import Stack
-from maskwright.predict.shared_encoder import load_shared
+from maskwright.ask.analysis.heads import look_at_heads
+from maskwright.ask.analysis.hidden_states import ProbedModel, layer_states
+from maskwright.ask.predict.shared_encoder import load_shared
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.model.inference import batches
+from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.growing_rows import Rows
+from maskwright.model.inference.prepared import PreparedStack, prepare
+from maskwright.model.inference.shared_layers import SharedLayers
+from maskwright.model.nn.stack import Stack
 
 TEXTS = ["the cat sat on the mat", "the dog", "a big dog saw the old cat", "the cat"]
 MASKED = [f"{text} [MASK]" for text in TEXTS]

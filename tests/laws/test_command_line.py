@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.base.config import lines_of
+from maskwright.base.errors import DataError, UsageError
 from maskwright.cli import main as cli
 from maskwright.cli.main import ALIASES, Parser, own_name
 from maskwright.cli.verbs import finetune
-from maskwright.config import lines_of
-from maskwright.errors import DataError, UsageError
-from maskwright.finetune.recipe import Recipe
-from maskwright.serve.limits import Limits
+from maskwright.learn.finetune.recipe import Recipe
+from maskwright.ship.serve.limits import Limits
 
 # Short for settings of a recipe that the field has names for.
 SHORT = {"--budget", "--rate", "--batch", "--length", "--seed", "--precision", "--device"}
@@ -510,8 +510,10 @@ def test_threads_are_used_and_go_into_the_recipe(
     for name in cli.THREADS:
         monkeypatch.setenv(name, "1")
     seen = []
-    monkeypatch.setattr("maskwright.closing.pretrain", lambda recipe, out, **_: seen.append(recipe))
-    monkeypatch.setattr("maskwright.report.page.next_commands", lambda run: [])
+    monkeypatch.setattr(
+        "maskwright.ask.closing.pretrain", lambda recipe, out, **_: seen.append(recipe)
+    )
+    monkeypatch.setattr("maskwright.base.report.page.next_commands", lambda run: [])
     try:
         assert cli.main(["pretrain", "tiny", "--threads", "3", "--out", "x"]) == 0
         assert torch.get_num_threads() == 3
@@ -542,7 +544,7 @@ def test_a_signal_is_said_in_a_line(
             swept.append(room)  # what was begun can still be cleaned up
         raise AssertionError("the signal did not stop it")
 
-    monkeypatch.setattr("maskwright.catalogue.names", stopped)
+    monkeypatch.setattr("maskwright.base.catalogue.names", stopped)
     before = signal.getsignal(number)
     assert cli.main(["list", "recipes"]) == 128 + number
     assert capsys.readouterr().err == f"stopped by {says}\n" and swept == ["recipes"]
@@ -551,7 +553,7 @@ def test_a_signal_is_said_in_a_line(
     def interrupted(room: str) -> list[str]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("maskwright.catalogue.names", interrupted)
+    monkeypatch.setattr("maskwright.base.catalogue.names", interrupted)
     assert cli.main(["list"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
 
@@ -573,7 +575,7 @@ def test_a_signal_of_which_a_library_makes_its_own_error(
             raise RuntimeError("it cannot be exported") from error
         raise AssertionError("the signal did not stop it")
 
-    monkeypatch.setattr("maskwright.catalogue.names", made)
+    monkeypatch.setattr("maskwright.base.catalogue.names", made)
     assert cli.main(["list", "recipes"]) == 128 + number
     assert capsys.readouterr().err == says + "\n"
 
@@ -581,7 +583,7 @@ def test_a_signal_of_which_a_library_makes_its_own_error(
 def test_a_signal_that_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     monkeypatch.setattr(
-        "maskwright.catalogue.names",
+        "maskwright.base.catalogue.names",
         lambda room: seen.append(signal.getsignal(signal.SIGHUP)) or [],
     )
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -611,7 +613,7 @@ def test_escape_sequences_are_harmless_in_every_part_of_an_error(
         raise ValueError(HARMFUL)
 
     for made in (refused, broken):
-        monkeypatch.setattr("maskwright.catalogue.names", made)
+        monkeypatch.setattr("maskwright.base.catalogue.names", made)
         assert cli.main(["list", "--debug"]) in (65, 70)
         shown = capsys.readouterr().err
         assert "\\x1b[31m" in shown and "\\u202e" in shown
@@ -677,7 +679,7 @@ def test_too_little_memory_is_no_fault_of_ours(
     def full(room: str) -> list[str]:
         raise error
 
-    monkeypatch.setattr("maskwright.catalogue.names", full)
+    monkeypatch.setattr("maskwright.base.catalogue.names", full)
     assert cli.main(["list"]) == 69
     shown = capsys.readouterr().err
     assert f"where:  {where}" in shown and "Traceback" not in shown and "more" not in shown[-9:]
@@ -691,7 +693,7 @@ def test_a_fault_of_our_own_is_called_one(
     def broken(room: str) -> list[str]:
         raise RuntimeError("gone wrong")
 
-    monkeypatch.setattr("maskwright.catalogue.names", broken)
+    monkeypatch.setattr("maskwright.base.catalogue.names", broken)
     assert cli.main(["list"]) == 70
     shown = capsys.readouterr().err
     assert "gone wrong" in shown and "E-BUG" in shown
@@ -699,7 +701,7 @@ def test_a_fault_of_our_own_is_called_one(
     def named(room: str) -> list[str]:
         raise KeyError("out of memory")  # a name of the user's, and no shortage
 
-    monkeypatch.setattr("maskwright.catalogue.names", named)
+    monkeypatch.setattr("maskwright.base.catalogue.names", named)
     assert cli.main(["list"]) == 70
 
 
@@ -718,7 +720,7 @@ def test_an_empty_folder_of_a_refused_command_goes(
         return do
 
     def left(*names: str) -> bool:
-        monkeypatch.setattr("maskwright.evaluate.labelled_rows.evaluate_file", refused(*names))
+        monkeypatch.setattr("maskwright.ask.evaluate.labelled_rows.evaluate_file", refused(*names))
         (tmp_path / "task.json").touch()
         command = ["evaluate", str(tmp_path), "--data", str(tmp_path), "--out", str(out)]
         assert cli.main(command) == 65
@@ -736,6 +738,6 @@ def test_a_full_disk_behind_standard_output_is_no_fault_of_ours(
     def full(room: str) -> list[str]:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("maskwright.catalogue.names", full)
+    monkeypatch.setattr("maskwright.base.catalogue.names", full)
     assert cli.main(["list"]) == 75
     assert "standard output" in capsys.readouterr().err

@@ -23,4 +23,4 @@ def broken(place: str, tree: Sequence[ast.AST]) -> Found:
 
 def test_the_control_finds_them() -> None:
     code = 'say(f"note: {said}")\nprint("Warning: odd")\nsay("a note: b")'
-    assert sorted(line for line, _ in broken("models/open.py", nodes(code))) == [1, 2]
+    assert sorted(line for line, _ in broken("model/opening/open.py", nodes(code))) == [1, 2]

@@ -70,7 +70,7 @@ def test_a_broken_contract_is_noticed(tmp_path: Path) -> None:
 
 # What one fresh Python does in turn, and which of LOOKED_FOR it must not have loaded by then; a
 # control must have loaded them.
-LIGHT = ("torch", "numpy", "tokenizers", "rich", "sklearn", "pyarrow", "maskwright.nn")
+LIGHT = ("torch", "numpy", "tokenizers", "rich", "sklearn", "pyarrow", "maskwright.model.nn")
 TEXT_ONLY = ("torch", "transformers")
 NO_COMPILER = ("torch._dynamo", "sympy")  # they take seconds to load, and every command builds
 NO_FIGURES = ("sklearn", "scipy.stats", "pandas", "transformers", "jinja2")
@@ -92,12 +92,12 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         """
 from maskwright.finetune import recipe
 assert all(map(callable, [maskwright.pretrain, maskwright.finetune, maskwright.tokenizer]))
-assert maskwright.finetune.recipe is recipe and "finetune" in dir(maskwright)
+assert maskwright.learn.finetune.recipe is recipe and "finetune" in dir(maskwright)
 """,
         TEXT_ONLY,
     ),
-    "the control of numbers": ("import maskwright.randomness", ("numpy",)),
-    "shapes of tasks": ("from maskwright.labelled.shapes import shapes; shapes()", TEXT_ONLY),
+    "the control of numbers": ("import maskwright.base.randomness", ("numpy",)),
+    "shapes of tasks": ("from maskwright.text.tables.shapes import shapes; shapes()", TEXT_ONLY),
     # So that a command line checks the options of any objective before it loads torch.
     "options of objectives": (
         """
@@ -107,7 +107,7 @@ for name in catalogue.names("objectives"): catalogue.load("objectives", name).Op
         TEXT_ONLY,
     ),
     "the text wing": ("", TEXT_ONLY),
-    "the control of objectives": ("import maskwright.objectives.modules.masked", ("torch",)),
+    "the control of objectives": ("import maskwright.model.objectives.modules.masked", ("torch",)),
     "a model is built": (
         """
 import torch
@@ -119,7 +119,7 @@ build(family("bert").config({"architectures": ["BertForMaskedLM"], "vocab_size":
 """,
         NO_COMPILER,
     ),
-    "predictions are written": ("import maskwright.predict.write", NO_FIGURES),
+    "predictions are written": ("import maskwright.ask.predict.write", NO_FIGURES),
     # What PyTorch's own modules do.
     "the control of the compiler": (
         "with torch.device('meta'): torch.nn.Embedding(4, 4)",

@@ -16,9 +16,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from maskwright.nn import attention as room
-from maskwright.nn.attention import Case
-from maskwright.nn.mask import (
+from maskwright.model.nn import attention as room
+from maskwright.model.nn.attention import Case
+from maskwright.model.nn.mask import (
     AttentionMask,
     bidirectional,
     causal,
@@ -29,7 +29,7 @@ from maskwright.nn.mask import (
     same_document,
     window,
 )
-from maskwright.nn.transformer import Transformer
+from maskwright.model.nn.transformer import Transformer
 from nn.points import DECODERS, ENCODERS, PAIRS, VOCABULARY, model_of, tokens
 
 ROWS, LENGTH = 2, 12
@@ -127,7 +127,8 @@ def test_the_law_sees_a_dropped_pattern(monkeypatch: pytest.MonkeyPatch, name: s
     """Negative control: a decoder that forgets to be causal."""
     model = model_of(name, deviation=0.7)
     monkeypatch.setattr(
-        "maskwright.nn.stack.pattern", lambda name, limits=None: pattern("bidirectional", limits)
+        "maskwright.model.nn.stack.pattern",
+        lambda name, limits=None: pattern("bidirectional", limits),
     )
     felt = moved(runner(model, None), tokens(ROWS, LENGTH), with_another_token)
     assert (felt & ~reachable(model, None)).any()

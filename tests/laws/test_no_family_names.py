@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from laws.source import Found, nodes
-from maskwright import catalogue
+from maskwright.base import catalogue
 
 # Rooms that serve every family, and so must know none.
 ROOMS = (
@@ -71,15 +71,15 @@ def broken(place: str, tree: Sequence[ast.AST]) -> Found:
     [
         'if config.model_type == "bert": pass',
         'rules = {"gpt2": 1}',
-        "from maskwright.families import weights, bert",
-        "from maskwright.families.bert import point",
-        "import maskwright.families.bert",
+        "from maskwright.model.families import weights, bert",
+        "from maskwright.model.families.bert import point",
+        "import maskwright.model.families.bert",
         "families.bert.config(config)",
     ],
 )
 def test_a_named_family_is_noticed(line: str) -> None:
-    assert broken("nn/stack.py", nodes(line))
+    assert broken("model/nn/stack.py", nodes(line))
 
 
 def test_prose_may_cite_a_model() -> None:
-    assert not broken("nn/stack.py", nodes('"""bert"""\nx = "a sentence on bert"  # bert\n'))
+    assert not broken("model/nn/stack.py", nodes('"""bert"""\nx = "a sentence on bert"  # bert\n'))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from laws.source import Found, nodes
-from maskwright import catalogue
+from maskwright.base import catalogue
 
 NAMES = set(catalogue.names("objectives"))
 MODULES = {name.replace("-", "_") for name in NAMES}
@@ -16,13 +16,13 @@ MODULES = {name.replace("-", "_") for name in NAMES}
 OWN = ("objectives", "recipes", "families")
 # "masked" and "causal" are there methods of scoring a text, whatever the model was trained by.
 METHODS = {
-    "inference/likelihood_prompts.py",
-    "inference/pseudo_likelihood.py",
-    "inference/texts.py",
-    "evaluate/compare/candidate.py",
+    "model/inference/likelihood_prompts.py",
+    "model/inference/likelihood.py",
+    "ask/predict/texts.py",
+    "ask/evaluate/compare_candidate.py",
 }
 # "causal" is a pattern of attention there.
-PATTERNS = {"nn/config.py", "nn/mask.py", "inference/growing_rows.py"}
+PATTERNS = {"model/nn/config.py", "model/nn/mask.py", "model/inference/growing_rows.py"}
 # It is the name of a task type, too.
 TASK = "sequence-to-sequence"
 
@@ -57,14 +57,14 @@ def broken(place: str, tree: Sequence[ast.AST]) -> Found:
     [
         'if recipe.objective.name == "hybrid": pass',
         'usual = ("masked", "causal")',
-        "from maskwright.objectives import masked",
-        "from maskwright.objectives.masked import Options",
-        "from maskwright.objectives.modules.masked import Masked",
+        "from maskwright.model.objectives import masked",
+        "from maskwright.model.objectives.masked import Options",
+        "from maskwright.model.objectives.modules.masked import Masked",
         'shift = getattr(objective, "shift", 0)',
     ],
 )
 def test_a_named_objective_is_noticed(line: str) -> None:
-    assert broken("models/open.py", nodes(line))
+    assert broken("model/opening/open.py", nodes(line))
 
 
 def test_every_objective_says_what_it_is() -> None:

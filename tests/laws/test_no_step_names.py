@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from laws.source import Found, nodes
-from maskwright import catalogue
+from maskwright.base import catalogue
 
 NAMES = set(catalogue.names("curate.steps"))
 MODULES = {name.replace("-", "_") for name in NAMES}
@@ -35,10 +35,10 @@ def broken(place: str, tree: Sequence[ast.AST]) -> Found:
 
 @pytest.mark.parametrize(
     "line",
-    ['if name == "near-duplicates": pass', "from maskwright.curate.steps import html"],
+    ['if name == "near-duplicates": pass', "from maskwright.text.curate.steps import html"],
 )
 def test_a_named_step_is_noticed(line: str) -> None:
-    assert broken("curate/page.py", nodes(line))
+    assert broken("text/curate/page.py", nodes(line))
 
 
 def test_every_step_says_what_it_is() -> None:

@@ -13,26 +13,26 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from laws.source import Found, nodes
-from maskwright import catalogue
-from maskwright.labelled.shapes import shapes
+from maskwright.base import catalogue
+from maskwright.text.tables.shapes import shapes
 
 NAMES = set(shapes())
 MODULES = {name.replace("-", "_") for name in catalogue.names("tasks")}
 # What is another word there: a column (spellings), the loss of vectors that are alike, what a
 # config.json calls a head for one number, and how a model of two stacks scores a text.
 OTHERS = {
-    "labelled/columns/search.py": {"similarity"},
-    "labelled/columns/spellings.py": {"similarity"},
-    "labelled/columns/unclear_labels.py": {"similarity"},
-    "objectives/parts/contrastive.py": {"similarity"},
-    "objectives/supervised.py": {"regression"},
-    "checkpoint/layout.py": {"regression"},
+    "text/tables/role_search.py": {"similarity"},
+    "text/tables/spellings.py": {"similarity"},
+    "text/tables/unclear_labels.py": {"similarity"},
+    "model/objectives/base/contrastive.py": {"similarity"},
+    "model/objectives/supervised.py": {"regression"},
+    "model/checkpoint/layout.py": {"regression"},
     # What other programs' protocols call a thing on the wire.
-    "serve/dialects/hugging_face.py": {"question-answering"},
-    "serve/dialects/openai.py": {"embedding"},
-    "serve/dialects/tei.py": {"embedding"},
-    "inference/likelihood_prompts.py": {"sequence-to-sequence"},
-    "inference/pseudo_likelihood.py": {"sequence-to-sequence"},
+    "ship/serve/dialects/hugging_face.py": {"question-answering"},
+    "ship/serve/dialects/openai.py": {"embedding"},
+    "ship/serve/dialects/tei.py": {"embedding"},
+    "model/inference/likelihood_prompts.py": {"sequence-to-sequence"},
+    "model/inference/likelihood.py": {"sequence-to-sequence"},
 }
 OWN = ("tasks", "recipes", "objectives")
 
@@ -62,9 +62,9 @@ def broken(place: str, tree: Sequence[ast.AST]) -> Found:
     [
         'if task.name == "tagging": pass',
         'KINDS = {"pair-classification": 1}',
-        "from maskwright.tasks import embeddings",
-        "from maskwright.tasks.classification import PAIRS",
+        "from maskwright.learn.tasks import embeddings",
+        "from maskwright.learn.tasks.classification import PAIRS",
     ],
 )
 def test_a_named_task_is_noticed(line: str) -> None:
-    assert broken("models/open.py", nodes(line))
+    assert broken("model/opening/open.py", nodes(line))

@@ -13,11 +13,11 @@ import pytest
 
 import maskwright
 from finetune.test_command import table
-from maskwright.checkpoint import pretrained
+from maskwright.base.storage import manifest
 from maskwright.cli.main import main
-from maskwright.finetune.command import finetune_file
-from maskwright.models import folders
-from maskwright.storage import manifest
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.opening import folders
 
 SOURCE = Path(maskwright.__file__).parent
 # Who may read the weights of a model folder: the room of models. The functions of `api` hand the
@@ -31,7 +31,7 @@ def opens(code: str) -> bool:
         match node:
             case ast.Attribute(value=ast.Name(id="pretrained"), attr="load"):
                 return True
-            case ast.ImportFrom(module="maskwright.checkpoint.pretrained", names=names):
+            case ast.ImportFrom(module="maskwright.model.checkpoint.pretrained", names=names):
                 if any(name.name == "load" for name in names):
                     return True
     return False
@@ -44,14 +44,14 @@ def test_models_are_opened_in_one_room() -> None:
         if opens(file.read_text(encoding="utf-8"))
     }
     others = {name for name in found if name.split("/")[0] not in OPENERS}
-    assert not others and "models/open.py" in found
+    assert not others and "model/opening/open.py" in found
 
 
 @pytest.mark.parametrize(
     "code",
     [
-        "from maskwright.checkpoint import pretrained\npretrained.load('a')",
-        "from maskwright.checkpoint.pretrained import load",
+        "from maskwright.model.checkpoint import pretrained\npretrained.load('a')",
+        "from maskwright.model.checkpoint.pretrained import load",
     ],
 )
 def test_another_opener_would_be_noticed(code: str) -> None:

@@ -22,7 +22,7 @@ import pytest
 
 from faults import syscalls
 from laws.source import SOURCE
-from maskwright import privacy
+from maskwright.base import privacy
 
 # The packages that the source imports. Before one is added here, read whether it reports its use.
 REVIEWED = (

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from maskwright import api
-from maskwright.budget import Budget
-from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
-from maskwright.tokenizer.training.train import TokenizerChoice
+from maskwright.base.budget import Budget
+from maskwright.learn.recipes.base.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.text.tokenizer.training.train import TokenizerChoice
 
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
 CODE = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.S))
@@ -81,7 +81,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 # The small models know few words.
-@pytest.mark.filterwarnings("ignore::maskwright.predict.language_model.CutWarning")
+@pytest.mark.filterwarnings("ignore::maskwright.ask.predict.language_model.CutWarning")
 def test_every_line_of_the_page_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "find", _small)
     code = CODE

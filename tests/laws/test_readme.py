@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import maskwright
-from maskwright import api, catalogue
+from maskwright import api
+from maskwright.base import catalogue
 from maskwright.cli import main as cli
 
 ROOT = Path(__file__).parents[2]

@@ -9,12 +9,12 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from maskwright import catalogue
+from maskwright.base import catalogue
+from maskwright.base.config import alternatives, hints_of
 from maskwright.cli.main import ALIASES
-from maskwright.config import alternatives, hints_of
-from maskwright.finetune import recipe as finetuning
-from maskwright.recipes.parts.recipe import FREE, INEXACT, Recipe
-from maskwright.train.optimizers.settings import AdamW
+from maskwright.learn.finetune import recipe as finetuning
+from maskwright.learn.recipes.base.recipe import FREE, INEXACT, Recipe
+from maskwright.learn.train.optimizers.settings import AdamW
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
 NAMES = set(re.findall(r"`([a-z_0-9]+)`", PAGE))

@@ -6,8 +6,8 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss
-from maskwright.nn.mask import prefix, same_document
+from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
+from maskwright.model.nn.mask import prefix, same_document
 
 
 def test_shapes_are_enforced_in_the_stack() -> None:

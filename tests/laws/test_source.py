@@ -52,10 +52,10 @@ if name in ("bert", "hybrid", "pair-classification", "near-duplicates"):
 @pytest.mark.parametrize(
     ("place", "kept"),
     [
-        ("models/open.py", {"steps"}),
-        ("curate/page.py", {"families"}),
+        ("model/opening/open.py", {"steps"}),
+        ("text/curate/page.py", {"families"}),
         ("tasks/pairs.py", {"families", "tasks", "steps"}),
-        ("objectives/hybrid.py", {"objectives", "tasks", "steps"}),
+        ("model/objectives/hybrid.py", {"objectives", "tasks", "steps"}),
     ],
 )
 def test_a_broken_law_is_noticed_where_it_holds(place: str, kept: set[str]) -> None:

@@ -21,13 +21,14 @@ from pathlib import Path
 import pytest
 
 from laws.source import SOURCE
-from maskwright import api, catalogue, packages
+from maskwright import api
+from maskwright.base import catalogue, packages
+from maskwright.base.errors import UsageError
+from maskwright.base.report.page import next_commands
 from maskwright.cli import main as cli
 from maskwright.cli.main import MEANT, Parser
-from maskwright.corpus.reading import Reading
-from maskwright.errors import UsageError
-from maskwright.recipes.parts.recipe import Recipe
-from maskwright.report.page import next_commands
+from maskwright.learn.recipes.base.recipe import Recipe
+from maskwright.text.corpus.reading import Reading
 
 ROOT = Path(__file__).parents[2]
 # Words after the name of the program that are no verbs.
@@ -313,7 +314,9 @@ def test_what_a_run_ends_with_can_be_typed(
     ask, *others = next_commands(model)
     assert cli.main(shlex.split(ask)[1:]) == 0
     assert [fault(command) for command in others] == [None] * len(others)
-    monkeypatch.setattr("maskwright.pretrain.tokenizer_run.train_and_report", lambda *_, **__: None)
+    monkeypatch.setattr(
+        "maskwright.learn.pretrain.tokenizer_run.train_and_report", lambda *_, **__: None
+    )
     (text := tmp_path / "my texts.txt").write_text("A text.\n")
     for given in ([], ["--text", str(text)]):
         capsys.readouterr()

@@ -21,23 +21,23 @@ from jinja2 import Environment, nodes
 
 import maskwright
 from curate.cards import card_with
-from maskwright.analysis import pages
-from maskwright.analysis.layers import Layered
-from maskwright.analysis.pooling import Pooled
-from maskwright.curate.data_card import data_card
-from maskwright.curate.page import page as curation_page
-from maskwright.evaluate.compare.report import Comparison, Measure
-from maskwright.evaluate.compare.report import render as comparison_page
-from maskwright.findings import Finding
-from maskwright.finetune import page as finetune_page
-from maskwright.finetune.label_curve import Curve
-from maskwright.finetune.label_curve import render as curve_page
-from maskwright.finetune.result import card
-from maskwright.labelled.examples.examples import Single
-from maskwright.metrics.intervals import Estimate
-from maskwright.report import document, page, run_folder
-from maskwright.report.drawing.shades import grid, head_weights, scatter
-from maskwright.tasks.parts.task_type import Mistake, task_for
+from maskwright.ask.analysis import pages
+from maskwright.ask.analysis.layers import Layered
+from maskwright.ask.analysis.pooling import Pooled
+from maskwright.ask.evaluate.compare_report import Comparison, Measure
+from maskwright.ask.evaluate.compare_report import render as comparison_page
+from maskwright.base.findings import Finding
+from maskwright.base.metrics.intervals import Estimate
+from maskwright.base.report import document, page, run_folder
+from maskwright.base.report.drawing.shades import grid, head_weights, scatter
+from maskwright.learn.finetune import page as finetune_page
+from maskwright.learn.finetune.label_curve import Curve
+from maskwright.learn.finetune.label_curve import render as curve_page
+from maskwright.learn.finetune.result import card
+from maskwright.learn.tasks.base.task_type import Mistake, task_for
+from maskwright.text.curate.data_card import data_card
+from maskwright.text.curate.page import page as curation_page
+from maskwright.text.tables.examples import Single
 from report.runs import RUN, sample, train, whole_run, write_run
 from report.test_verdicts import contender
 
@@ -304,8 +304,8 @@ def test_pages_name_their_parts(name: str, tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------------------ the sources
 # Who may write markup in Python, and who may say that a text is markup.
-DRAWING = "report/drawing/"
-FINISHED = {"report/document.py", "report/drawing/svg.py"}
+DRAWING = "base/report/drawing/"
+FINISHED = {"base/report/document.py", "base/report/drawing/svg.py"}
 NAMES = (
     "a abbr article aside b body br button caption code dd details div dl dt em figcaption figure "
     "footer form g h1 h2 h3 h4 head header hr html i img input label li line link main mark meta "

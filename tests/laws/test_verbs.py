@@ -10,9 +10,9 @@ import pytest
 
 import maskwright
 from maskwright import api
+from maskwright.base.errors import MaskwrightError
 from maskwright.cli import main as cli
-from maskwright.errors import MaskwrightError
-from maskwright.finetune.recipe import Recipe
+from maskwright.learn.finetune.recipe import Recipe
 
 # What the command line alone has: a page of text about a folder or a list.
 PRINTED = {"list", "show", "tokens"}

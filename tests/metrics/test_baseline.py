@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from labelled.tables import refusal, sentence, table_of, understood
-from maskwright.errors import UsageError
-from maskwright.labelled.examples.examples import Examples
-from maskwright.labelled.examples.splits import Division, complete
-from maskwright.metrics import baseline, metrics
+from maskwright.base.errors import UsageError
+from maskwright.base.metrics import metrics
+from maskwright.learn.tasks.base import baselines
+from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.splits import Division, complete
 
 
 def divided(rows: list[dict[str, object]]) -> Examples:
@@ -17,8 +18,8 @@ def divided(rows: list[dict[str, object]]) -> Examples:
 
 
 def scores(examples: Examples, metric: metrics.Metric = metrics.accuracy) -> list[float]:
-    truth = baseline.targets(examples.parts["test"])
-    return [metric(truth, b.predicted) for b in baseline.baselines(examples)]
+    truth = baselines.targets(examples.parts["test"])
+    return [metric(truth, b.predicted) for b in baselines.baselines(examples)]
 
 
 def test_words_beat_the_majority_where_words_decide() -> None:
@@ -28,13 +29,13 @@ def test_words_beat_the_majority_where_words_decide() -> None:
     ]
     majority, words = scores(divided(rows))
     assert majority == pytest.approx(2 / 3, abs=0.03) and words == 1.0
-    first, second = baseline.baselines(divided(rows))
+    first, second = baselines.baselines(divided(rows))
     assert first.how == "'1' for all" and first.part == second.part == "test"
     assert "chosen on validation" in second.how
 
 
 def test_shuffled_labels_give_chance() -> None:
-    from maskwright.randomness import integers, key
+    from maskwright.base.randomness import integers, key
 
     labels = integers(key("draw", 7), 300, 2).tolist()
     rows = [{"text": sentence(n), "label": label} for n, label in enumerate(labels)]
@@ -53,9 +54,9 @@ def test_pairs_are_told_by_the_words_they_share() -> None:
 def test_numbers_have_a_mean_and_a_ridge() -> None:
     rows = [{"text": "good " * (n % 5) + sentence(n), "score": n % 5 + 0.5} for n in range(200)]
     examples = divided(rows)
-    mean, words = baseline.baselines(examples)
+    mean, words = baselines.baselines(examples)
     assert mean.name == "mean" and len(set(mean.predicted.tolist())) == 1
-    truth = baseline.targets(examples.parts["test"])
+    truth = baselines.targets(examples.parts["test"])
     assert metrics.spearman(truth, words.predicted) > 0.5
 
 
@@ -65,9 +66,9 @@ def test_of_several_labels_each_has_its_words() -> None:
         some = [name for name, every in (("cat", 2), ("dog", 3), ("cow", 5)) if n % every == 0]
         rows.append({"text": " ".join([sentence(n), *some]), "label": some})
     examples = divided(rows)
-    majority, words = baseline.baselines(examples)
+    majority, words = baselines.baselines(examples)
     assert examples.labels is not None and majority.predicted.shape[1] == 3
-    truth = baseline.targets(examples.parts["test"], 3)
+    truth = baselines.targets(examples.parts["test"], 3)
     assert majority.how == "'cat' for all" and (majority.predicted.sum(1) == 1).all()
     assert metrics.micro_f1(truth, words.predicted) > 0.95
     assert metrics.micro_f1(truth, majority.predicted) < 0.7
@@ -75,23 +76,23 @@ def test_of_several_labels_each_has_its_words() -> None:
 
 def test_the_same_each_time() -> None:
     rows = [{"text": sentence(n), "label": n % 2} for n in range(120)]
-    one, other = (baseline.baselines(divided(rows)) for _ in range(2))
+    one, other = (baselines.baselines(divided(rows)) for _ in range(2))
     assert all((a.predicted == b.predicted).all() for a, b in zip(one, other, strict=True))
 
 
 def test_what_has_no_baseline() -> None:
     tagged = understood(table_of({"tokens": ["a", "b"], "tags": ["O", "X"]}))[1]
-    error = refusal(UsageError, lambda: baseline.baselines(tagged))
+    error = refusal(UsageError, lambda: baselines.baselines(tagged))
     assert error.what == "no baseline for this task" and error.found == "tagging"
     whole = understood(table_of({"text": "a b", "label": 0}, {"text": "c d", "label": 1}))[1]
-    error = refusal(UsageError, lambda: baseline.baselines(whole))
+    error = refusal(UsageError, lambda: baselines.baselines(whole))
     assert error.found == "all" and "divide" in str(error.do)
 
 
 def test_rows_that_are_all_alike_are_answered_alike() -> None:
     """So few labels that there is one class only, as the beginning of a curve may have."""
     features = np.eye(3)
-    fitted = baseline._fitted(features, np.full(3, 2), 1.0, False)
+    fitted = baselines._fitted(features, np.full(3, 2), 1.0, False)
     assert fitted.predict(features).tolist() == [2, 2, 2]
 
 
@@ -102,5 +103,5 @@ def test_words_that_come_once_and_signs_alone() -> None:
             {"text": f"{unit}{n}" if unit == "name" else unit * (n + 1), "label": "ab"[n % 2]}
             for n in range(400)
         ]
-        majority, words = baseline.baselines(divided(rows))
+        majority, words = baselines.baselines(divided(rows))
         assert len(words.predicted) == len(majority.predicted) > 0

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from maskwright.metrics import seeds as intervals
-from maskwright.metrics.intervals import wilson
+from maskwright.base.metrics import seeds as intervals
+from maskwright.base.metrics.intervals import wilson
 
 RANDOM = np.random.default_rng(0)
 

@@ -9,8 +9,8 @@ import string
 import numpy as np
 import pytest
 
-from maskwright.errors import DataError, IncompatibleError
-from maskwright.metrics.squad_score import (
+from maskwright.base.errors import DataError, IncompatibleError
+from maskwright.base.metrics.squad_score import (
     best,
     best_threshold,
     exact,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from maskwright.errors import ConfigError, DataError, IncompatibleError
-from maskwright.metrics.text_score import (
+from maskwright.base.errors import ConfigError, DataError, IncompatibleError
+from maskwright.base.metrics.text_score import (
     bleu,
     chrf,
     exact_match,

@@ -23,24 +23,19 @@ import pytest
 import maskwright
 from finetune.test_command import table
 from maskwright import api
-from maskwright.checkpoint import conventions
-from maskwright.errors import MaskwrightError
-from maskwright.evaluate.minimal_pairs import evaluate_pairs
-from maskwright.evaluate.text import evaluate_text
-from maskwright.finetune.command import finetune_file
-from maskwright.inference import held_out_loss
-from maskwright.inference.prepared import PreparedStack
-from maskwright.models import folders
-from maskwright.models.open import open_model
-from maskwright.nn.stack import Stack
-from maskwright.pretrain import run
-from maskwright.recipes.parts.recipe import (
-    Evaluation,
-    FamilyModel,
-    ObjectiveChoice,
-    Recipe,
-)
-from maskwright.storage.manifest import MANIFEST, read_manifest
+from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
+from maskwright.ask.evaluate.text import evaluate_text
+from maskwright.base.errors import MaskwrightError
+from maskwright.base.storage.manifest import MANIFEST, read_manifest
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.pretrain import run
+from maskwright.learn.recipes.base.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
+from maskwright.model.checkpoint import conventions
+from maskwright.model.inference import held_out_loss
+from maskwright.model.inference.prepared import PreparedStack
+from maskwright.model.nn.stack import Stack
+from maskwright.model.opening import folders
+from maskwright.model.opening.open import open_model
 from pretrain import test_encoder_decoder as two_stacks
 from pretrain import test_objectives_run as one_stack
 from tinyrun import recipe, text_file

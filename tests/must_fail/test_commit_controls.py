@@ -13,12 +13,12 @@ from tests.faults.fs import Unhurried, Watched
 from tests.faults.powerloss import crash_states, materialise
 from tests.faults.sweep import fail_everywhere, fresh, kill_everywhere
 
-from maskwright.errors import MaskwrightError
-from maskwright.storage import commit as protocol
-from maskwright.storage import files as storage
-from maskwright.storage.commit import Staging
-from maskwright.storage.files import FileSystem, write_file
-from maskwright.storage.manifest import MANIFEST, Manifest
+from maskwright.base.errors import MaskwrightError
+from maskwright.base.storage import commit as protocol
+from maskwright.base.storage import files as storage
+from maskwright.base.storage.commit import Staging
+from maskwright.base.storage.files import FileSystem, write_file
+from maskwright.base.storage.manifest import MANIFEST, Manifest
 
 
 def _trace(base: Path) -> tuple[Path, Path, list[tuple[Any, ...]]]:

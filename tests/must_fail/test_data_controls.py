@@ -11,10 +11,10 @@ from tests.data import test_loader, test_pack, test_store, test_tokenize
 from tests.data.test_loader import Numbers
 from tests.data.toy import corpus, store_of
 
-from maskwright.data import pack, tokenize
-from maskwright.data.loader import Loader
-from maskwright.data.store import TokenStore
-from maskwright.errors import DataError
+from maskwright.base.errors import DataError
+from maskwright.text.store import pack, tokenize
+from maskwright.text.store.loader import Loader
+from maskwright.text.store.store import TokenStore
 
 
 class Remembering(Loader):
@@ -70,7 +70,7 @@ def test_processes_that_repeat_each_other_are_seen(monkeypatch: pytest.MonkeyPat
 
 
 def test_one_order_for_all_epochs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maskwright.data.loader.key", lambda *_: np.uint64(1))
+    monkeypatch.setattr("maskwright.text.store.loader.key", lambda *_: np.uint64(1))
     with pytest.raises(AssertionError):
         test_loader.test_epochs_and_seeds_have_orders_of_their_own()
     assert len(Numbers(3)) == 3
@@ -140,6 +140,6 @@ def test_a_builder_that_finishes_after_an_exception_is_seen(
 
 def test_shards_taken_on_trust_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenize._Builder, "_is_made", lambda self, path, about: path.is_dir())
-    monkeypatch.setattr("maskwright.data.shards.SHARD_BYTES", 3000)
+    monkeypatch.setattr("maskwright.text.store.shards.SHARD_BYTES", 3000)
     with pytest.raises(AssertionError):
         test_tokenize.test_F82_shards_of_an_earlier_attempt_are_checked(tmp_path)

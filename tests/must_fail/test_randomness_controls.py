@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests import test_randomness as real
 
-from maskwright import randomness
+from maskwright.base import randomness
 
 
 def test_too_few_turns_of_the_shuffle_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:

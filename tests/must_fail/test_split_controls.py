@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.labelled import test_splits
 
-from maskwright.labelled.examples import splits
+from maskwright.text.tables import splits
 
 
 def by_shuffling(texts: Sequence[str], classes: Any, division: Any, groups: Any = None) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from maskwright.nn.config import (
+from maskwright.model.nn.config import (
     Attention,
     Block,
     Embeddings,
@@ -22,8 +22,8 @@ from maskwright.nn.config import (
     TransformerConfig,
     VocabularyHead,
 )
-from maskwright.nn.initialise import build
-from maskwright.nn.transformer import Transformer
+from maskwright.model.nn.initialise import build
+from maskwright.model.nn.transformer import Transformer
 
 WIDTH, VOCABULARY, LENGTH = 16, 31, 24
 LAYER_NORM, RMS = Norm(eps=1e-5), Norm(kind="rms", eps=1e-6)

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from maskwright.nn.config import FeedForward
-from maskwright.nn.config import Norm as NormConfig
-from maskwright.nn.mask import real, same_document
-from maskwright.nn.stack import Block
-from maskwright.nn.transformer import Transformer
+from maskwright.model.nn.config import FeedForward
+from maskwright.model.nn.config import Norm as NormConfig
+from maskwright.model.nn.mask import real, same_document
+from maskwright.model.nn.stack import Block
+from maskwright.model.nn.transformer import Transformer
 from nn.points import LENGTH, WIDTH, attention, block, config, model_of, stack, tokens
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from maskwright.nn import attention as room
-from maskwright.nn.attention import KERNELS, AttentionContext, Case, attend
-from maskwright.nn.mask import AttentionMask
+from maskwright.model.nn import attention as room
+from maskwright.model.nn.attention import KERNELS, AttentionContext, Case, attend
+from maskwright.model.nn.mask import AttentionMask
 from nn.points import model_of, tokens
 from nn.test_mask import MASKS
 

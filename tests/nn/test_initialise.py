@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from maskwright.families.parts.family import family
-from maskwright.nn.initialise import build, initialise
-from maskwright.nn.meta_init import materialise
-from maskwright.nn.transformer import Transformer
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.initialise import build, initialise
+from maskwright.model.nn.meta_init import materialise
+from maskwright.model.nn.transformer import Transformer
 from nn.points import PAIRS, POINTS
 
 
@@ -36,7 +36,7 @@ def test_a_seed_is_the_weights(name: str, distribution: str) -> None:
 def big(distribution: str, scaled: bool = False) -> Transformer:
     from dataclasses import replace
 
-    from maskwright.nn.config import FeedForward, Tokens
+    from maskwright.model.nn.config import FeedForward, Tokens
 
     small = POINTS["relative encoder-decoder"]
     assert small.decoder is not None and small.encoder is not None

@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from maskwright.nn.kernels import linear as room
-from maskwright.nn.kernels.linear import Linear, linear, spare_rows
+from maskwright.model.nn.kernels import linear as room
+from maskwright.model.nn.kernels.linear import Linear, linear, spare_rows
 
 
 def given(*shape: int, dtype: torch.dtype = torch.bfloat16) -> list[torch.Tensor]:

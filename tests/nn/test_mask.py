@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import create_mask
 
-from maskwright.errors import DataError
-from maskwright.nn.mask import (
+from maskwright.base.errors import DataError
+from maskwright.model.nn.mask import (
     AttentionMask,
     bidirectional,
     causal,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from maskwright.nn.kernels.linear import scaled_product
+from maskwright.model.nn.kernels.linear import scaled_product
 
 
 @pytest.mark.parametrize("ground", [None, False, True])

@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from maskwright.nn.feed_forward import ACTIVATIONS
-from maskwright.nn.kernels import packed
-from maskwright.nn.kernels.packed import FUSED, Packed
+from maskwright.model.nn.feed_forward import ACTIVATIONS
+from maskwright.model.nn.kernels import packed
+from maskwright.model.nn.kernels.packed import FUSED, Packed
 
 DRAW = torch.Generator().manual_seed(0)
 WEIGHT, BIAS = torch.randn(33, 20, generator=DRAW), torch.randn(33, generator=DRAW)

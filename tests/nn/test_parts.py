@@ -8,10 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from maskwright.nn.config import Norm as NormConfig
-from maskwright.nn.config import Relative, Rotary
-from maskwright.nn.feed_forward import ACTIVATIONS
-from maskwright.nn.kernels.dropout import (
+from maskwright.model.nn.config import Norm as NormConfig
+from maskwright.model.nn.config import Relative, Rotary
+from maskwright.model.nn.feed_forward import ACTIVATIONS
+from maskwright.model.nn.kernels.dropout import (
     COLUMNS,
     LEVELS,
     _thresholds,
@@ -22,8 +22,8 @@ from maskwright.nn.kernels.dropout import (
     keep_mask,
     softmax,
 )
-from maskwright.nn.norm import Norm
-from maskwright.nn.positions import relative_buckets, rotary_table, rotate, sinusoids
+from maskwright.model.nn.norm import Norm
+from maskwright.model.nn.positions import relative_buckets, rotary_table, rotate, sinusoids
 
 CPU = torch.device("cpu")
 

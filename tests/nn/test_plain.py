@@ -12,18 +12,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from maskwright.nn import kernels
-from maskwright.nn.config import Norm as NormConfig
-from maskwright.nn.config import Rotary
-from maskwright.nn.kernels.dropout import add_dropped, dropout, dropped_product, softmax
-from maskwright.nn.kernels.linear import linear, scaled_product, spare_rows
-from maskwright.nn.kernels.packed import Packed
-from maskwright.nn.kernels.vocabulary_divergence import vocabulary_divergence
-from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss, vocabulary_sample
-from maskwright.nn.mask import real
-from maskwright.nn.norm import Norm
-from maskwright.nn.positions import rotary_table, rotate
-from maskwright.nn.transformer import Transformer
+from maskwright.model.nn import kernels
+from maskwright.model.nn.config import Norm as NormConfig
+from maskwright.model.nn.config import Rotary
+from maskwright.model.nn.kernels.dropout import add_dropped, dropout, dropped_product, softmax
+from maskwright.model.nn.kernels.linear import linear, scaled_product, spare_rows
+from maskwright.model.nn.kernels.packed import Packed
+from maskwright.model.nn.kernels.vocabulary_divergence import vocabulary_divergence
+from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss, vocabulary_sample
+from maskwright.model.nn.mask import real
+from maskwright.model.nn.norm import Norm
+from maskwright.model.nn.positions import rotary_table, rotate
+from maskwright.model.nn.transformer import Transformer
 from nn.points import model_of
 from toys import bert, gpt2
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from laws.test_mask_law import LENGTH, ONE_STACK, ROWS, WORLDS, force, runner, with_another_token
-from maskwright.nn import stack
-from maskwright.nn.stack import Selection, Trace
-from maskwright.nn.transformer import Transformer
+from maskwright.model.nn import stack
+from maskwright.model.nn.stack import Selection, Trace
+from maskwright.model.nn.transformer import Transformer
 from nn.points import PAIRS, model_of, tokens
 
 # Of row 0 one position, of row 1 several; out of order, one of them twice.

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from maskwright.checkpoint.shapes import num_parameters
-from maskwright.errors import ConfigError, DataError
-from maskwright.nn import heads as nn_heads
-from maskwright.nn.cache import KVCache
-from maskwright.nn.config import (
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.model.checkpoint.shapes import num_parameters
+from maskwright.model.nn import heads as nn_heads
+from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn.config import (
     Attention,
     Block,
     Embeddings,
@@ -28,11 +28,11 @@ from maskwright.nn.config import (
     VocabularyHead,
     layers,
 )
-from maskwright.nn.cost import cost
-from maskwright.nn.kernels.linear import spare_rows
-from maskwright.nn.mask import real, same_document
-from maskwright.nn.stack import Trace
-from maskwright.nn.transformer import Transformer
+from maskwright.model.nn.cost import cost
+from maskwright.model.nn.kernels.linear import spare_rows
+from maskwright.model.nn.mask import real, same_document
+from maskwright.model.nn.stack import Trace
+from maskwright.model.nn.transformer import Transformer
 from nn.points import (
     DECODERS,
     LENGTH,

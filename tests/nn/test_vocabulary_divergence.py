@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from maskwright.nn.kernels import vocabulary_divergence as room
-from maskwright.nn.kernels.vocabulary_divergence import vocabulary_divergence
+from maskwright.model.nn.kernels import vocabulary_divergence as room
+from maskwright.model.nn.kernels.vocabulary_divergence import vocabulary_divergence
 from nn.test_vocabulary_loss import gradients, inputs
 
 

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from maskwright.errors import DataError
-from maskwright.nn.kernels import vocabulary_loss as room
-from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss
+from maskwright.base.errors import DataError
+from maskwright.model.nn.kernels import vocabulary_loss as room
+from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
 
 Inputs = tuple[Tensor, Tensor, Tensor | None, Tensor]
 

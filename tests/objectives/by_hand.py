@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from maskwright import catalogue
-from maskwright.data.rows import Rows
-from maskwright.nn.config import Head, TransformerConfig
-from maskwright.nn.initialise import build
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.parts.objective import Objective
+from maskwright.base import catalogue
+from maskwright.model.nn.config import Head, TransformerConfig
+from maskwright.model.nn.initialise import build
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import Objective
+from maskwright.text.store.rows import Rows
 from toys import CLS, PAD, SEP, VOCABULARY, bert
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from maskwright import randomness
-from maskwright.objectives.parts import corruption
+from maskwright.base import randomness
+from maskwright.model.objectives.base import corruption
 
 ROWS, LENGTH = 200, 64
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.data.rows import Rows
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.objectives import denoising
-from maskwright.objectives.denoising import Options
-from maskwright.objectives.modules import denoising as modules
-from maskwright.objectives.modules.denoising import Denoising
-from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.objectives.parts.sequences import Sequences, Texts, texts_of
+from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.model.objectives import denoising
+from maskwright.model.objectives.base.objective import Vocabulary
+from maskwright.model.objectives.base.sequences import Sequences, Texts, texts_of
+from maskwright.model.objectives.denoising import Options
+from maskwright.model.objectives.modules import denoising as modules
+from maskwright.model.objectives.modules.denoising import Denoising
+from maskwright.text.store.rows import Rows
 from objectives.texts import BEGIN, END, MASK, SPECIAL, blocks, epochs, read, rows_of
 from toys import bert, encoder_decoder
 
@@ -311,7 +311,7 @@ def test_draws_that_forget_the_document_are_seen(monkeypatch: pytest.MonkeyPatch
     def through(texts: object, lengths: np.ndarray, purpose: str, *counters: int) -> np.ndarray:
         return np.random.default_rng(counters).random(int(lengths.sum()))
 
-    monkeypatch.setattr("maskwright.objectives.parts.sequences.Texts.draws", through)
+    monkeypatch.setattr("maskwright.model.objectives.base.sequences.Texts.draws", through)
     with pytest.raises(AssertionError):
         test_epoch_and_seed_change_the_damage_and_nothing_else_does()
 

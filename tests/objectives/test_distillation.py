@@ -11,14 +11,18 @@ import pytest
 import torch
 from torch.nn import functional
 
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.nn.config import Learned, Stack, TransformerConfig
-from maskwright.nn.kernels.vocabulary_divergence import vocabulary_divergence
-from maskwright.nn.kernels.vocabulary_loss import vocabulary_loss
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.distillation import Options
-from maskwright.objectives.modules.distillation import Distillation, alternate_layers, start_from
-from maskwright.objectives.parts.objective import Loss, Part, encode
+from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.model.nn.config import Learned, Stack, TransformerConfig
+from maskwright.model.nn.kernels.vocabulary_divergence import vocabulary_divergence
+from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import Loss, Part, encode
+from maskwright.model.objectives.distillation import Options
+from maskwright.model.objectives.modules.distillation import (
+    Distillation,
+    alternate_layers,
+    start_from,
+)
 from objectives.by_hand import epochs, framed, make, of
 from toys import bert, gpt2
 

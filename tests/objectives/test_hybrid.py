@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch.nn import functional
 
-from maskwright.data.batch import Batch
-from maskwright.data.rows import Rows
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.inference.decode import generate
-from maskwright.inference.held_out_loss import evaluate, evaluation_batches
-from maskwright.nn import mask
-from maskwright.nn.mask import causal
-from maskwright.objectives.hybrid import Options
-from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.modules.hybrid import Hybrid
-from maskwright.objectives.parts.objective import encode
+from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.model.batch import Batch
+from maskwright.model.inference.decode import generate
+from maskwright.model.inference.held_out_loss import evaluate, evaluation_batches
+from maskwright.model.nn import mask
+from maskwright.model.nn.mask import causal
+from maskwright.model.objectives.base.objective import encode
+from maskwright.model.objectives.hybrid import Options
+from maskwright.model.objectives.masked import Options as Masking
+from maskwright.model.objectives.modules.hybrid import Hybrid
+from maskwright.text.store.rows import Rows
 from objectives.by_hand import epochs, framed, make, of, rows_of
 from toys import CLS, PAD, SEP, VOCABULARY, bert, gpt2
 

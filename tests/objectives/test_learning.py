@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.data.rows import Rows
-from maskwright.objectives.parts.objective import Objective
+from maskwright.model.objectives.base.objective import Objective
+from maskwright.text.store.rows import Rows
 from objectives.by_hand import discriminator, framed, make, of
 from toys import bert
 

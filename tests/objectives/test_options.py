@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright import catalogue
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.objectives import sentence_order, sentence_pair
-from maskwright.pretrain import build
-from maskwright.recipes.parts.find import find, override
-from maskwright.recipes.parts.recipe import Recipe
+from maskwright.base import catalogue
+from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.learn.pretrain import build
+from maskwright.learn.recipes.base.find import find, override
+from maskwright.learn.recipes.base.recipe import Recipe
+from maskwright.model.objectives import sentence_order, sentence_pair
 from toys import VOCABULARY, FixedRows, bert
 
 MASKING: dict[str, dict[str, Any]] = {

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.data.rows import Rows
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.nn import stack
-from maskwright.nn.config import Embeddings
-from maskwright.nn.mask import prefix
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives import causal, prefix_lm
-from maskwright.objectives.modules.prefix_lm import PrefixLM
-from maskwright.objectives.prefix_lm import Options
+from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.model.nn import stack
+from maskwright.model.nn.config import Embeddings
+from maskwright.model.nn.mask import prefix
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives import causal, prefix_lm
+from maskwright.model.objectives.modules.prefix_lm import PrefixLM
+from maskwright.model.objectives.prefix_lm import Options
+from maskwright.text.store.rows import Rows
 from nn.points import (
     DECODERS,
     ENCODERS,

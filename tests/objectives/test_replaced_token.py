@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from maskwright.data.batch import Batch
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.nn.config import Head, Tokens
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives import replaced_token
-from maskwright.objectives.masked import Options as Masking
-from maskwright.objectives.modules.replaced_token import (
+from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.model.batch import Batch
+from maskwright.model.nn.config import Head, Tokens
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives import replaced_token
+from maskwright.model.objectives.base.objective import encode
+from maskwright.model.objectives.masked import Options as Masking
+from maskwright.model.objectives.modules.replaced_token import (
     ReplacedToken,
     generator_config,
     share_embeddings,
 )
-from maskwright.objectives.parts.objective import encode
 from nn.points import POINTS
 from objectives.by_hand import discriminator, epochs, framed, make, of, rows_of
 from toys import CLS, PAD, SEP, VOCABULARY, bert

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.data.rows import Rows
-from maskwright.errors import IncompatibleError
-from maskwright.objectives import sequence_to_sequence
-from maskwright.objectives.modules.sequence_to_sequence import SequenceToSequence
-from maskwright.objectives.sequence_to_sequence import Options
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.objectives import sequence_to_sequence
+from maskwright.model.objectives.modules.sequence_to_sequence import SequenceToSequence
+from maskwright.model.objectives.sequence_to_sequence import Options
+from maskwright.text.store.rows import Rows
 from objectives.texts import END, PAD, epochs, read, rows_of
 from toys import VOCABULARY, encoder_decoder
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from maskwright.data.batch import Batch
-from maskwright.errors import ConfigError
-from maskwright.objectives import span_boundary
-from maskwright.objectives.modules.span_boundary import SpanBoundary, pairs
-from maskwright.objectives.parts.objective import encode
+from maskwright.base.errors import ConfigError
+from maskwright.model.batch import Batch
+from maskwright.model.objectives import span_boundary
+from maskwright.model.objectives.base.objective import encode
+from maskwright.model.objectives.modules.span_boundary import SpanBoundary, pairs
 from objectives.by_hand import epochs, framed, make
 from toys import bert
 

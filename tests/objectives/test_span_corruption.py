@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.data.rows import Rows
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.nn.config import Tokens
-from maskwright.nn.initialise import build as build_model
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives import span_corruption
-from maskwright.objectives.modules.span_corruption import SpanCorruption
-from maskwright.objectives.parts import encoder_decoder
-from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.objectives.parts.sequences import Sequences, compositions
-from maskwright.objectives.span_corruption import Options
+from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.model.nn.config import Tokens
+from maskwright.model.nn.initialise import build as build_model
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives import span_corruption
+from maskwright.model.objectives.base import encoder_decoder
+from maskwright.model.objectives.base.objective import Vocabulary
+from maskwright.model.objectives.base.sequences import Sequences, compositions
+from maskwright.model.objectives.modules.span_corruption import SpanCorruption
+from maskwright.model.objectives.span_corruption import Options
+from maskwright.text.store.rows import Rows
 from nn.points import POINTS
 from objectives.texts import END, PAD, blocks, epochs, read, rows_of
 from toys import bert
@@ -188,7 +188,7 @@ def test_a_biased_cut_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def even(draws: np.ndarray, totals: np.ndarray, parts: np.ndarray) -> np.ndarray:
         return compositions(np.zeros_like(draws), totals, parts)
 
-    monkeypatch.setattr("maskwright.objectives.modules.span_corruption.compositions", even)
+    monkeypatch.setattr("maskwright.model.objectives.modules.span_corruption.compositions", even)
     with pytest.raises(AssertionError):
         test_places_in_the_middle_are_hidden_at_the_rate()
 

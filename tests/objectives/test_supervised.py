@@ -11,14 +11,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from maskwright.errors import IncompatibleError
-from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.inference.scores import scores
-from maskwright.nn.config import Head
-from maskwright.nn.initialise import build
-from maskwright.nn.transformer import Transformer
-from maskwright.objectives.modules.supervised import Supervised
-from maskwright.objectives.supervised import Options
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.scores import scores
+from maskwright.model.nn.config import Head
+from maskwright.model.nn.initialise import build
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.modules.supervised import Supervised
+from maskwright.model.objectives.supervised import Options
 from toys import CLS, SEP, VOCABULARY, bert, encoder_decoder, gpt2
 
 LABELS = 3

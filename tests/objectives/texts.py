@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from maskwright.data.batch import Batch
-from maskwright.data.rows import Rows
+from maskwright.model.batch import Batch
+from maskwright.text.store.rows import Rows
 
 PAD, BEGIN, END, MASK = 0, 2, 3, 4
 SPECIAL = (PAD, 1, BEGIN, END, MASK)

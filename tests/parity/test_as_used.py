@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from maskwright.api import fill_mask
-from maskwright.checkpoint import pretrained
-from maskwright.families.parts.family import family
-from maskwright.predict.predictor import load
+from maskwright.ask.predict.predictor import load
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.families.base.family import family
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 as_used, used = (pytest.importorskip(name) for name in ("interop.as_used", "parity.used"))

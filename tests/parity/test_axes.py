@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from maskwright.nn.config import (
+from maskwright.model.nn.config import (
     Embeddings,
     FeedForward,
     Learned,
@@ -25,8 +25,8 @@ from maskwright.nn.config import (
     TransformerConfig,
     VocabularyHead,
 )
-from maskwright.nn.mask import real
-from maskwright.nn.transformer import Transformer
+from maskwright.model.nn.mask import real
+from maskwright.model.nn.transformer import Transformer
 from nn.points import BARE, VOCABULARY, WIDTH, attention, block, config, stack, tokens
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.checkpoint import pretrained
-from maskwright.families.parts.family import family
-from maskwright.inference.decode import Sampling, distribution, generate
-from maskwright.inference.fill_mask import fill
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.families.base.family import family
+from maskwright.model.inference.decode import Sampling, distribution, generate
+from maskwright.model.inference.fill_mask import fill
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 pytestmark = pytest.mark.interop

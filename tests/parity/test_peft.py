@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright import catalogue
-from maskwright.adapters.parts import folder
-from maskwright.checkpoint import pretrained
-from maskwright.families.parts.family import family
+from maskwright.base import catalogue
+from maskwright.model.adapters.base import folder
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.families.base.family import family
 
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from checkpoint.small import SMALL
-from maskwright.checkpoint import pretrained
-from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.inference.scores import scores
-from maskwright.objectives.modules.supervised import Supervised
-from maskwright.objectives.parts.objective import Vocabulary
-from maskwright.objectives.supervised import Options
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.scores import scores
+from maskwright.model.objectives.base.objective import Vocabulary
+from maskwright.model.objectives.modules.supervised import Supervised
+from maskwright.model.objectives.supervised import Options
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 pytestmark = pytest.mark.interop

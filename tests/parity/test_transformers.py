@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from checkpoint.small import SMALL, model_of, small
-from maskwright.checkpoint import pretrained
-from maskwright.families.parts import weights
-from maskwright.families.parts.family import Family, family
-from maskwright.nn.config import TransformerConfig
-from maskwright.nn.mask import AttentionMask, real, visible_of
-from maskwright.nn.transformer import Transformer
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.families.base import weights
+from maskwright.model.families.base.family import Family, family
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.mask import AttentionMask, real, visible_of
+from maskwright.model.nn.transformer import Transformer
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 pytestmark = pytest.mark.interop

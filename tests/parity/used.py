@@ -12,13 +12,13 @@ from torch import Tensor
 
 from checkpoint.small import SMALL, model_of
 from interop.as_used import CHOICES, GIVEN, ONE
-from maskwright.checkpoint import pretrained
-from maskwright.checkpoint.layout import About
-from maskwright.families.parts.family import Family, family
-from maskwright.nn.mask import real
-from maskwright.nn.transformer import Transformer
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.families.base.family import Family, family
+from maskwright.model.nn.mask import real
+from maskwright.model.nn.transformer import Transformer
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 KINDS = {"bert": "wordpiece", "roberta": "byte-bpe", "gpt2": "byte-bpe", "t5": "unigram"}
 CLASSES = [(name, each) for name in SMALL for each in family(name).architectures]

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright.checkpoint import pretrained
-from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.evaluate.labelled_rows import evaluate_file
-from maskwright.models.open import merge_adapter, open_adapter
-from maskwright.predict.predictor import load
-from maskwright.predict.write import write_predictions
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.ask.evaluate.labelled_rows import evaluate_file
+from maskwright.ask.predict.predictor import load
+from maskwright.ask.predict.write import write_predictions
+from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.opening.open import merge_adapter, open_adapter
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 peft = pytest.importorskip("peft", reason="the extra `hf` is not installed")

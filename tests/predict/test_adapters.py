@@ -13,10 +13,10 @@ import pytest
 
 import maskwright
 from finetune.test_command import table
-from maskwright.errors import IncompatibleError, UsageError
-from maskwright.finetune.command import finetune_file
-from maskwright.inference.shared_layers import SharedLayers
-from maskwright.predict.language_model import LanguageModel
+from maskwright.ask.predict.language_model import LanguageModel
+from maskwright.base.errors import IncompatibleError, UsageError
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.model.inference.shared_layers import SharedLayers
 
 TEXTS = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat", "the dog"]
 MADE: dict[str, tuple[str, dict[str, Any]]] = {

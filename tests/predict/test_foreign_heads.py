@@ -14,12 +14,12 @@ import torch
 import transformers
 
 import maskwright
-from maskwright.errors import CheckpointError, DataError, IncompatibleError
-from maskwright.evaluate.labelled_rows import evaluate_file
-from maskwright.findings import Finding
-from maskwright.predict.file import predict_file
-from maskwright.predict.predictor import load
-from maskwright.serve.dialects.parts.chosen import Chosen
+from maskwright.ask.evaluate.labelled_rows import evaluate_file
+from maskwright.ask.predict.file import predict_file
+from maskwright.ask.predict.predictor import load
+from maskwright.base.errors import CheckpointError, DataError, IncompatibleError
+from maskwright.base.findings import Finding
+from maskwright.ship.serve.dialects.base.chosen import Chosen
 from tokenizer.toy_tokenizers import trained
 
 SIZES = {

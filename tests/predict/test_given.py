@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from maskwright.errors import DataError, UsageError
-from maskwright.predict.given import examples
+from maskwright.ask.predict.given import examples
+from maskwright.base.errors import DataError, UsageError
 
 TEXTS = ["a dull film", "a bright film", "no film"]
 ROLES = {"text": ("review",)}

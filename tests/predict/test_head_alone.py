@@ -13,11 +13,11 @@ import pytest
 
 from finetune.test_command import table
 from maskwright import api
+from maskwright.ask.predict.predictor import load
+from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError
 from maskwright.cli.main import main
-from maskwright.errors import CheckpointError, IncompatibleError, UsageError
-from maskwright.finetune.command import finetune_file
-from maskwright.models import folders
-from maskwright.predict.predictor import load
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.model.opening import folders
 
 TEXTS = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat"]
 

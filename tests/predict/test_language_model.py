@@ -13,18 +13,18 @@ import pytest
 import maskwright
 from finetune.test_command import table
 from maskwright import api
-from maskwright.cli.main import main
-from maskwright.errors import (
+from maskwright.ask.predict.language_model import CutWarning, LanguageModel
+from maskwright.base.errors import (
     CheckpointError,
     DataError,
     IncompatibleError,
     MaskwrightError,
     UsageError,
 )
-from maskwright.finetune.command import finetune_file
-from maskwright.models import folders
-from maskwright.models import open as opening
-from maskwright.predict.language_model import CutWarning, LanguageModel
+from maskwright.cli.main import main
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.model.opening import folders
+from maskwright.model.opening import open as opening
 
 TEXTS = ["the cat sat on the mat", "the dog", "a big dog saw the old cat"]
 MASKED = "the [MASK] sat on the mat"

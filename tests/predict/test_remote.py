@@ -19,27 +19,27 @@ import pytest
 
 import maskwright
 import small_tasks
-from maskwright.cli.main import main
-from maskwright.errors import (
+from maskwright.ask.predict import file as file_
+from maskwright.ask.predict import remote, wire
+from maskwright.ask.predict.file import predict_file
+from maskwright.ask.predict.remote import Server, with_server
+from maskwright.ask.predict.write import write_predictions
+from maskwright.base.errors import (
     DataError,
     IncompatibleError,
     MaskwrightError,
     StoppedError,
     UsageError,
 )
-from maskwright.predict import file as file_
-from maskwright.predict import remote, wire
-from maskwright.predict.file import predict_file
-from maskwright.predict.remote import Server, with_server
-from maskwright.predict.write import write_predictions
-from maskwright.serve.host import Host
-from maskwright.tasks.parts.task_type import task_for
+from maskwright.cli.main import main
+from maskwright.learn.tasks.base.task_type import task_for
+from maskwright.ship.serve.host import Host
 from serve.clients import TasksServer
 from serve.servers import server
 
 pytestmark = [
     pytest.mark.loopback,
-    pytest.mark.filterwarnings("ignore::maskwright.predict.language_model.CutWarning"),
+    pytest.mark.filterwarnings("ignore::maskwright.ask.predict.language_model.CutWarning"),
 ]
 LONG = "the cat sat on the mat and then one big red dog ran under a tall old tree . " * 4
 ROWS: dict[str, list[dict[str, Any]]] = {

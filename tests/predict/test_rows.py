@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.errors import CheckpointError, DataError, UsageError
-from maskwright.evaluate.labelled_rows import evaluate_file
-from maskwright.finetune.command import finetune_file
-from maskwright.labelled.formats.as_given import as_read
-from maskwright.labelled.formats.options import HowRead, how_read
-from maskwright.predict import file as predict_rows
-from maskwright.predict import predictor as room
-from maskwright.predict.file import predict_file
-from maskwright.predict.predictor import Predictor, load
-from maskwright.predict.rows import stdin_file
-from maskwright.predict.write import write_predictions
-from maskwright.storage.strict_json import parse
+from maskwright.ask.evaluate.labelled_rows import evaluate_file
+from maskwright.ask.predict import file as predict_rows
+from maskwright.ask.predict import predictor as room
+from maskwright.ask.predict.file import predict_file
+from maskwright.ask.predict.predictor import Predictor, load
+from maskwright.ask.predict.rows import stdin_file
+from maskwright.ask.predict.write import write_predictions
+from maskwright.base.errors import CheckpointError, DataError, UsageError
+from maskwright.base.storage.strict_json import parse
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.text.tables.raw_text import as_read
+from maskwright.text.tables.reading_options import HowRead, how_read
 from tinyrun import WORDS
 
 SKIP = how_read(["on_bad=skip", "max_bad_fraction=1.0"])

@@ -18,14 +18,14 @@ import transformers
 from safetensors.torch import save_file
 from torch import Tensor
 
-from maskwright.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.findings import ignore
-from maskwright.finetune.command import finetune_file
-from maskwright.predict.file import predict_file
-from maskwright.predict.predictor import load
-from maskwright.serve.dialects.parts.vectors import alike
-from maskwright.tasks.parts import sentence_folder
-from maskwright.tasks.parts.similarities import compared
+from maskwright.ask.predict.file import predict_file
+from maskwright.ask.predict.predictor import load
+from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
+from maskwright.base.findings import ignore
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.tasks.base import sentence_transformers_folder
+from maskwright.learn.tasks.base.similarities import compared
+from maskwright.ship.serve.dialects.base.vectors import alike
 
 LENGTH = 9
 PROMPT = "big red "
@@ -371,9 +371,9 @@ def test_what_is_learned_further_keeps_it(
     settings: dict[str, Any], bare: Path, pairs: Path, tmp_path: Path
 ) -> None:
     folder, said = written(bare, tmp_path / "m", **settings), io.StringIO()
-    before = sentence_folder.read(folder)
+    before = sentence_transformers_folder.read(folder)
     made = finetune_file(folder, pairs, tmp_path / "out", task="matching", stream=said, **COMMON)
-    after = sentence_folder.read(made)
+    after = sentence_transformers_folder.read(made)
     assert before is not None and after is not None
     for name in ("prompts", "default_prompt", "include_prompt", "lower", "length"):
         assert getattr(after, name) == getattr(before, name), name

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from finetune.test_command import table
+from maskwright.ask.predict.predictor import load
+from maskwright.ask.predict.shared_encoder import load_shared
+from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.cli.main import main
-from maskwright.errors import IncompatibleError, UsageError
-from maskwright.finetune.command import finetune_file
-from maskwright.inference.shared_layers import SharedLayers
-from maskwright.predict.predictor import load
-from maskwright.predict.shared_encoder import load_shared
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.model.inference.shared_layers import SharedLayers
 
 TEXTS = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat", "tree"] * 5
 

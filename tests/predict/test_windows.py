@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from maskwright import api
+from maskwright.ask.predict.language_model import CutWarning, LanguageModel
+from maskwright.base.errors import DataError, UsageError
 from maskwright.cli.main import main
-from maskwright.errors import DataError, UsageError
-from maskwright.labelled.windows.windows import fit_pair, fit_pair_windows
-from maskwright.predict.language_model import CutWarning, LanguageModel
+from maskwright.learn.tasks.windows.windows import fit_pair, fit_pair_windows
 from tokenizer.toy_tokenizers import trained
 
-pytestmark = pytest.mark.filterwarnings("ignore::maskwright.predict.language_model.CutWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::maskwright.ask.predict.language_model.CutWarning")
 Small = Callable[..., Path]
 LONG = "the cat sat on the mat and then one big red dog ran under a tall old tree . " * 4
 SHORT = "the cat sat on a rug"

@@ -12,16 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maskwright.base.errors import ConfigError, IncompatibleError
 from maskwright.cli.show import show
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.labelled.columns.columns import as_names
-from maskwright.labelled.formats.options import how_read
-from maskwright.nn.config import Learned, Tokens, TransformerConfig
-from maskwright.pretrain import build, journal, rows, run
-from maskwright.pretrain.prepare import Prepared, prepare
-from maskwright.pretrain.rows import check_length, training_rows, untrained_positions
-from maskwright.recipes.parts.find import find, override
-from maskwright.recipes.parts.recipe import (
+from maskwright.learn.pretrain import build, journal, rows, run
+from maskwright.learn.pretrain.prepare import Prepared, prepare
+from maskwright.learn.pretrain.rows import check_length, training_rows, untrained_positions
+from maskwright.learn.recipes.base.find import find, override
+from maskwright.learn.recipes.base.recipe import (
     Corpus,
     FamilyModel,
     ObjectiveChoice,
@@ -30,8 +27,11 @@ from maskwright.recipes.parts.recipe import (
     RowChoice,
     TokenizerFolder,
 )
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.schedule import Phase
+from maskwright.learn.train.schedule import Phase
+from maskwright.model.nn.config import Learned, Tokens, TransformerConfig
+from maskwright.text.tables.columns import as_names
+from maskwright.text.tables.reading_options import how_read
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 from nn.points import POINTS
 from tinyrun import WORDS, recipe, text_file
 from toys import bert, gpt2

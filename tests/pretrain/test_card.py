@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from maskwright import api
-from maskwright.checkpoint import conventions, layout, pretrained
-from maskwright.checkpoint.conventions import Conventions
-from maskwright.errors import ConfigError
-from maskwright.evaluate.text import evaluate_text
-from maskwright.pretrain import run
-from maskwright.recipes.parts.find import find
-from maskwright.recipes.parts.recipe import FamilyModel, ObjectiveChoice, Recipe
-from maskwright.report import opened
+from maskwright.ask.evaluate.text import evaluate_text
+from maskwright.base.errors import ConfigError
+from maskwright.base.report import opened
+from maskwright.learn.pretrain import run
+from maskwright.learn.recipes.base.find import find
+from maskwright.learn.recipes.base.recipe import FamilyModel, ObjectiveChoice, Recipe
+from maskwright.model.checkpoint import conventions, layout, pretrained
+from maskwright.model.checkpoint.conventions import Conventions
 from tinyrun import recipe, text_file
 
 pytest.importorskip("transformers", reason="the extra `hf` is not installed")

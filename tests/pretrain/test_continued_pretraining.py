@@ -12,16 +12,16 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright import closing
-from maskwright.checkpoint import pretrained
+from maskwright.ask import closing
+from maskwright.base.errors import IncompatibleError
 from maskwright.cli.main import main
-from maskwright.errors import IncompatibleError
-from maskwright.families.parts.family import family
-from maskwright.models import folders
-from maskwright.pretrain import continued_pretraining as further
-from maskwright.pretrain import journal, run
-from maskwright.recipes.parts.find import override, read
-from maskwright.recipes.parts.recipe import FamilyModel, Folder, ObjectiveChoice
+from maskwright.learn.pretrain import continued_pretraining as further
+from maskwright.learn.pretrain import journal, run
+from maskwright.learn.recipes.base.find import override, read
+from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, ObjectiveChoice
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.families.base.family import family
+from maskwright.model.opening import folders
 from tinyrun import recipe, text_file
 from tokenizer.toy_tokenizers import trained
 

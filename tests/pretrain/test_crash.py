@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from maskwright.pretrain import run
-from maskwright.train import loop
-from maskwright.train.diverged import DivergedError
-from maskwright.train.state import TrainState
+from maskwright.learn.pretrain import run
+from maskwright.learn.train import loop
+from maskwright.learn.train.diverged import DivergedError
+from maskwright.learn.train.state import TrainState
 from tinyrun import recipe, text_file
 
 

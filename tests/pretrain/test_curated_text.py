@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from corpus.test_curated import LICENCES, curate
+from maskwright.base.report.say import quiet
 from maskwright.cli import main as cli
-from maskwright.corpus import curated
-from maskwright.pretrain.prepare import prepare
-from maskwright.recipes.parts.recipe import Corpus
-from maskwright.report.say import quiet
+from maskwright.learn.pretrain.prepare import prepare
+from maskwright.learn.recipes.base.recipe import Corpus
+from maskwright.text.corpus import curated
 from tinyrun import recipe
 
 

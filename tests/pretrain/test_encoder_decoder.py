@@ -16,18 +16,24 @@ from typing import Any
 import pytest
 
 from maskwright import api
-from maskwright.data.store import TokenStore
-from maskwright.errors import IncompatibleError
-from maskwright.evaluate.text import evaluate_text
-from maskwright.inference.decode import Sampling, generate
-from maskwright.models import folders, special_tokens
-from maskwright.models.open import open_model
-from maskwright.nn.config import Learned, Tokens, TransformerConfig
-from maskwright.pretrain import build, journal, run
-from maskwright.pretrain.prepare import Prepared, prepare
-from maskwright.pretrain.rows import training_rows
-from maskwright.recipes.parts.objective_rows import needs_sentences
-from maskwright.recipes.parts.recipe import Evaluation, ObjectiveChoice, Point, Recipe, RowChoice
+from maskwright.ask.evaluate.text import evaluate_text
+from maskwright.base.errors import IncompatibleError
+from maskwright.learn.pretrain import build, journal, run
+from maskwright.learn.pretrain.prepare import Prepared, prepare
+from maskwright.learn.pretrain.rows import training_rows
+from maskwright.learn.recipes.base.objective_rows import needs_sentences
+from maskwright.learn.recipes.base.recipe import (
+    Evaluation,
+    ObjectiveChoice,
+    Point,
+    Recipe,
+    RowChoice,
+)
+from maskwright.model.inference.decode import Sampling, generate
+from maskwright.model.nn.config import Learned, Tokens, TransformerConfig
+from maskwright.model.opening import folders, special_tokens
+from maskwright.model.opening.open import open_model
+from maskwright.text.store.store import TokenStore
 from nn.points import POINTS
 from tinyrun import essence, forked, recipe, text_file, wait
 

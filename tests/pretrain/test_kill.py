@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.pretrain import run
-from maskwright.recipes.parts.recipe import Recipe
+from maskwright.learn.pretrain import run
+from maskwright.learn.recipes.base.recipe import Recipe
 from tinyrun import essence, forked, recipe, text_file, wait
 
 # Six are killed every day, twenty by `make proof`.
@@ -79,7 +79,7 @@ def test_the_comparison_sees_a_run_that_forgot_something(
     os.kill(pid, signal.SIGKILL)
     assert wait(pid) == -signal.SIGKILL
     monkeypatch.setattr(
-        "maskwright.train.optimizers.adamw.AdamWState.load",
+        "maskwright.learn.train.optimizers.adamw.AdamWState.load",
         lambda self, state, steps: setattr(self, "steps", steps),
     )
     with (tmp_path / "log").open("a") as stream:

@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maskwright.ask.evaluate.compare_checks import refuse_other_text
+from maskwright.ask.evaluate.text import evaluate_text
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.base.report.say import quiet
+from maskwright.base.toml import to_toml
 from maskwright.cli.main import main
-from maskwright.corpus import read as reading
-from maskwright.errors import ConfigError, DataError
-from maskwright.evaluate.compare.checks import refuse_other_text
-from maskwright.evaluate.text import evaluate_text
-from maskwright.inference.held_out_loss import token_counts
-from maskwright.pretrain import run
-from maskwright.pretrain.mixing import samples_by_progress, values_of, weights_of
-from maskwright.pretrain.prepare import Prepared, prepare, training_stores
-from maskwright.pretrain.rows import training_rows
-from maskwright.recipes import tiny
-from maskwright.recipes.parts.find import override, read
-from maskwright.recipes.parts.recipe import Corpus, Recipe, TokenizerFolder
-from maskwright.report.say import quiet
-from maskwright.toml import to_toml
-from maskwright.train.schedule import Phase, Ramp
+from maskwright.learn.pretrain import run
+from maskwright.learn.pretrain.mixing import samples_by_progress, values_of, weights_of
+from maskwright.learn.pretrain.prepare import Prepared, prepare, training_stores
+from maskwright.learn.pretrain.rows import training_rows
+from maskwright.learn.recipes import tiny
+from maskwright.learn.recipes.base.find import override, read
+from maskwright.learn.recipes.base.recipe import Corpus, Recipe, TokenizerFolder
+from maskwright.learn.train.schedule import Phase, Ramp
+from maskwright.model.inference.held_out_loss import token_counts
+from maskwright.text.corpus import read as reading
 from tinyrun import essence, forked, recipe, wait
 
 WORDS = {
@@ -118,7 +118,7 @@ def test_the_text_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             opened.append("x")
             return super().__iter__()
 
-    monkeypatch.setattr("maskwright.pretrain.text.Reader", Counted)
+    monkeypatch.setattr("maskwright.learn.pretrain.text.Reader", Counted)
     path = mixed_file(tmp_path)
     chosen = mixing(path, temperature=0.7)
     first = prepare(chosen, tmp_path / "a", quiet)
@@ -202,7 +202,7 @@ def test_a_killed_run_with_a_schedule_goes_on_to_the_bit(tmp_path: Path) -> None
     run.pretrain(chosen, tmp_path / "whole")
 
     def killed() -> None:
-        from maskwright.pretrain import hooks
+        from maskwright.learn.pretrain import hooks
 
         usual = hooks.Save.after_step
 

@@ -13,22 +13,22 @@ import pytest
 import torch
 from tests.faults.mutations import Outcomes, attack
 
-from maskwright.adapters.ia3 import IA3
-from maskwright.adapters.lora import LoRA
-from maskwright.adapters.parts import folder as adapters
-from maskwright.checkpoint import pretrained
+from maskwright.ask.evaluate.compare import compare
+from maskwright.base.report import tables
+from maskwright.base.report.page import write_report
+from maskwright.base.report.say import quiet
 from maskwright.cli.show import show
-from maskwright.data.store import TokenStore
-from maskwright.evaluate.compare.compare import compare
-from maskwright.models import folders
-from maskwright.nn.transformer import Transformer
-from maskwright.pretrain import checkpoints, run
-from maskwright.pretrain.prepare import prepare, training_stores
-from maskwright.recipes.parts.find import read
-from maskwright.report import tables
-from maskwright.report.page import write_report
-from maskwright.report.say import quiet
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.learn.pretrain import checkpoints, run
+from maskwright.learn.pretrain.prepare import prepare, training_stores
+from maskwright.learn.recipes.base.find import read
+from maskwright.model.adapters.base import folder as adapters
+from maskwright.model.adapters.ia3 import IA3
+from maskwright.model.adapters.lora import LoRA
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.opening import folders
+from maskwright.text.store.store import TokenStore
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tinyrun import recipe, text_file
 
 TEXT = "the cat sat on the mat"

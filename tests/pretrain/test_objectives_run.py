@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright.budget import Budget
-from maskwright.checkpoint import files, pretrained
-from maskwright.errors import IncompatibleError
-from maskwright.models import folders
-from maskwright.nn.config import Head
-from maskwright.objectives.modules.replaced_token import ReplacedToken
-from maskwright.pretrain import build, checkpoints, journal, run
-from maskwright.pretrain.prepare import prepare
-from maskwright.recipes.parts.recipe import FamilyModel, Folder, ObjectiveChoice, Point, Recipe
+from maskwright.base.budget import Budget
+from maskwright.base.errors import IncompatibleError
+from maskwright.learn.pretrain import build, checkpoints, journal, run
+from maskwright.learn.pretrain.prepare import prepare
+from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, ObjectiveChoice, Point, Recipe
+from maskwright.model.checkpoint import files, pretrained
+from maskwright.model.nn.config import Head
+from maskwright.model.objectives.modules.replaced_token import ReplacedToken
+from maskwright.model.opening import folders
 from tinyrun import essence, recipe, text_file
 from toys import bert
 

@@ -16,11 +16,8 @@ from typing import Any
 
 import pytest
 
-from maskwright.cli.main import main
-from maskwright.corpus.document import Document
-from maskwright.corpus.read import Reader, Spool
-from maskwright.data.tokenize import build_store
-from maskwright.errors import (
+from maskwright.ask.evaluate.text import evaluate_text
+from maskwright.base.errors import (
     ConfigError,
     DataError,
     IncompatibleError,
@@ -28,21 +25,24 @@ from maskwright.errors import (
     StoppedError,
     UsageError,
 )
-from maskwright.evaluate.text import evaluate_text
-from maskwright.models import folders
-from maskwright.pretrain import build, journal, run
-from maskwright.pretrain.prepare import keeps_text, prepare, text_changed
-from maskwright.pretrain.text import SMALL_CORPUS, Text, _hash, resolve
-from maskwright.pretrain.tokenizer_run import train_and_report
-from maskwright.recipes.parts.find import find, override, read, with_text
-from maskwright.recipes.parts.recipe import CharacterRanges, Corpus, Recipe, TokenizerFolder
-from maskwright.report.say import quiet
-from maskwright.storage.lock import Lock
-from maskwright.storage.manifest import hash_file
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.tokenizer.training.train import train as train_tokenizer
-from maskwright.toml import to_toml
+from maskwright.base.report.say import quiet
+from maskwright.base.storage.lock import Lock
+from maskwright.base.storage.manifest import hash_file
+from maskwright.base.toml import to_toml
+from maskwright.cli.main import main
+from maskwright.learn.pretrain import build, journal, run
+from maskwright.learn.pretrain.prepare import keeps_text, prepare, text_changed
+from maskwright.learn.pretrain.text import SMALL_CORPUS, Text, _hash, resolve
+from maskwright.learn.pretrain.tokenizer_run import train_and_report
+from maskwright.learn.recipes.base.find import find, override, read, with_text
+from maskwright.learn.recipes.base.recipe import CharacterRanges, Corpus, Recipe, TokenizerFolder
+from maskwright.model.opening import folders
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.read import Reader, Spool
+from maskwright.text.store.tokenize import build_store
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice
+from maskwright.text.tokenizer.training.train import train as train_tokenizer
 from tinyrun import SENTENCE, essence, recipe, text_file
 
 

@@ -19,10 +19,8 @@ import pytest
 import torch
 
 from maskwright import api
-from maskwright.cli import main as cli
-from maskwright.cli.show import show
-from maskwright.data.store import TokenStore
-from maskwright.errors import (
+from maskwright.ask.evaluate.text import evaluate_text
+from maskwright.base.errors import (
     CheckpointError,
     DataError,
     IncompatibleError,
@@ -32,18 +30,20 @@ from maskwright.errors import (
     StoppedError,
     UsageError,
 )
-from maskwright.evaluate.text import evaluate_text
-from maskwright.models import folders
-from maskwright.models.open import open_model
-from maskwright.pretrain import build, checkpoints, hooks, journal, run
-from maskwright.pretrain.prepare import prepare
-from maskwright.pretrain.rows import held_out_rows, rows
-from maskwright.recipes.parts.find import override
-from maskwright.recipes.parts.recipe import FamilyModel, Recipe
-from maskwright.report.page import next_commands
-from maskwright.storage import commit
-from maskwright.tokenizer.training.train import TokenizerChoice
-from maskwright.train.machine import machine
+from maskwright.base.report.page import next_commands
+from maskwright.base.storage import commit
+from maskwright.cli import main as cli
+from maskwright.cli.show import show
+from maskwright.learn.pretrain import build, checkpoints, hooks, journal, run
+from maskwright.learn.pretrain.prepare import prepare
+from maskwright.learn.pretrain.rows import held_out_rows, rows
+from maskwright.learn.recipes.base.find import override
+from maskwright.learn.recipes.base.recipe import FamilyModel, Recipe
+from maskwright.model.device import machine
+from maskwright.model.opening import folders
+from maskwright.model.opening.open import open_model
+from maskwright.text.store.store import TokenStore
+from maskwright.text.tokenizer.training.train import TokenizerChoice
 from tinyrun import essence, forked, recipe, text_file, wait
 
 
@@ -250,7 +250,7 @@ def test_memory_that_does_not_suffice_on_a_processor_is_told_with_a_proposal(
             "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
         )
 
-    monkeypatch.setattr("maskwright.train.loop.train", full)
+    monkeypatch.setattr("maskwright.learn.train.loop.train", full)
     chosen = recipe(text_file(tmp_path), steps=2)
     with pytest.raises(ResourceError, match="microbatches=4") as caught:
         run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
@@ -423,7 +423,7 @@ def test_F04_the_journal_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
 
 
 def test_F40_weights_that_are_no_numbers_are_not_saved(made: tuple[Recipe, Path]) -> None:
-    from maskwright.checkpoint import pretrained
+    from maskwright.model.checkpoint import pretrained
 
     loaded = pretrained.load(folders.newest(made[1]))
     state = {n: p.detach().clone() for n, p in loaded.model.named_parameters()}

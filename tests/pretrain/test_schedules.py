@@ -17,25 +17,25 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.budget import Budget
-from maskwright.checkpoint import files, pretrained
-from maskwright.data.loader import Loader
-from maskwright.data.rows import Rows
-from maskwright.errors import IncompatibleError
-from maskwright.inference import held_out_loss as likelihood
-from maskwright.models import folders
-from maskwright.objectives import masked
-from maskwright.objectives.modules.masked import Masked
-from maskwright.pretrain import build, checkpoints, journal, run
-from maskwright.pretrain.prepare import prepare
-from maskwright.pretrain.rows import Microbatches, held_out_rows
-from maskwright.pretrain.run import flops_per_token
-from maskwright.recipes.parts.recipe import FamilyModel, Recipe
-from maskwright.report.say import quiet
-from maskwright.train import loop
-from maskwright.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon
-from maskwright.train.schedule import Phase, Ramp, Schedule
-from maskwright.train.state import TrainState
+from maskwright.base.budget import Budget
+from maskwright.base.errors import IncompatibleError
+from maskwright.base.report.say import quiet
+from maskwright.learn.pretrain import build, checkpoints, journal, run
+from maskwright.learn.pretrain.prepare import prepare
+from maskwright.learn.pretrain.rows import Microbatches, held_out_rows
+from maskwright.learn.pretrain.run import flops_per_token
+from maskwright.learn.recipes.base.recipe import FamilyModel, Recipe
+from maskwright.learn.train import loop
+from maskwright.learn.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon
+from maskwright.learn.train.schedule import Phase, Ramp, Schedule
+from maskwright.learn.train.state import TrainState
+from maskwright.model.checkpoint import files, pretrained
+from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.objectives import masked
+from maskwright.model.objectives.modules.masked import Masked
+from maskwright.model.opening import folders
+from maskwright.text.store.loader import Loader
+from maskwright.text.store.rows import Rows
 from tinyrun import essence, forked, recipe, text_file, wait
 from toys import VOCABULARY, FixedRows, bert
 
@@ -204,7 +204,7 @@ def test_the_comparison_sees_what_was_forgotten(
     whole = essence(out)
     shutil.rmtree(last)
     if forgotten == "average":
-        monkeypatch.setattr("maskwright.train.average.Average.load", lambda self, state: None)
+        monkeypatch.setattr("maskwright.learn.train.average.Average.load", lambda self, state: None)
     elif forgotten == "samples":
         read = checkpoints.read_state
 
@@ -215,7 +215,7 @@ def test_the_comparison_sees_what_was_forgotten(
         monkeypatch.setattr(checkpoints, "read_state", forget)
     else:
         monkeypatch.setattr(
-            "maskwright.train.optimizers.lamb.LambState.load",
+            "maskwright.learn.train.optimizers.lamb.LambState.load",
             lambda self, state, steps: setattr(self, "steps", steps),
         )
     run.resume(out, stream=io.StringIO())

@@ -9,10 +9,11 @@ from types import ModuleType
 
 import pytest
 
-from maskwright import api, catalogue
-from maskwright.objectives.parts.spec import Member, member_of, usual_for
-from maskwright.pretrain import run
-from maskwright.recipes.parts.recipe import ObjectiveChoice
+from maskwright import api
+from maskwright.base import catalogue
+from maskwright.learn.pretrain import run
+from maskwright.learn.recipes.base.recipe import ObjectiveChoice
+from maskwright.model.objectives.base.spec import Member, member_of, usual_for
 from tinyrun import recipe, text_file
 
 

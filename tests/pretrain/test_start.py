@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright.budget import Budget
-from maskwright.checkpoint import files, pretrained
-from maskwright.errors import ConfigError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.models import folders
-from maskwright.models.model import fingerprint as hash_of
-from maskwright.pretrain import build, run, start
-from maskwright.recipes.parts.find import override, read
-from maskwright.recipes.parts.recipe import (
+from maskwright.base.budget import Budget
+from maskwright.base.errors import ConfigError, IncompatibleError, MaskwrightError, UsageError
+from maskwright.learn.pretrain import build, run, start
+from maskwright.learn.recipes.base.find import override, read
+from maskwright.learn.recipes.base.recipe import (
     FamilyModel,
     Folder,
     ObjectiveChoice,
     Recipe,
     TokenizerFolder,
 )
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.model.checkpoint import files, pretrained
+from maskwright.model.opening import folders
+from maskwright.model.opening.model import fingerprint as hash_of
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tinyrun import essence, recipe, text_file
 
 TEXT = "The big cat sat under a tall old tree, and then [MASK] ran."
@@ -211,7 +211,7 @@ def test_a_model_of_no_family_goes_on_as_it_is(text: Path, source: Path, tmp_pat
     loaded = pretrained.load(folders.newest(source))
     assert loaded.config.encoder is not None
     other = replace(loaded.config, encoder=replace(loaded.config.encoder, final_norm=True))
-    from maskwright.nn.initialise import build as fresh
+    from maskwright.model.nn.initialise import build as fresh
 
     pretrained.save(fresh(other), loaded.tokenizer, tmp_path / "ours")
     base = recipe(text)

@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maskwright.ask.evaluate.compare import compare
+from maskwright.ask.evaluate.text import evaluate_text
+from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.base.report.say import quiet
 from maskwright.cli.main import main
-from maskwright.errors import ConfigError, IncompatibleError
-from maskwright.evaluate.compare.compare import compare
-from maskwright.evaluate.text import evaluate_text
-from maskwright.inference.held_out_loss import token_counts
-from maskwright.pretrain import build, run
-from maskwright.pretrain.prepare import prepare, training_stores
-from maskwright.pretrain.rows import training_rows
-from maskwright.recipes.parts.find import override, read, with_text
-from maskwright.recipes.parts.recipe import Corpus, Recipe
-from maskwright.report.say import quiet
+from maskwright.learn.pretrain import build, run
+from maskwright.learn.pretrain.prepare import prepare, training_stores
+from maskwright.learn.pretrain.rows import training_rows
+from maskwright.learn.recipes.base.find import override, read, with_text
+from maskwright.learn.recipes.base.recipe import Corpus, Recipe
+from maskwright.model.inference.held_out_loss import token_counts
 from tinyrun import recipe
 
 WORDS = {"law": "court judge oath plea writ claim", "sea": "ship wave salt gull tide reef"}

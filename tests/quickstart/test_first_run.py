@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from maskwright import closing
+from maskwright.ask import closing, quickstart
+from maskwright.ask.quickstart import FEWEST_STEPS, _fit_steps
+from maskwright.base.report import tables
 from maskwright.cli.main import main
-from maskwright.pretrain import run
-from maskwright.quickstart import first_run
-from maskwright.quickstart.first_run import FEWEST_STEPS, _fit_steps
-from maskwright.report import tables
+from maskwright.learn.pretrain import run
 from tinyrun import recipe, text_file
 
 
@@ -39,13 +38,13 @@ def test_a_stopped_quickstart_ends_with_its_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When it is resumed; the control: a run that is none of the quickstart's gets none."""
-    assert closing.QUICKSTART == first_run.MARKER
+    assert closing.QUICKSTART == quickstart.MARKER
     table = {"title": "labelled", "head": ["a"], "rows": [["b"]], "note": ""}
-    monkeypatch.setattr(first_run, "compare", lambda out, say: [table])
+    monkeypatch.setattr(quickstart, "compare", lambda out, say: [table])
     run.pretrain(recipe(text_file(tmp_path), steps=1), tmp_path / "run", stream=io.StringIO())
     closing.resume(tmp_path / "run", stream=io.StringIO())
     assert tables.read(tmp_path / "run") == []
-    (tmp_path / "run" / first_run.MARKER).write_text("{}")
+    (tmp_path / "run" / quickstart.MARKER).write_text("{}")
     for _ in range(2):
         closing.resume(tmp_path / "run", stream=(said := io.StringIO()))
         assert tables.read(tmp_path / "run") == [table]

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from maskwright.errors import StorageError
-from maskwright.report.page import write_report
+from maskwright.base.errors import StorageError
+from maskwright.base.report.page import write_report
 from report.runs import RUN, evaluation, sample, train, whole_run, write_run
 
 HOSTILE = '</pre></style><script>alert(1)</script><img src=x onerror="a()">\x1b[2J\u202e\ud800'

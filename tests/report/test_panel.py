@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.report.panel import Panel, is_terminal
+from maskwright.base.report.panel import Panel, is_terminal
 from report.runs import RUN, evaluation, sample, train
 
 HOSTILE = "a \x1b[2J\x1b[31mred\r\x07 \u202e[bold]file[/bold] [MASK]"

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from maskwright.findings import Finding
-from maskwright.report import document
-from maskwright.report.document import with_sentences
+from maskwright.base.findings import Finding
+from maskwright.base.report import document
+from maskwright.base.report.document import with_sentences
 
 TAGS = re.compile(
     r"</?(?:mark|dl|dt|dd|ul|li|details|summary|code|pre)"

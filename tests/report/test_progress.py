@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from maskwright.budget import Budget
-from maskwright.memory import resident
-from maskwright.report.progress import BARS, History, Pace, budget
+from maskwright.base.budget import Budget
+from maskwright.base.memory import resident
+from maskwright.base.report.progress import BARS, History, Pace, budget
 
 
 def test_a_long_history_keeps_its_shape_in_few_cells() -> None:

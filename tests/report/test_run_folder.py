@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.errors import DataError, UsageError
-from maskwright.report.run_folder import read
+from maskwright.base.errors import DataError, UsageError
+from maskwright.base.report.run_folder import read
 from report.runs import write_run
 
 

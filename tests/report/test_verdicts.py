@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from maskwright.evaluate.compare.report import (
+from maskwright.ask.evaluate.compare_report import (
     CandidateReport,
     Comparison,
     Measure,
@@ -16,7 +16,7 @@ from maskwright.evaluate.compare.report import (
     result,
     verdicts,
 )
-from maskwright.report.drawing.curves import draw
+from maskwright.base.report.drawing.curves import draw
 
 LOSS = Measure("loss", "loss")
 RIGHT = Measure("pairs", "pairs", higher_is_better=True)

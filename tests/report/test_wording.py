@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from maskwright.report.wording import (
+from maskwright.base.report.wording import (
     count,
     duration,
     figure,

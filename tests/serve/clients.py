@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from maskwright.predict.language_model import LanguageModel, load
-from maskwright.serve.command import serve
+from maskwright.ask.predict.language_model import LanguageModel, load
+from maskwright.ship.serve.command import serve
 
 TASKS = {
     "classes": "classification",

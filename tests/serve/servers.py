@@ -17,14 +17,14 @@ from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel
 
-from maskwright.serve import app as application
-from maskwright.serve import served
-from maskwright.serve.dialects import rows
-from maskwright.serve.gate import Entrance, Gate
-from maskwright.serve.host import Host, Options, Writing
-from maskwright.serve.limits import Limits
-from maskwright.serve.metrics import Log
-from maskwright.serve.process import Running, Server, bound
+from maskwright.ship.serve import app as application
+from maskwright.ship.serve import served
+from maskwright.ship.serve.dialects import rows
+from maskwright.ship.serve.gate import Entrance, Gate
+from maskwright.ship.serve.host import Host, Options, Writing
+from maskwright.ship.serve.limits import Limits
+from maskwright.ship.serve.metrics import Log
+from maskwright.ship.serve.process import Running, Server, bound
 
 
 class Body(BaseModel):

@@ -12,15 +12,15 @@ from unittest.mock import AsyncMock, Mock
 import numpy as np
 import pytest
 
-from maskwright.models.special_tokens import end_of_text
-from maskwright.serve.dialects.openai import Completions, _Shape
-from maskwright.serve.dialects.parts import vectors as part_vectors
-from maskwright.serve.host import Piece
+from maskwright.model.opening.special_tokens import end_of_text
+from maskwright.ship.serve.dialects.base import vectors as part_vectors
+from maskwright.ship.serve.dialects.openai import Completions, _Shape
+from maskwright.ship.serve.host import Piece
 from serve.clients import TasksServer
 
 pytestmark = [
     pytest.mark.loopback,
-    pytest.mark.filterwarnings("ignore::maskwright.predict.language_model.CutWarning"),
+    pytest.mark.filterwarnings("ignore::maskwright.ask.predict.language_model.CutWarning"),
 ]
 LONG = "the cat sat on the mat and then one big red dog ran under a tall old tree . " * 4
 TEXTS = ["the cat sat", "a dog"]

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from finetune.test_command import table
-from maskwright.finetune.command import finetune_file
-from maskwright.serve.command import serve
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.ship.serve.command import serve
 from serve.clients import TasksServer
 
 pytestmark = pytest.mark.loopback

@@ -31,9 +31,9 @@ from benchmarks.serving_load import (
 )
 
 from finetune.test_command import table
-from maskwright.finetune.command import finetune_file
-from maskwright.serve import protocol, scheduler
-from maskwright.serve.process import Server
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.ship.serve import protocol, scheduler
+from maskwright.ship.serve.process import Server
 from serve.servers import server, until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.proof, pytest.mark.timeout(900)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.serve.scheduler import (
+from maskwright.ship.serve.scheduler import (
     LEAST,
     PATIENCE,
     UNLIKE,
@@ -106,7 +106,7 @@ def test_an_item_that_was_passed_over_is_taken(
 ) -> None:
     """Texts of many lengths in a queue that stays long; the control has no bound on patience, and
     there items are passed over far more often."""
-    monkeypatch.setattr("maskwright.serve.scheduler.PATIENCE", patience)
+    monkeypatch.setattr("maskwright.ship.serve.scheduler.PATIENCE", patience)
     queue, draw = Queue(10**9, 300), random.Random(0)
     sizes, most = (10, 20, 40, 80, 120), 0
     queue.submit(items(*(draw.choice(sizes) for _ in range(60))), 0.0)

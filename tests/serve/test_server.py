@@ -20,24 +20,24 @@ import numpy as np
 import pytest
 
 from finetune.test_command import table
-from maskwright import memory
-from maskwright.errors import MaskwrightError, UsageError
-from maskwright.explore.corrupted import Asked, corrupted
-from maskwright.explore.site import Ready
-from maskwright.finetune.command import finetune_file
-from maskwright.inference import fill_mask
-from maskwright.inference.generation import Generation
-from maskwright.models.open import open_model
-from maskwright.predict.language_model import load
-from maskwright.serve import addresses, encoding, explorer, gate, protocol, reading
-from maskwright.serve import host as host_module
-from maskwright.serve.command import serve
-from maskwright.serve.errors import Refusal
-from maskwright.serve.host import Options
-from maskwright.serve.limits import Limits
-from maskwright.serve.scheduler import FullError
-from maskwright.serve.writing import Row, Writers, _Group
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.ask.predict.language_model import load
+from maskwright.base import memory
+from maskwright.base.errors import MaskwrightError, UsageError
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.model.inference import fill_mask
+from maskwright.model.inference.generation import Generation
+from maskwright.model.opening.open import open_model
+from maskwright.ship.explore.corrupted import Asked, corrupted
+from maskwright.ship.explore.site import Ready
+from maskwright.ship.serve import addresses, encoding, explorer, gate, protocol, reading
+from maskwright.ship.serve import host as host_module
+from maskwright.ship.serve.command import serve
+from maskwright.ship.serve.errors import Refusal
+from maskwright.ship.serve.generation import Row, Writers, _Group
+from maskwright.ship.serve.host import Options
+from maskwright.ship.serve.limits import Limits
+from maskwright.ship.serve.scheduler import FullError
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 from serve.servers import Served, answers, request, server, until
 
 pytestmark = pytest.mark.loopback
@@ -741,7 +741,7 @@ def test_a_deadline_is_that_of_the_whole_request(plain: Served) -> None:
 
 
 def test_F107_a_server_is_ready_when_its_models_have_answered(heads: dict[str, Path]) -> None:
-    from maskwright.serve import served
+    from maskwright.ship.serve import served
 
     may, holder = threading.Event(), dict[str, Any]()
 
@@ -804,7 +804,7 @@ def test_F108_a_stop_loses_no_request(heads: dict[str, Path]) -> None:
 def test_F109_a_port_in_use_names_the_process() -> None:
     import os
 
-    from maskwright.serve.process import bound
+    from maskwright.ship.serve.process import bound
 
     here = rf"the port is in use(.|\n)*process {os.getpid()}"
     with bound("127.0.0.1", 0) as first, pytest.raises(UsageError, match=here):
@@ -908,7 +908,7 @@ def test_a_page_asks_about_a_text_of_ones_own(
 ) -> None:
     """What the page Corruption shows is what the objective prepares, while requests are answered;
     pages of other sites may not ask, and a question has a length."""
-    monkeypatch.setattr("maskwright.explore.site.open_merged", None)
+    monkeypatch.setattr("maskwright.ship.explore.site.open_merged", None)
     site = plain.get("/explore/data/site.json").json
     assert site["live"]
     number = next(n for n, m in enumerate(site["models"]) if m["name"].startswith("base"))
@@ -1253,7 +1253,7 @@ def test_a_hostile_folder_is_refused_before_memory_is_taken(
         config |= {"hidden_size": 65_536, "vocab_size": 2_000_000, "intermediate_size": 262_144}
         (folder / "config.json").write_text(json.dumps(config))
     else:
-        monkeypatch.setattr("maskwright.checkpoint.pretrained.free_bytes", lambda: 1_000)
+        monkeypatch.setattr("maskwright.model.checkpoint.pretrained.free_bytes", lambda: 1_000)
     before = memory.resident()
     with pytest.raises(MaskwrightError), server({"m": Path(folder)}):
         pass

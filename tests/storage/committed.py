@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from maskwright.storage.commit import Staging, commit
+from maskwright.base.storage.commit import Staging, commit
 
 WEIGHTS = bytes(range(256)) * 40
 

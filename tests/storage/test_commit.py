@@ -11,15 +11,15 @@ import pytest
 from tests.faults.fs import Failing, Stuttering, Watched
 from tests.storage.committed import WEIGHTS, committed, fill
 
-from maskwright.errors import (
+from maskwright.base.errors import (
     OutputError,
     ResourceError,
     StoppedError,
     StorageError,
     UsageError,
 )
-from maskwright.storage import commit as protocol
-from maskwright.storage.commit import Staging, commit, read_manifest, verify
+from maskwright.base.storage import commit as protocol
+from maskwright.base.storage.commit import Staging, commit, read_manifest, verify
 
 
 @pytest.fixture

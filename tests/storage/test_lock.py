@@ -13,11 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.errors import (
-    StoppedError,
-)
-from maskwright.storage import lock as locks
-from maskwright.storage.commit import Lock
+from maskwright.base.errors import StoppedError
+from maskwright.base.storage import lock as locks
+from maskwright.base.storage.commit import Lock
 
 HOLD = """
 import sys, time

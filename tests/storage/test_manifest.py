@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 from tests.storage.committed import committed, fill
 
-from maskwright.errors import (
-    CheckpointError,
-    DataError,
-)
-from maskwright.storage.commit import commit, extra_files, newest, read_manifest, verify
+from maskwright.base.errors import CheckpointError, DataError
+from maskwright.base.storage.commit import commit, extra_files, newest, read_manifest, verify
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from tests.faults.powerloss import crash_states, materialise
 from tests.faults.sweep import fresh, kill_everywhere
 
 import maskwright
-from maskwright.errors import MaskwrightError, StoppedError
-from maskwright.storage.files import FileSystem, new_file, new_text, temporaries_of, write_file
+from maskwright.base.errors import MaskwrightError, StoppedError
+from maskwright.base.storage.files import FileSystem, new_file, new_text, temporaries_of, write_file
 
 OLD, NEW = b"old\n" * 50, b"new\n" * 90
 

@@ -10,12 +10,8 @@ import pytest
 from tests.faults.fs import Failing, Watched
 from tests.storage.committed import committed
 
-from maskwright.errors import (
-    OutputError,
-    StoppedError,
-    StorageError,
-)
-from maskwright.storage.commit import probe_writable, remove_folder, require_own, sweep, verify
+from maskwright.base.errors import OutputError, StoppedError, StorageError
+from maskwright.base.storage.commit import probe_writable, remove_folder, require_own, sweep, verify
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.checkpoint import files
-from maskwright.checkpoint import safe_read as guarded
-from maskwright.corpus.read import read
-from maskwright.errors import CheckpointError, DataError, MaskwrightError, TokenizerError
-from maskwright.storage.strict_json import MAX_DEPTH, parse, parse_object
-from maskwright.tokenizer.file import check
+from maskwright.base.errors import CheckpointError, DataError, MaskwrightError, TokenizerError
+from maskwright.base.storage.strict_json import MAX_DEPTH, parse, parse_object
+from maskwright.model.checkpoint import files
+from maskwright.model.checkpoint import safe_read as guarded
+from maskwright.text.corpus.read import read
+from maskwright.text.tokenizer.file import check
 
 # What stands in the file, what is said of it, and a part of what was found.
 FAULTS = {

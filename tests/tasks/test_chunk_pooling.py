@@ -11,17 +11,17 @@ import pytest
 import torch
 
 from finetune.test_tune import PLAIN
-from maskwright.errors import ConfigError, DataError
-from maskwright.finetune.tune import Settings, _portions, tune
-from maskwright.inference.batches import PACKED
-from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.inference.scores import scores
-from maskwright.nn import chunk_pooling as pieces
-from maskwright.nn.config import Head
-from maskwright.nn.initialise import build
-from maskwright.objectives.modules.supervised import Supervised
-from maskwright.objectives.supervised import Options
-from maskwright.train.optimizers.settings import AdamW
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.learn.finetune.tune import Settings, _portions, tune
+from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.model.inference.batches import PACKED
+from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.scores import scores
+from maskwright.model.nn import chunk_pooling as pieces
+from maskwright.model.nn.config import Head
+from maskwright.model.nn.initialise import build
+from maskwright.model.objectives.modules.supervised import Supervised
+from maskwright.model.objectives.supervised import Options
 from toys import CLS, SEP, VOCABULARY, bert
 
 COLLATIONS = [

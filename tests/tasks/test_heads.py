@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from checkpoint.small import model_of, small
-from maskwright import catalogue
-from maskwright.checkpoint import pretrained
-from maskwright.checkpoint.layout import About
-from maskwright.checkpoint.transfer import transfer
-from maskwright.families.parts.family import family
-from maskwright.models.open import open_weights
-from maskwright.tasks.parts.add_head import add_head
-from maskwright.tasks.parts.task_type import task_for
+from maskwright.base import catalogue
+from maskwright.learn.tasks.base.add_head import add_head
+from maskwright.learn.tasks.base.task_type import task_for
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.checkpoint.transfer import transfer
+from maskwright.model.families.base.family import family
+from maskwright.model.opening.open import open_weights
 
 transformers = pytest.importorskip("transformers")
 FAMILIES = catalogue.names("families")

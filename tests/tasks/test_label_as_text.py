@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.evaluate.labelled_rows import evaluate_file
-from maskwright.finetune.command import finetune_file
-from maskwright.labelled.examples.examples import Pair, Single
-from maskwright.labelled.windows.text_to_text import Labels
-from maskwright.models import folders
-from maskwright.predict.predictor import load
-from maskwright.tasks import class_as_text as classes_in_words
-from maskwright.tasks import number_as_text as numbers_in_words
-from maskwright.tasks.parts.encode import Frame
-from maskwright.tasks.parts.task_type import Encoded, task_for
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.unknown import UnknownText
+from maskwright.ask.evaluate.labelled_rows import evaluate_file
+from maskwright.ask.predict.predictor import load
+from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.tasks import class_as_text as classes_in_words
+from maskwright.learn.tasks import number_as_text as numbers_in_words
+from maskwright.learn.tasks.base.encode import Frame
+from maskwright.learn.tasks.base.task_type import Encoded, task_for
+from maskwright.learn.tasks.windows.text_to_text import Labels
+from maskwright.model.opening import folders
+from maskwright.text.tables.examples import Pair, Single
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.unknown import UnknownText
 from tinyrun import WORDS
 
 PLAIN = [word for word in WORDS if word not in ("cat", "dog")]

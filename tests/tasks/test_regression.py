@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.errors import DataError
-from maskwright.finetune.command import finetune_file
-from maskwright.finetune.learner import Learner, reader
-from maskwright.finetune.method import Method
-from maskwright.finetune.tune import Settings, tune
-from maskwright.labelled.examples.examples import Pair, Single
-from maskwright.models import special_tokens
-from maskwright.nn import initialise
-from maskwright.objectives.modules.supervised import Standardised
-from maskwright.predict.predictor import load
-from maskwright.tasks.classification import Classification
-from maskwright.tasks.parts.task_type import task_for
-from maskwright.train.optimizers.settings import AdamW
+from maskwright.ask.predict.predictor import load
+from maskwright.base.errors import DataError
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.finetune.learner import Learner, reader
+from maskwright.learn.finetune.method import Method
+from maskwright.learn.finetune.tune import Settings, tune
+from maskwright.learn.tasks.base.task_type import task_for
+from maskwright.learn.tasks.classification import Classification
+from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.model.nn import initialise
+from maskwright.model.objectives.modules.supervised import Standardised
+from maskwright.model.opening import special_tokens
+from maskwright.text.tables.examples import Pair, Single
 from tinyrun import WORDS
 
 FAR, WIDE = 2000.0, 8.0

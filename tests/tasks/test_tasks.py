@@ -16,28 +16,28 @@ import torch
 from torch.nn import functional
 
 from finetune.old_results import as_before
-from maskwright import catalogue
-from maskwright.checkpoint import pretrained
-from maskwright.errors import CheckpointError, ConfigError, DataError, UsageError
-from maskwright.evaluate.labelled_rows import evaluate_file
-from maskwright.finetune.command import finetune_file
-from maskwright.finetune.learner import Learner
-from maskwright.finetune.method import Method
-from maskwright.finetune.trained_weights import learning_rate_factors
-from maskwright.inference.encoded import Collation, Examples, framed
-from maskwright.labelled.examples.examples import Answered, Match, Pair, Single, Tagged
-from maskwright.labelled.windows.answer_search import Candidate, Prediction
-from maskwright.models import folders
-from maskwright.nn import initialise
-from maskwright.objectives.parts.contrastive import Contrast
-from maskwright.objectives.parts.sequences import Sequences
-from maskwright.predict.file import predict_file
-from maskwright.predict.predictor import Predictor, load
-from maskwright.tasks import embeddings, question_answering
-from maskwright.tasks.parts import sentence_folder
-from maskwright.tasks.parts.encode import frame_of
-from maskwright.tasks.parts.task_type import Encoded, task_for
-from maskwright.tasks.question_answering import QuestionAnswering
+from maskwright.ask.evaluate.labelled_rows import evaluate_file
+from maskwright.ask.predict.file import predict_file
+from maskwright.ask.predict.predictor import Predictor, load
+from maskwright.base import catalogue
+from maskwright.base.errors import CheckpointError, ConfigError, DataError, UsageError
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.finetune.learner import Learner
+from maskwright.learn.finetune.method import Method
+from maskwright.learn.finetune.trained_weights import learning_rate_factors
+from maskwright.learn.tasks import embeddings, question_answering
+from maskwright.learn.tasks.base import sentence_transformers_folder
+from maskwright.learn.tasks.base.encode import frame_of
+from maskwright.learn.tasks.base.task_type import Encoded, task_for
+from maskwright.learn.tasks.question_answering import QuestionAnswering
+from maskwright.learn.tasks.windows.answer_search import Candidate, Prediction
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.nn import initialise
+from maskwright.model.objectives.base.contrastive import Contrast
+from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.model.opening import folders
+from maskwright.text.tables.examples import Answered, Match, Pair, Single, Tagged
 from tinyrun import WORDS
 
 
@@ -653,14 +653,14 @@ def test_a_folder_says_how_its_vectors_are_made(model: Path, tmp_path: Path) -> 
     common: dict[str, Any] = {"seeds": 1, "epochs": 1, "batch": 16, "stream": said}
 
     def poolings(folder: Path) -> tuple[str, ...]:
-        said = sentence_folder.read(folder)
+        said = sentence_transformers_folder.read(folder)
         assert said is not None
         return said.poolings
 
     def trained_on(folder: Path, out: str, **options: Any) -> tuple[str, ...]:
         return poolings(finetune_file(folder, data, tmp_path / out, **common, **options))
 
-    assert sentence_folder.read(folders.newest(model)) is None
+    assert sentence_transformers_folder.read(folders.newest(model)) is None
     assert trained_on(model, "first", task="embedding", pooling="max") == ("max",)
     largest = tmp_path / "first" / "model"
     assert trained_on(largest, "second", task="embedding") == ("max",)

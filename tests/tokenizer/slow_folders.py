@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tokenizer.toy_tokenizers import trained
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 import pytest
 
-from maskwright.tokenizer.file.roles import Style
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.file.roles import Style
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, trained
 

@@ -7,8 +7,8 @@ import random
 import pytest
 import tokenizers
 
-from maskwright.tokenizer.training.bpe import PairTable, train_bpe
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.text.tokenizer.training.bpe import PairTable, train_bpe
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from tokenizer.toy_tokenizers import LOW, merged, prose, random_words, slow_bpe, words_as_text
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from maskwright.errors import TokenizerError
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.base.errors import TokenizerError
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tokenizer import slow_folders as slow
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import trained

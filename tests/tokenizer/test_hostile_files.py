@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import tokenizers
 
-from maskwright.errors import TokenizerError
-from maskwright.tokenizer import backend
-from maskwright.tokenizer.file import check
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.base.errors import TokenizerError
+from maskwright.text.tokenizer import backend
+from maskwright.text.tokenizer.file import check
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tokenizer.toy_tokenizers import sound_files
 
 Plain = dict[str, Any]
@@ -240,7 +240,7 @@ def test_F86_a_file_that_kills_the_library(door: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps(plain))
     module, last = {
         "library": ("tokenizers", "from_file(sys.argv[1] + '/tokenizer.json')"),
-        "ours": ("maskwright.tokenizer.tokenizer", "load(sys.argv[1])"),
+        "ours": ("maskwright.text.tokenizer.tokenizer", "load(sys.argv[1])"),
     }[door]
     code = f"import sys; from {module} import Tokenizer; Tokenizer.{last}"
     run = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True)

@@ -9,16 +9,16 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from maskwright.errors import DataError
-from maskwright.findings import ignore
-from maskwright.tokenizer.file.pipeline import LONGEST_WORD
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training import train as training
-from maskwright.tokenizer.training import unigram
-from maskwright.tokenizer.training.bpe import train_bpe
-from maskwright.tokenizer.training.sample import WordCounts
-from maskwright.tokenizer.training.train import TokenizerChoice, train
-from maskwright.tokenizer.words import chunks, words_of
+from maskwright.base.errors import DataError
+from maskwright.base.findings import ignore
+from maskwright.text.tokenizer.file.pipeline import LONGEST_WORD
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training import train as training
+from maskwright.text.tokenizer.training import unigram
+from maskwright.text.tokenizer.training.bpe import train_bpe
+from maskwright.text.tokenizer.training.sample import WordCounts
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
+from maskwright.text.tokenizer.words import chunks, words_of
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import prose
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import tokenizers
 
-from maskwright.tokenizer import backend
-from maskwright.tokenizer.choice import TokenizerChoice
-from maskwright.tokenizer.file.check import LONGEST_TOKEN
-from maskwright.tokenizer.file.pipeline import LONGEST_WORD
-from maskwright.tokenizer.training import train as training
-from maskwright.tokenizer.training.train import cut_runs, train
+from maskwright.text.tokenizer import backend
+from maskwright.text.tokenizer.choice import TokenizerChoice
+from maskwright.text.tokenizer.file.check import LONGEST_TOKEN
+from maskwright.text.tokenizer.file.pipeline import LONGEST_WORD
+from maskwright.text.tokenizer.training import train as training
+from maskwright.text.tokenizer.training.train import cut_runs, train
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maskwright.tokenizer.report import lost_finding, lost_signs
+from maskwright.text.tokenizer.report import lost_finding, lost_signs
 from tokenizer.toy_tokenizers import KINDS, trained
 
 ANSWERS = ["kalomi\nsat", "kalomi\tsat", "kalomi  sat", "kalomi sat", " kalomi\n", "a\r\nb\n\nc"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from maskwright.errors import MaskwrightError
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.base.errors import MaskwrightError
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, sound_files
 

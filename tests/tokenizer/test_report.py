@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from maskwright.tokenizer.report import report
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.text.tokenizer.report import report
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from tokenizer.toy_tokenizers import prose, trained
 
 

@@ -8,8 +8,8 @@ import json
 import numpy as np
 import pytest
 
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from tokenizer.toy_tokenizers import KINDS, trained
 
 every_kind = pytest.mark.parametrize("kind", KINDS)

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
-from maskwright.errors import DataError, IncompatibleError, OutputError, TokenizerError
-from maskwright.storage.commit import MANIFEST, Staging, commit, verify
-from maskwright.tokenizer import backend
-from maskwright.tokenizer.file.roles import Style
-from maskwright.tokenizer.folder import NAMES
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.base.errors import DataError, IncompatibleError, OutputError, TokenizerError
+from maskwright.base.storage.commit import MANIFEST, Staging, commit, verify
+from maskwright.text.tokenizer import backend
+from maskwright.text.tokenizer.file.roles import Style
+from maskwright.text.tokenizer.folder import NAMES
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from tokenizer.odd_texts import SPECIALS, odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.base.errors import OutputError
+from maskwright.base.storage.commit import verify
 from maskwright.cli.main import main
-from maskwright.corpus.reading import Reading
-from maskwright.errors import OutputError
-from maskwright.pretrain import tokenizer_run
-from maskwright.pretrain.tokenizer_run import train_and_report
-from maskwright.storage.commit import verify
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.learn.pretrain import tokenizer_run
+from maskwright.learn.pretrain.tokenizer_run import train_and_report
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from tokenizer.toy_tokenizers import prose, slow_wordpiece, trained
 
 

@@ -13,13 +13,13 @@ from zlib import crc32
 import pytest
 import tokenizers
 
-from maskwright.config import from_plain, to_plain
-from maskwright.counted import counted
-from maskwright.errors import ConfigError, DataError
-from maskwright.findings import Finding
-from maskwright.tokenizer.training.sample import Sample, WordCounts, pieces
-from maskwright.tokenizer.training.train import TokenizerChoice, train
-from maskwright.tokenizer.words import chunks, words_of
+from maskwright.base.config import from_plain, to_plain
+from maskwright.base.counted import counted
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.base.findings import Finding
+from maskwright.text.tokenizer.training.sample import Sample, WordCounts, pieces
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
+from maskwright.text.tokenizer.words import chunks, words_of
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
 

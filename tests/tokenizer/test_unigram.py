@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.errors import TokenizerError, UsageError
-from maskwright.randomness import key, uniforms
-from maskwright.tokenizer.splits import encode_sampled, sampled_split
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training import unigram
-from maskwright.tokenizer.training.unigram import (
+from maskwright.base.errors import TokenizerError, UsageError
+from maskwright.base.randomness import key, uniforms
+from maskwright.text.tokenizer.splits import encode_sampled, sampled_split
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training import unigram
+from maskwright.text.tokenizer.training.unigram import (
     LIFT,
     LONGEST_WORD,
     Lattice,

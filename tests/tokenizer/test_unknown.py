@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from maskwright.errors import DataError, IncompatibleError
-from maskwright.tokenizer.report import report
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.base.errors import DataError, IncompatibleError
+from maskwright.text.tokenizer.report import report
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from tokenizer.toy_tokenizers import prose, trained
 
 THAI = "แมวกินปลาที่ทะเล"
@@ -75,7 +75,7 @@ def test_of_much_text_a_sixteenth_stands_for_the_rest(monkeypatch: pytest.Monkey
     tokenizer, texts = trained("wordpiece"), ["the ☃ sat", "the cat"] * 320
     exact = tokenizer.unknown_in(texts)
     assert (exact.unknown, exact.letters) == (320, 320 * 7 + 320 * 6)
-    monkeypatch.setattr("maskwright.tokenizer.unknown.EXACTLY", 0)
+    monkeypatch.setattr("maskwright.text.tokenizer.unknown.EXACTLY", 0)
     sampled = tokenizer.unknown_in(texts)
     assert (sampled.unknown, sampled.letters) == (exact.unknown, exact.letters)
 

@@ -9,8 +9,8 @@ from collections import Counter
 from fractions import Fraction
 from typing import Any
 
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 KINDS = ("character", "bpe", "byte-bpe", "wordpiece", "unigram")
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.budget import Budget
-from maskwright.checkpoint import pretrained
-from maskwright.data.batch import Batch
-from maskwright.objectives import masked
-from maskwright.train import loop
-from maskwright.train.distribute import Processes
-from maskwright.train.optimizers.adamw import AdamWState
-from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.parameters import Parameters
-from maskwright.train.schedule import Schedule
-from maskwright.train.state import TrainState
+from maskwright.base.budget import Budget
+from maskwright.learn.train import loop
+from maskwright.learn.train.distribute import Processes
+from maskwright.learn.train.optimizers.adamw import AdamWState
+from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.parameters import Parameters
+from maskwright.learn.train.schedule import Schedule
+from maskwright.learn.train.state import TrainState
+from maskwright.model.batch import Batch
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.objectives import masked
 from toys import VOCABULARY, FixedRows, bert
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from maskwright.budget import Budget
-from maskwright.errors import CheckpointError
-from maskwright.objectives import masked
-from maskwright.train import loop
-from maskwright.train.average import Average
-from maskwright.train.distribute import Processes
-from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.parameters import Parameters
-from maskwright.train.schedule import Schedule
-from maskwright.train.state import TrainState
+from maskwright.base.budget import Budget
+from maskwright.base.errors import CheckpointError
+from maskwright.learn.train import loop
+from maskwright.learn.train.average import Average
+from maskwright.learn.train.distribute import Processes
+from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.parameters import Parameters
+from maskwright.learn.train.schedule import Schedule
+from maskwright.learn.train.state import TrainState
+from maskwright.model.objectives import masked
 from toys import VOCABULARY, FixedRows, bert
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright.train import loop
-from maskwright.train.machine import process_memory
+from maskwright.learn.train import loop
+from maskwright.model.device import process_memory
 
 TINY = 1e-40
 

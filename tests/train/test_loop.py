@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.budget import Budget
-from maskwright.errors import DataError
-from maskwright.objectives import causal, hybrid, masked, sentence_pair
-from maskwright.objectives.modules.hybrid import Hybrid
-from maskwright.objectives.modules.masked import Masked
-from maskwright.objectives.parts.objective import Objective
-from maskwright.train import loop
-from maskwright.train.distribute import Processes
-from maskwright.train.optimizers.adamw import AdamWState
-from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.parameters import Parameters
-from maskwright.train.schedule import Schedule
-from maskwright.train.state import TrainState
+from maskwright.base.budget import Budget
+from maskwright.base.errors import DataError
+from maskwright.learn.train import loop
+from maskwright.learn.train.distribute import Processes
+from maskwright.learn.train.optimizers.adamw import AdamWState
+from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.parameters import Parameters
+from maskwright.learn.train.schedule import Schedule
+from maskwright.learn.train.state import TrainState
+from maskwright.model.objectives import causal, hybrid, masked, sentence_pair
+from maskwright.model.objectives.base.objective import Objective
+from maskwright.model.objectives.modules.hybrid import Hybrid
+from maskwright.model.objectives.modules.masked import Masked
 from toys import VOCABULARY, FixedRows, bert, gpt2
 
 BATCH = 8

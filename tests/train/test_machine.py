@@ -7,8 +7,8 @@ import os
 import pytest
 import torch
 
-from maskwright.errors import ConfigError, ResourceError
-from maskwright.train.machine import machine, neighbours
+from maskwright.base.errors import ConfigError, ResourceError
+from maskwright.model.device import machine, neighbours
 
 
 @pytest.mark.parametrize("device", ["foo", "meta", "cdua:0"])

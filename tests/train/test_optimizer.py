@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from maskwright.errors import CheckpointError
-from maskwright.train.optimizers.adamw import AdamWState
-from maskwright.train.optimizers.settings import AdamW
-from maskwright.train.parameters import Parameters
+from maskwright.base.errors import CheckpointError
+from maskwright.learn.train.optimizers.adamw import AdamWState
+from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.parameters import Parameters
 
 
 def network() -> nn.Sequential:

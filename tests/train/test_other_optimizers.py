@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from maskwright.errors import CheckpointError, ConfigError, IncompatibleError
-from maskwright.nn.transformer import Transformer
-from maskwright.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon, Optimizer
-from maskwright.train.parameters import Parameters
+from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError
+from maskwright.learn.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon, Optimizer
+from maskwright.learn.train.parameters import Parameters
+from maskwright.model.nn.transformer import Transformer
 from toys import bert, gpt2
 
 STEPS = 6

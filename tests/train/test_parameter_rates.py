@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from maskwright.errors import ConfigError
-from maskwright.train.optimizers.settings import AdamW, Lamb, Optimizer
-from maskwright.train.parameter_rates import ParameterRates
-from maskwright.train.parameters import Parameters
+from maskwright.base.errors import ConfigError
+from maskwright.learn.train.optimizers.settings import AdamW, Lamb, Optimizer
+from maskwright.learn.train.parameter_rates import ParameterRates
+from maskwright.learn.train.parameters import Parameters
 
 
 def parameters() -> Parameters:

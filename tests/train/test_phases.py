@@ -6,13 +6,13 @@ import tomllib
 
 import pytest
 
-from maskwright import config
-from maskwright.errors import ConfigError
-from maskwright.recipes import tiny
-from maskwright.recipes.parts.find import override
-from maskwright.recipes.parts.recipe import Recipe
-from maskwright.toml import to_toml
-from maskwright.train.schedule import Phase, Ramp
+from maskwright.base import config
+from maskwright.base.errors import ConfigError
+from maskwright.base.toml import to_toml
+from maskwright.learn.recipes import tiny
+from maskwright.learn.recipes.base.find import override
+from maskwright.learn.recipes.base.recipe import Recipe
+from maskwright.learn.train.schedule import Phase, Ramp
 
 TWO = '[{"until": 0.5, "length": 16, "batch": 64}, {"until": 0.75, "length": 32, "batch": 32}]'
 

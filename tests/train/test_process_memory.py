@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from maskwright.train.machine import process_memory
+from maskwright.model.device import process_memory
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives back and forgets")
 MEGABYTE = 1 << 20

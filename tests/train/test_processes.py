@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from maskwright.recipes.parts.recipe import Checkpoints
-from maskwright.toml import to_toml
+from maskwright.base.toml import to_toml
+from maskwright.learn.recipes.base.recipe import Checkpoints
 from tinyrun import recipe, text_file
 
 TOLERANCE = 1e-5  # relative to the largest loss or weight, over 24 fp32 steps with dropout

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from maskwright.errors import ConfigError
-from maskwright.train.schedule import Schedule
+from maskwright.base.errors import ConfigError
+from maskwright.learn.train.schedule import Schedule
 
 
 def test_linear_by_hand() -> None:

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import foreign
-from maskwright.finetune.command import finetune_file
-from maskwright.predict.predictor import laid_out_once, load
-from maskwright.pretrain import run
+from maskwright.ask.predict.predictor import laid_out_once, load
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.pretrain import run
 from tasks.test_tasks import table
 from tinyrun import recipe, text_file
 from toys import bert

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskwright import catalogue
-from maskwright.config import NONE, hints_of, lines_of
-from maskwright.errors import UsageError, near_path
-from maskwright.findings import Finding
-from maskwright.terminal import harmless_lines
+from maskwright.base import catalogue
+from maskwright.base.config import NONE, hints_of, lines_of
+from maskwright.base.errors import UsageError, near_path
+from maskwright.base.findings import Finding
+from maskwright.base.terminal import harmless_lines
 
 
 def add_text(parser: argparse.ArgumentParser) -> None:
@@ -152,7 +152,7 @@ def note(found: Finding) -> None:
 
 def note_busy(threads: int | None) -> None:
     """Note where fewer threads are likely faster."""
-    from maskwright.train.machine import machine
+    from maskwright.model.device import machine
 
     if found := machine.busy(threads):
         note(found)
@@ -171,7 +171,7 @@ def going_on(again: str) -> Iterator[None]:
 
 def say_model(checkpoint: Path, run: Path) -> None:
     """The last lines of a training: where its model is, and what can be done with it."""
-    from maskwright.report.page import next_commands
+    from maskwright.base.report.page import next_commands
 
     print(harmless_lines(f"model: {checkpoint}"))
     print(harmless_lines("\n".join(["next:", *(f"  {each}" for each in next_commands(run))])))

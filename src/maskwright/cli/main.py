@@ -24,12 +24,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
-from maskwright import __version__, memory
-from maskwright.errors import MaskwrightError, ResourceError, UsageError, near, shorten
-from maskwright.findings import Finding
-from maskwright.storage import files as storage
-from maskwright.storage import lock
-from maskwright.terminal import harmless, harmless_lines, shell_word
+from maskwright import __version__
+from maskwright.base import memory
+from maskwright.base.errors import MaskwrightError, ResourceError, UsageError, near, shorten
+from maskwright.base.findings import Finding
+from maskwright.base.storage import files as storage
+from maskwright.base.storage import lock
+from maskwright.base.terminal import harmless, harmless_lines, shell_word
 
 # Other names that the field has for an option, understood by every verb where it means that.
 ALIASES = {
@@ -532,7 +533,7 @@ def _no_fault_of_ours(error: Exception, given: Sequence[str]) -> MaskwrightError
 
 def _typed(error: MaskwrightError, given: Sequence[str]) -> str:
     """How to type the setting of reading that the message names; empty if it names none."""
-    from maskwright.corpus.reading import Reading
+    from maskwright.text.corpus.reading import Reading
 
     advice = f"{error.wanted} {error.do}"
     option = TYPED.get(given[0] if given else "")

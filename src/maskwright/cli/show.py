@@ -5,26 +5,26 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from maskwright import catalogue
-from maskwright.checkpoint import layout
-from maskwright.checkpoint.fine_tuned import TASK, require_finished
-from maskwright.checkpoint.safe_read import read_json
-from maskwright.checkpoint.shapes import num_parameters
-from maskwright.corpus.curated import is_curated
-from maskwright.errors import UsageError
-from maskwright.families.parts.family import Family, family
-from maskwright.models import folders
-from maskwright.models.run_folder import is_run
-from maskwright.nn.config import TransformerConfig
-from maskwright.pretrain import journal
-from maskwright.pretrain.session import RUN
-from maskwright.recipes.parts.check import require_settings
-from maskwright.recipes.parts.find import find, override
-from maskwright.report import run_folder
-from maskwright.report.wording import number
-from maskwright.storage.commit import numbered
-from maskwright.terminal import shell_word
-from maskwright.toml import to_toml
+from maskwright.base import catalogue
+from maskwright.base.errors import UsageError
+from maskwright.base.report import run_folder
+from maskwright.base.report.wording import number
+from maskwright.base.storage.commit import numbered
+from maskwright.base.terminal import shell_word
+from maskwright.base.toml import to_toml
+from maskwright.learn.pretrain import journal
+from maskwright.learn.pretrain.session import RUN
+from maskwright.learn.recipes.base.check import require_settings
+from maskwright.learn.recipes.base.find import find, override
+from maskwright.model.checkpoint import layout
+from maskwright.model.checkpoint.fine_tuned import TASK, require_finished
+from maskwright.model.checkpoint.safe_read import read_json
+from maskwright.model.checkpoint.shapes import num_parameters
+from maskwright.model.families.base.family import Family, family
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.opening import folders
+from maskwright.model.opening.run_folder import is_run
+from maskwright.text.corpus.curated import is_curated
 
 
 def show(thing: str, settings: list[str]) -> str:

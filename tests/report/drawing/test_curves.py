@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.report.document import TEMPLATES
-from maskwright.report.drawing.curves import COLUMNS, Chart, Line, _frame, columns, draw
-from maskwright.report.drawing.svg import COLOURS, place, style, ticks
+from maskwright.base.report.document import TEMPLATES
+from maskwright.base.report.drawing.curves import COLUMNS, Chart, Line, _frame, columns, draw
+from maskwright.base.report.drawing.svg import COLOURS, place, style, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 

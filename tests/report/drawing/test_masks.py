@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from maskwright.errors import DataError
-from maskwright.report.drawing.svg import MaskPanel, mask_picture
+from maskwright.base.errors import DataError
+from maskwright.base.report.drawing.svg import MaskPanel, mask_picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 ROOT = Path(__file__).parents[3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from maskwright.base.errors import UsageError
 from maskwright.cli.from_dataclass import (
     add_out,
     add_settings,
@@ -15,7 +16,6 @@ from maskwright.cli.from_dataclass import (
     next_run,
     say_model,
 )
-from maskwright.errors import UsageError
 
 SUMMARY = "continue pretraining a model on other text"
 
@@ -34,10 +34,10 @@ def do(a: argparse.Namespace) -> None:
     if not a.text:
         raise UsageError("no text to train on", where="--text", do=a.command)
     existing_texts(a.text)
-    from maskwright.recipes.parts.continued import require_settings
+    from maskwright.learn.recipes.base.continued import require_settings
 
     require_settings(a.model, a.minutes, a.settings)
-    from maskwright.pretrain.continued_pretraining import adapt
+    from maskwright.learn.pretrain.continued_pretraining import adapt
 
     out = a.out or next_run("adapted")
     say_model(adapt(a.model, a.text, out, minutes=a.minutes, settings=a.settings), out)

@@ -33,7 +33,7 @@ def do(a: argparse.Namespace) -> None:
     existing(a.model, "model", a.command)
     for path in [Path(text) for text in a.text] + ([] if a.tree is None else [a.tree]):
         existing(path, "text")
-    from maskwright.analysis.attention import attention
+    from maskwright.ask.analysis.attention import attention
 
     note_busy(a.threads)
 

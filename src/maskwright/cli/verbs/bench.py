@@ -37,8 +37,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     existing(a.model, "model", a.command)
     existing(a.data, "data")
-    from maskwright.bench.command import bench
-    from maskwright.report.say import printer
+    from maskwright.base.report.say import printer
+    from maskwright.ship.bench.bench import bench
 
     bench(
         a.model,

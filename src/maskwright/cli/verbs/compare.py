@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from maskwright.base.terminal import shell_word
 from maskwright.cli.from_dataclass import (
     add_out,
     add_pairs,
@@ -14,7 +15,6 @@ from maskwright.cli.from_dataclass import (
     going_on,
     next_run,
 )
-from maskwright.terminal import shell_word
 
 SUMMARY = "train recipes under an equal budget and compare them"
 
@@ -34,9 +34,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.budget import equal_budget
-    from maskwright.recipes.parts.check import require_settings
-    from maskwright.recipes.parts.find import find, override, with_text
+    from maskwright.base.budget import equal_budget
+    from maskwright.learn.recipes.base.check import require_settings
+    from maskwright.learn.recipes.base.find import find, override, with_text
 
     equal_budget(a.budget)
     found = [find(name) for name in a.recipes]
@@ -45,7 +45,7 @@ def do(a: argparse.Namespace) -> None:
         require_settings(recipe)
     existing_texts(a.text)
     existing(a.data, "data")
-    from maskwright.evaluate.compare.compare import compare
+    from maskwright.ask.evaluate.compare import compare
 
     out = a.out or next_run("comparison")
     with going_on(f"the same command with --out {shell_word(out)}"):

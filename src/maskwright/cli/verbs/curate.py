@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Literal
 
+from maskwright.base.errors import UsageError
 from maskwright.cli.from_dataclass import add_read, add_settings, existing_texts, going_on, note
-from maskwright.errors import UsageError
 
 SUMMARY = "clean, filter and deduplicate raw text to a corpus for pretraining"
 
@@ -144,8 +144,8 @@ def do(a: argparse.Namespace) -> None:
             where=f"--{unused[0].replace('_', '-')}",
             do="add --prove, or leave it out",
         )
-    from maskwright.curate.command import curate_command
-    from maskwright.curate.curation import is_curated
+    from maskwright.text.curate.command import curate_command
+    from maskwright.text.curate.curation import is_curated
 
     if a.prove and not a.update and (not a.text or is_curated(a.out or Path("clean"))):
         _prove(a)
@@ -174,7 +174,7 @@ def do(a: argparse.Namespace) -> None:
 
 
 def _prove(a: argparse.Namespace) -> None:
-    from maskwright.curate.command import prove_command
+    from maskwright.text.curate.command import prove_command
 
     with going_on("the same command"):
         prove_command(a.out, a.budget, a.seeds, a.held_out)
@@ -191,8 +191,8 @@ def _why(a: argparse.Namespace) -> None:
         )
     if not (a.why or a.why_text or "").strip():
         raise UsageError("nothing to look for", where="--why", wanted="an id, or file:line")
-    from maskwright.curate.why import why
-    from maskwright.terminal import harmless_lines
+    from maskwright.base.terminal import harmless_lines
+    from maskwright.text.curate.why import why
 
     for line in why(a.out, a.why or "", a.why_text or "").lines():
         print(harmless_lines(line))

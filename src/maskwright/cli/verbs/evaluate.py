@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from maskwright.ask.evaluate.kind import answers_tasks
+from maskwright.base.errors import UsageError, near
+from maskwright.base.terminal import harmless_lines
 from maskwright.cli.from_dataclass import (
     add_base,
     add_columns,
@@ -17,10 +20,7 @@ from maskwright.cli.from_dataclass import (
     next_run,
     note_busy,
 )
-from maskwright.errors import UsageError, near
-from maskwright.evaluate.kind import answers_tasks
-from maskwright.labelled.formats.options import how_read
-from maskwright.terminal import harmless_lines
+from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "evaluate a model on text, minimal pairs or labelled rows"
 
@@ -71,21 +71,21 @@ def do(a: argparse.Namespace) -> None:
     _refuse_idle(a, rows=rows, pairs=pairs)
     note_busy(a.threads)
     if a.data is None or a.text:
-        from maskwright.evaluate.text import evaluate_text
+        from maskwright.ask.evaluate.text import evaluate_text
 
         if not rows:
             read.require_only("reading")
         reading = read.reading if a.read else None
         print(harmless_lines(evaluate_text(a.model, a.text, reading=reading).render()))
     if rows:
-        from maskwright.evaluate.labelled_rows import evaluate_file
+        from maskwright.ask.evaluate.labelled_rows import evaluate_file
 
         evaluate_file(
             a.model, a.data, part=a.part, columns=columns, read=read, out=a.out, base=a.base
         )
     elif pairs:
-        from maskwright.evaluate.minimal_pairs import evaluate_pairs
-        from maskwright.models.run_folder import is_run
+        from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
+        from maskwright.model.opening.run_folder import is_run
 
         out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))
         evaluate_pairs(a.model, a.data, out, how=a.how, part=a.part or "all")
@@ -98,12 +98,12 @@ def _require_choices(how: str | None, part: str | None) -> None:
         UsageError: the message has the near names.
     """
     if how is not None:
-        from maskwright.inference.likelihood_prompts import require_method
+        from maskwright.model.inference.likelihood_prompts import require_method
 
         require_method(how, "--how")
     if part is not None:
-        from maskwright.inference.minimal_pairs import PARTS as PAIR_PARTS
-        from maskwright.labelled.formats.parts import PARTS
+        from maskwright.model.inference.minimal_pairs import PARTS as PAIR_PARTS
+        from maskwright.text.tables.split_files import PARTS
 
         known = (*PAIR_PARTS, *PARTS)
         if part not in known:

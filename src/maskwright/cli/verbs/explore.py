@@ -35,6 +35,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     for model in a.models:
         existing(model, "model", a.command)
-    from maskwright.explore.server import explore
+    from maskwright.ship.explore.server import explore
 
     explore(a.models, port=a.port, text=a.text, browser=not a.no_browser)

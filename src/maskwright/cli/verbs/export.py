@@ -7,14 +7,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from maskwright.base.errors import UsageError, near
 from maskwright.cli.from_dataclass import add_base, add_fields, existing
-from maskwright.errors import UsageError, near
 
 SUMMARY = "write a model in a form that other programs load, and prove it by reading it again"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from maskwright.export.parts.target import target, targets
+    from maskwright.ship.export.target import target, targets
 
     parser.add_argument("model", type=Path, help="the folder of a model, a run or a fine-tuning")
     parser.add_argument(
@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.export.parts.target import target, targets
+    from maskwright.ship.export.target import target, targets
 
     if a.to not in targets():
         raise UsageError(
@@ -48,6 +48,6 @@ def do(a: argparse.Namespace) -> None:
             wanted=", ".join(names) or "no options",
             do="leave it out",
         )
-    from maskwright.export.run import export_model
+    from maskwright.ship.export.run import export_model
 
     export_model(a.model, a.out, to=a.to, options=given, base=a.base)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from maskwright.base.terminal import harmless
 from maskwright.cli.from_dataclass import existing, note
-from maskwright.terminal import harmless
 
 SUMMARY = "show the most likely tokens for each mask in a text"
 
@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     existing(a.model, "model", a.command)
-    from maskwright.predict.language_model import load
+    from maskwright.ask.predict.language_model import load
 
     model = load(a.model)
     for found in model.findings:

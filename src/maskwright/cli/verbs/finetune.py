@@ -7,6 +7,8 @@ import contextlib
 from dataclasses import replace
 from pathlib import Path
 
+from maskwright.base.errors import UsageError
+from maskwright.base.terminal import shell_word
 from maskwright.cli.from_dataclass import (
     add_columns,
     add_fields,
@@ -19,10 +21,8 @@ from maskwright.cli.from_dataclass import (
     named_columns,
     next_run,
 )
-from maskwright.errors import UsageError
-from maskwright.finetune.recipe import Recipe, changed, override, read
-from maskwright.labelled.formats.options import how_read
-from maskwright.terminal import shell_word
+from maskwright.learn.finetune.recipe import Recipe, changed, override, read
+from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "fine-tune a model on labelled texts"
 # Fields of a recipe that are no plain option, or have another form here.
@@ -115,7 +115,7 @@ def do(a: argparse.Namespace) -> None:
                 found=path,
                 do=f"say where it lies now: --{what} PATH",
             )
-    from maskwright.finetune.command import finetune_recipe
+    from maskwright.learn.finetune.command import finetune_recipe
 
     out = a.out or next_run("finetune")
     again = f"the same command with --out {shell_word(out)}"

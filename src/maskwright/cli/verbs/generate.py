@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
+from maskwright.base.terminal import harmless_lines
 from maskwright.cli.from_dataclass import existing, note
-from maskwright.terminal import harmless_lines
-from maskwright.train.machine.choices import Precision
+from maskwright.model.device.choices import Precision
 
 SUMMARY = "generate text with a decoder or an encoder-decoder"
 
@@ -55,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     existing(a.model, "model", a.command)
-    from maskwright.predict.language_model import load
+    from maskwright.ask.predict.language_model import load
 
     model = load(a.model)
     for found in model.findings:

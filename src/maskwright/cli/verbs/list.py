@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from maskwright.errors import UsageError, near
+from maskwright.base.errors import UsageError, near
 
 ROOMS = ("families", "objectives", "adapters", "tasks", "recipes", "steps", "targets")
 SUMMARY = "list families, objectives, adapters, tasks, recipes, steps of a curation, targets"
@@ -28,7 +28,7 @@ def do(a: argparse.Namespace) -> None:
             do="maskwright list",
         )
     if a.room == "steps":
-        from maskwright.curate.parts.recipe import step_lines
+        from maskwright.text.curate.recipe import step_lines
 
         print("\n".join(step_lines()))
         return
@@ -38,8 +38,8 @@ def do(a: argparse.Namespace) -> None:
 
 def _names(room: str) -> list[str]:
     """What a user calls the members of a room: tasks by their shapes, else their files' names."""
-    from maskwright import catalogue
-    from maskwright.labelled.shapes import shapes
+    from maskwright.base import catalogue
+    from maskwright.text.tables.shapes import shapes
 
     if room == "tasks":
         return list(shapes())

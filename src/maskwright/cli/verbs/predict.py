@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from maskwright.base.errors import UsageError
+from maskwright.base.terminal import shell_word
 from maskwright.cli.from_dataclass import (
     add_base,
     add_columns,
@@ -17,10 +19,8 @@ from maskwright.cli.from_dataclass import (
     named_columns,
     note_busy,
 )
-from maskwright.errors import UsageError
-from maskwright.graph.engines.parts.names import require as require_engine
-from maskwright.labelled.formats.options import how_read
-from maskwright.terminal import shell_word
+from maskwright.model.graph.engines.base.names import require as require_engine
+from maskwright.text.tables.reading_options import how_read
 
 STDIN = Path("-")
 SUMMARY = "apply a fine-tuned model to the rows of a file"
@@ -127,11 +127,11 @@ def do(a: argparse.Namespace) -> None:
     require_engine(a.engine, "--engine")
     if a.server is None:
         note_busy(a.threads)
-    from maskwright.predict.file import predict_file
-    from maskwright.predict.remote import Server
-    from maskwright.predict.rows import stdin_file
-    from maskwright.predict.write import write_predictions
-    from maskwright.report.say import printer
+    from maskwright.ask.predict.file import predict_file
+    from maskwright.ask.predict.remote import Server
+    from maskwright.ask.predict.rows import stdin_file
+    from maskwright.ask.predict.write import write_predictions
+    from maskwright.base.report.say import printer
 
     options: dict[str, Any] = {
         "also": a.also,

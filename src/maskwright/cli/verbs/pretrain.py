@@ -26,14 +26,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.recipes.parts.check import require_settings
-    from maskwright.recipes.parts.find import find, override, run_of, with_text
+    from maskwright.learn.recipes.base.check import require_settings
+    from maskwright.learn.recipes.base.find import find, override, run_of, with_text
 
     recipe = find(a.recipe)
     recipe = override(with_text(recipe, a.text) if a.text else recipe, a.settings)
     require_settings(recipe)
     existing_texts(a.text)
-    from maskwright import closing
+    from maskwright.ask import closing
 
     out = a.out or next_run(recipe.name)
     say_model(closing.pretrain(recipe, out, origin=run_of(a.recipe)), out)

@@ -15,7 +15,7 @@ from maskwright.cli.from_dataclass import (
     next_run,
     note_busy,
 )
-from maskwright.labelled.formats.options import how_read
+from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "probe what each layer of a frozen model encodes"
 
@@ -50,11 +50,11 @@ def do(a: argparse.Namespace) -> None:
     existing(a.data, "data")
     columns, read = named_columns(a), how_read(a.read)
     if a.task is not None:
-        from maskwright.labelled.shapes import shape_of
+        from maskwright.text.tables.shapes import shape_of
 
         shape_of(a.task)
     note_busy(a.threads)
-    from maskwright.analysis.probe import probe
+    from maskwright.ask.analysis.probe import probe
 
     probe(
         a.model,

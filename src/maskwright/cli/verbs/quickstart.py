@@ -15,6 +15,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.quickstart.first_run import quickstart
+    from maskwright.ask.quickstart import quickstart
 
     quickstart(a.out or next_run("quickstart"), minutes=a.minutes)

@@ -21,12 +21,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     existing(a.run, "run")
-    from maskwright.models.run_folder import RECIPE, is_run
-    from maskwright.recipes.parts.find import override, read
+    from maskwright.learn.recipes.base.find import override, read
+    from maskwright.model.opening.run_folder import RECIPE, is_run
 
     settings = None
     if a.settings and is_run(a.run):
         settings = override(read(a.run / RECIPE), a.settings)
-    from maskwright import closing
+    from maskwright.ask import closing
 
     say_model(closing.resume(a.run, settings=settings), a.run)

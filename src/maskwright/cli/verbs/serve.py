@@ -7,10 +7,10 @@ import os
 import sys
 from pathlib import Path
 
+from maskwright.base.errors import UsageError
 from maskwright.cli.from_dataclass import add_fields, existing, given
-from maskwright.errors import UsageError
-from maskwright.graph.engines.parts.names import require as require_engine
-from maskwright.serve.limits import Limits
+from maskwright.model.graph.engines.base.names import require as require_engine
+from maskwright.ship.serve.limits import Limits
 
 SUMMARY = "answer requests over HTTP with one model or several"
 TOKEN = "MASKWRIGHT_TOKEN"
@@ -80,7 +80,7 @@ def do(a: argparse.Namespace) -> None:
         existing(folder, "adapter")
     require_engine(a.engine, "--engine")
     limits = Limits(**given(a, Limits))
-    from maskwright.serve.command import printer, serve
+    from maskwright.ship.serve.command import printer, serve
 
     serve(
         a.models,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright import catalogue
+from maskwright.base import catalogue
+from maskwright.base.errors import UsageError, near
+from maskwright.base.terminal import harmless_lines
 from maskwright.cli.from_dataclass import add_settings
-from maskwright.errors import UsageError, near
-from maskwright.models.run_folder import is_run
-from maskwright.terminal import harmless_lines
+from maskwright.model.opening.run_folder import is_run
 
 SUMMARY = "print a recipe as TOML, or describe a run or a model folder"
 
@@ -47,7 +47,7 @@ def _require(thing: str, settings: list[str]) -> None:
         if not is_run(path):
             return
     if settings:
-        from maskwright.recipes.parts.check import require_settings
-        from maskwright.recipes.parts.find import find, override
+        from maskwright.learn.recipes.base.check import require_settings
+        from maskwright.learn.recipes.base.find import find, override
 
         require_settings(override(find(thing), settings))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from maskwright.base.errors import UsageError, near
+from maskwright.base.terminal import shell_word
 from maskwright.cli.from_dataclass import add_out, add_read, add_text, existing_texts, next_run
-from maskwright.errors import UsageError, near
-from maskwright.terminal import shell_word
 
 # How pairs of a WordPiece vocabulary are chosen -> the least number of times that they are met.
 WORDPIECE = {"floored": None, "published": 2}
@@ -33,8 +33,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.labelled.formats.options import how_read
-    from maskwright.pretrain.tokenizer_run import train_and_report
+    from maskwright.learn.pretrain.tokenizer_run import train_and_report
+    from maskwright.text.tables.reading_options import how_read
 
     existing_texts(a.text)
     if a.wordpiece is not None and a.kind != "wordpiece":

@@ -30,8 +30,8 @@ def do(a: argparse.Namespace) -> None:
     for folder in folders:
         existing(folder, "model", a.command)
     existing_texts(a.text)
-    from maskwright.analysis.tokens import show_tokens
-    from maskwright.labelled.formats.options import how_read
+    from maskwright.ask.analysis.tokens import show_tokens
+    from maskwright.text.tables.reading_options import how_read
 
     read = how_read(a.read)
     read.require_only("reading")

@@ -1,0 +1,224 @@
+"""What the heads of a model look at: one page, `results.json`, tables for the screen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from markupsafe import Markup
+
+from maskwright.ask.analysis import dependencies, heads, word_senses
+from maskwright.ask.analysis.hidden_states import ProbedModel
+from maskwright.ask.analysis.pages import require_new, write
+from maskwright.base.errors import UsageError
+from maskwright.base.findings import Finding
+from maskwright.base.report import tables
+from maskwright.base.report.drawing.shades import grid, head_weights
+from maskwright.base.report.say import Say, printer
+from maskwright.base.report.tables import Table
+from maskwright.base.storage import commit
+from maskwright.text.corpus.files import Paths
+from maskwright.text.corpus.read import read
+
+# Heads that are drawn on a page, and their cells; tokens of a text that is drawn.
+SMALL_GRIDS, CELLS = 36, 40_000
+DRAWN, FEW_DRAWN = 64, 24
+TEXTS = 200
+ONE_OF_TWO = " Of two stacks the heads of the encoder are looked at, not those of the decoder."
+
+
+def attention(
+    model: Path | str,
+    out: Path | str,
+    *,
+    text: Paths = (),
+    sentence: str | None = None,
+    tree: Path | str | None = None,
+    stream: TextIO | None = None,
+) -> Path:
+    """What the heads of `model` look at: in the first texts of `text`, in one `sentence`, and in a
+    `tree` bank.
+
+    Returns:
+        The page.
+    """
+    say, out = printer(stream), Path(out)
+    subject = ProbedModel.of(Path(model))
+    if sentence is not None:
+        _require_drawable(subject, sentence)
+    two = len(subject.model.config.stacks) == 2
+    if two:
+        say(Finding("one-of-two-stacks", ONE_OF_TWO.strip()).line())
+    bank = dependencies.read_trees(Path(tree)) if tree is not None else []
+    texts = _texts(text, bank, say)
+    commit.probe_writable(out)
+    require_new(out)
+    found = heads.look_at_heads(subject, texts)
+    if short := len(texts) - found.texts:
+        what = f"{short:,} texts of fewer than two tokens are left out"
+        say(Finding("texts-too-short", what).line())
+    relations, rare, passed = (
+        dependencies.compare_with_trees(subject, bank) if bank else ([], [], 0)
+    )
+    if not text and not bank:
+        found_texts = Finding(
+            "built-in-sentences",
+            f"heads are measured on {len(texts)} short sentences that come with this command",
+            remedy="--text PATH takes your own",
+        )
+        say(found_texts.line())
+    if rare:
+        what = f"not asked, with fewer than {dependencies.LEAST} words in a half of the sentences"
+        say(Finding("rare-relations", f"{what}: {', '.join(rare)}").line())
+    if passed:
+        what = f"passed over: {passed:,} of {len(bank):,} sentences of the tree bank"
+        why = "too long, or with two words in one token"
+        say(Finding("sentences-passed-over", what, why).line())
+    shown = [_head_table(found)] + ([_tree_table(relations)] if relations else [])
+    for each in shown:
+        say("\n" + tables.for_terminal(each))
+    sample, most = (texts[0], FEW_DRAWN) if sentence is None else (sentence, subject.frame.length)
+    seen = heads.one_text(subject, sample, most)
+    summary = f"Attention on {found.tokens:,} tokens of {found.texts:,} texts"
+    if found.cut:
+        summary += f", {found.cut:,} of them cut at {found.longest} tokens"
+    pictures = _head_pictures(seen)
+    return write(
+        out,
+        subject,
+        "attention.html",
+        _plain(found, relations, passed),
+        say,
+        kind="What heads look at",
+        summary=f"{summary}.{ONE_OF_TWO if two else ''}",
+        tables=shown,
+        maps=_maps(found),
+        text=seen.text,
+        cut=seen.cut,
+        heads=pictures,
+        left_out=seen.weights.shape[0] * seen.weights.shape[1] - len(pictures),
+        rest=heads.REST if heads.REST in seen.pieces else "",
+    )
+
+
+def _plain(
+    found: heads.Heads, relations: Sequence[dependencies.Relation], passed: int
+) -> dict[str, Any]:
+    """All figures, as they are written to `results.json`."""
+    return {
+        "texts": found.texts,
+        "tokens": found.tokens,
+        "cut": found.cut,
+        "even": {name: values.tolist() for name, values in found.even.items()},
+        "passed_over": passed,
+        "heads": {name: values.tolist() for name, values in found.found.items()},
+        "relations": [dataclasses.asdict(each) for each in relations],
+    }
+
+
+def _require_drawable(subject: ProbedModel, sentence: str) -> None:
+    count = len(subject.tokenizer.encode(sentence))
+    most = min(DRAWN, subject.frame.length) - sum(subject.tokenizer.frame_margins())
+    if not 1 <= count <= most:
+        raise UsageError(
+            "not a text that can be drawn",
+            where="--sentence",
+            found=f"{count} tokens",
+            wanted=f"1 to {most}",
+        )
+
+
+def _texts(text: Paths, bank: Sequence[dependencies.Tree], say: Say) -> list[str]:
+    """What the heads are looked at in: the user's texts, those of the bank, or our own."""
+    if text:
+        texts = []
+        for document_ in read(text):
+            texts.append(document_.text)
+            if len(texts) == TEXTS:
+                what = f"only the first {TEXTS} texts are looked at"
+                say(Finding("first-texts-only", what).line())
+                break
+        return texts
+    if bank:
+        return [" ".join(each.words) for each in bank[:TEXTS]]
+    return [each for group in word_senses.SENTENCES.values() for each in group]
+
+
+def _maps(found: heads.Heads) -> list[Markup]:
+    """A map of all heads for each of their figures."""
+    names = [f"layer {n + 1}" for n in range(len(found.found["entropy"]))]
+    numbers = [str(n + 1) for n in range(found.found["entropy"].shape[1])]
+    return [
+        grid(
+            _measured(found, name),
+            values.tolist(),
+            names,
+            numbers,
+            across="head",
+            high=max(1.0, float(values.max())),
+        )
+        for name, values in found.found.items()
+    ]
+
+
+def _measured(found: heads.Heads, name: str) -> str:
+    low, high = found.even[name].min(), found.even[name].max()
+    span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f} by layer"
+    return f"{name} (even weights: {span})"
+
+
+def _head_table(found: heads.Heads) -> Table:
+    rows = []
+    for kind in heads.KINDS:
+        layer, head = found.best(kind)
+        values = found.found[kind]
+        rows.append(
+            [
+                kind,
+                f"layer {layer}, head {head}",
+                f"{values.max():.3f}",
+                f"{found.even[kind][layer - 1]:.3f}",
+                f"{int((values > 0.5).sum())} of {values.size}",
+            ]
+        )
+    return {
+        "title": f"Heads on {found.tokens:,} tokens of {found.texts:,} texts",
+        "head": ["looks at", "most", "weight", "even weights", "heads above 0.5"],
+        "rows": rows,
+        "note": "The mean weight of attention over positions of ordinary tokens; beside it even "
+        "weights over all that the head's layer sees.",
+    }
+
+
+def _tree_table(relations: Sequence[dependencies.Relation]) -> Table:
+    return {
+        "title": "Heads of attention beside heads of grammar",
+        "head": ["relation", "words", "head", "which", "right", "best distance", "right"],
+        "rows": [
+            [
+                r.name,
+                f"{r.words:,}",
+                f"layer {r.layer}, head {r.head}",
+                r.direction,
+                f"{r.right:.3f}",
+                f"{r.distance:+d}",
+                f"{r.fixed:.3f}",
+            ]
+            for r in relations
+        ],
+        "note": "Head and distance were chosen on one half of the sentences, the shares are of the "
+        "other half.",
+    }
+
+
+def _head_pictures(seen: heads.Seen) -> list[Markup]:
+    """The weights of as many heads as have room on a page."""
+    pieces, weights = seen.pieces, seen.weights
+    most = min(SMALL_GRIDS, max(1, CELLS // len(pieces) ** 2))
+    every = [(layer, head) for layer in range(len(weights)) for head in range(len(weights[layer]))]
+    return [
+        head_weights(f"layer {layer + 1}, head {head + 1}", weights[layer, head].tolist(), pieces)
+        for layer, head in every[:most]
+    ]

@@ -1,0 +1,321 @@
+"""What can be read off each layer by a linear classifier, beside what that could learn anyway.
+
+    accuracy       logistic regression on the frozen states of a layer       Alain & Bengio 2016
+    control        the same for labels that were drawn for each word; what    Hewitt & Liang 2019
+    selectivity    the first is above the second
+    untrained      the same on a model of this shape that learned nothing
+    mix            one classifier on a learned mean of all layers; where      Tenney et al. 2019
+                   its weight lies is the task's centre of gravity
+
+For tags the states are those at each word's first token, for whole texts the mean; the word that a
+control label hangs on is then the text's first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
+from torch.nn import functional
+
+from maskwright.ask.analysis.hidden_states import Pooling, ProbedModel, at_places, layer_states
+from maskwright.base.errors import UsageError
+from maskwright.base.findings import Finding
+from maskwright.base.metrics import metrics
+from maskwright.base.metrics.intervals import Estimate, estimate
+from maskwright.base.randomness import integers, key, permute, torch_seed
+from maskwright.learn.tasks.base.task_type import TaskType, task_for
+from maskwright.model.batch import Batch
+from maskwright.model.inference.encoded import Examples
+from maskwright.model.inference.prepared import Prepared
+from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.model.objectives.modules.supervised import pool_texts
+from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
+
+ITERATIONS, TOLERANCE = 100, 1e-3
+ROUNDING = 1e-6  # of float32, as a share of the largest number
+# A control of fewer words, or of one word nearly everywhere, is learned by any model.
+FEWEST_WORDS, NEARLY_ALL = 10, 0.9
+NOTHING = Estimate(np.nan, np.nan, np.nan)
+MIX_EPOCHS, MIX_BATCH, MIX_RATE = 20, 256, 1e-2
+MIX_STEPS = 1000  # at least, or of few places the mix would stay where it began
+
+
+@dataclass(frozen=True)
+class Layered:
+    """What was found.
+
+    Attributes:
+        asked, learned: how many places were asked and learned from; `part` is where the first are.
+        accuracy, control, untrained: of each layer, the lowest first; with intervals.
+        no_control: why the control would say nothing, and is NaN; empty where it says something.
+        weights: of the layers in the mix, which add up to 1.
+        mixed: the accuracy of the classifier on the mix.
+        of_texts: whether whole texts are classified, not words.
+        baselines: accuracies of what needs no model.
+        findings: what of the texts did not fit into the model.
+    """
+
+    task: str
+    part: str
+    layers: list[str]
+    learned: int
+    evaluated: int
+    accuracy: list[Estimate]
+    control: list[Estimate]
+    untrained: list[Estimate]
+    weights: list[float]
+    mixed: Estimate
+    baselines: dict[str, float]
+    findings: Sequence[Finding] = ()
+    no_control: str = ""
+    of_texts: bool = True
+
+    @property
+    def best(self) -> int:
+        """The layer with the highest accuracy."""
+        return int(np.argmax([each.value for each in self.accuracy]))
+
+    @property
+    def tied(self) -> list[int]:
+        """The layers within the interval of the best, itself among them."""
+        best = self.accuracy[self.best]
+        least = best.low if np.isfinite(best.low) else best.value
+        return [n for n, each in enumerate(self.accuracy) if each.value >= least]
+
+    @property
+    def selectivity(self) -> list[float]:
+        """How far the task is above its control."""
+        pairs = zip(self.accuracy, self.control, strict=True)
+        return [one.value - other.value for one, other in pairs]
+
+    @property
+    def gravity(self) -> float:
+        """The mean layer by the weights of the mix; the embeddings are layer 0."""
+        return float(np.dot(self.weights, np.arange(len(self.weights))))
+
+
+@dataclass(frozen=True)
+class _Labelled:
+    """Places of a part: their states by layer, their classes, and the word each hangs on."""
+
+    states: NDArray[np.float32]
+    untrained: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    words: list[str]
+    findings: Sequence[Finding] = ()
+
+
+def probe_layers(
+    subject: ProbedModel, data: labelled.Examples, *, items: int = 10_000, seed: int = 0
+) -> Layered:
+    """Probe every layer for the labels of `data`.
+
+    Args:
+        items: how many words, or texts, are learned from and asked at most, drawn by `seed`.
+
+    Raises:
+        UsageError: a task that is neither tags nor one class for a text.
+    """
+    names = () if data.labels is None else data.labels.names
+    task_type = task_for(data.task.name, names)
+    if (
+        task_type.head not in ("sequence", "token")
+        or task_type.problem != "single"
+        or len(task_type.roles) > 1
+    ):
+        raise UsageError(
+            "this task is not probed layer by layer",
+            found=data.task.name,
+            wanted="one class of each text, tags of words, or how alike two texts are",
+        )
+    last = TEST if TEST in data.parts else VALIDATION
+    models = subject.model, subject.untrained()
+    known, evaluated = (
+        _of_part(subject, models, task_type, data.parts[part], items, seed)
+        for part in (TRAIN, last)
+    )
+    random = _control(known.words, len(names), known.labels, seed)
+    other = _control(evaluated.words, len(names), known.labels, seed)
+    of_texts = task_type.head == "sequence"
+    no_control = _says_nothing(known.words, random, of_texts=of_texts)
+    accuracy, control, untrained = [], [], []
+    for layer in range(len(known.states)):
+        here = known.states[layer], evaluated.states[layer]
+        accuracy.append(_probed(*here, known.labels, evaluated.labels))
+        control.append(NOTHING if no_control else _probed(*here, random, other))
+        there = known.untrained[layer], evaluated.untrained[layer]
+        untrained.append(_probed(*there, known.labels, evaluated.labels))
+    weights, mixed = _mix(known, evaluated, len(names), seed)
+    return Layered(
+        task_type.task,
+        last,
+        subject.layers,
+        len(known.labels),
+        len(evaluated.labels),
+        accuracy,
+        control,
+        untrained,
+        weights,
+        mixed,
+        _baselines(known, evaluated, of_texts=of_texts),
+        (*known.findings, *evaluated.findings),
+        no_control,
+        of_texts=of_texts,
+    )
+
+
+def _of_part(
+    subject: ProbedModel,
+    models: tuple[Prepared, Prepared],
+    task_type: TaskType,
+    rows: Sequence[Any],
+    items: int,
+    seed: int,
+) -> _Labelled:
+    of_texts = task_type.head == "sequence"
+    order = permute(key("draw", seed), len(rows), np.arange(len(rows)))
+    counts = np.array([1 if of_texts else len(rows[i].tokens) for i in order])
+    order = order[: int(np.searchsorted(counts.cumsum(), items)) + 1]
+    rows = [rows[i] for i in np.sort(order)]
+    encoded = task_type.encode(rows, subject.frame)
+    examples = encoded.examples
+    if of_texts:
+        words = [row.text.split()[0].lower() if row.text.split() else "" for row in rows]
+    else:
+        _, numbers = encoded.way_back
+        flat = [word.lower() for row in rows for word in row.tokens]
+        words = [flat[n] for n in numbers]
+        if len(words) > items:
+            chosen = np.sort(permute(key("draw", seed, 1), len(words), np.arange(items)))
+            examples = _fewer(examples, chosen)
+            words = [words[n] for n in chosen]
+    pooling: Pooling = _mean if of_texts else at_places
+    states, others = (layer_states(model, examples, subject.collation, pooling) for model in models)
+    return _Labelled(states, others, np.asarray(examples.labels, np.int64), words, encoded.findings)
+
+
+def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:
+    """The same texts, asked at the `chosen` places only."""
+    assert examples.places is not None
+    owners = np.repeat(np.arange(len(examples.places.lengths)), examples.places.lengths)
+    counts = np.bincount(owners[chosen], minlength=len(examples.places.lengths))
+    places = Sequences(examples.places.tokens[chosen], counts)
+    return replace(examples, labels=examples.labels[chosen], places=places)
+
+
+def _mean(hidden: Tensor, batch: Batch) -> Tensor:
+    return pool_texts(hidden, batch.documents, "mean")
+
+
+def _control(
+    words: Sequence[str], classes: int, labels: NDArray[np.int64], seed: int
+) -> NDArray[np.int64]:
+    """A class for each word, the same wherever it stands, drawn as often as classes are in
+    `labels`."""
+    digests = [hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words]
+    contents = np.array([int.from_bytes(digest, "little") for digest in digests], np.uint64)
+    order = integers(key("draw", seed, 1, contents), 1, len(labels))[:, 0]
+    return labels[order]
+
+
+def _says_nothing(words: Sequence[str], control: NDArray[np.int64], *, of_texts: bool) -> str:
+    """Why classes drawn for these words are no control; empty where they are one."""
+    (word, times), *_ = Counter(words).most_common(1)
+    kinds = len(set(words))
+    begin = "texts begin with" if of_texts else "words are"
+    if kinds == 1 or times > NEARLY_ALL * len(words):
+        return f"{times / len(words):.0%} of the {begin} “{word}”"
+    if kinds < FEWEST_WORDS:
+        return f"the {begin} {kinds} different {'words' if of_texts else 'ones'} only"
+    return "" if len(np.unique(control)) > 1 else "all words were drawn the same class"
+
+
+def _probed(
+    known: NDArray[np.float32],
+    evaluated: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    truth: NDArray[np.int64],
+) -> Estimate:
+    mean, deviation = _scale(known)
+    predicted = np.full(len(truth), labels[0])
+    if len(np.unique(labels)) > 1:
+        probe = LogisticRegression(max_iter=ITERATIONS, tol=TOLERANCE)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            probe.fit((known - mean) / deviation, labels)
+        predicted = probe.predict((evaluated - mean) / deviation)
+    return estimate(metrics.accuracy, truth, predicted)
+
+
+def _scale(states: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Means and deviations over places of states (..., N, D); what is rounding beside the largest
+    number of a layer is not stretched to the width of the others."""
+    least = ROUNDING * np.abs(states).max((-2, -1), keepdims=True)
+    deviation = np.maximum(states.std(-2, keepdims=True), np.where(least > 0, least, 1))
+    return states.mean(-2, keepdims=True), deviation
+
+
+class _Mix(nn.Module):
+    """A classifier on a weighted mean of layers (Peters et al. 2018, equation 1)."""
+
+    def __init__(self, layers: int, width: int, classes: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(layers))
+        self.top = nn.Linear(width, classes)
+        nn.init.zeros_(self.top.weight)
+        nn.init.zeros_(self.top.bias)
+
+    def forward(self, states: Tensor) -> Tensor:
+        mixed = torch.einsum("l,lnd->nd", self.weights.softmax(0), states)
+        scores: Tensor = self.top(mixed)
+        return scores
+
+
+def _mix(
+    known: _Labelled, evaluated: _Labelled, classes: int, seed: int
+) -> tuple[list[float], Estimate]:
+    mean, deviation = _scale(known.states)
+    states, others = (
+        torch.from_numpy((part.states - mean) / deviation) for part in (known, evaluated)
+    )
+    labels = torch.from_numpy(known.labels)
+    mix = _Mix(len(states), states.shape[2], classes)
+    optimizer = torch.optim.Adam(mix.parameters(), lr=MIX_RATE)
+    generator = torch.Generator().manual_seed(torch_seed(key("shuffle", seed)))
+    for _ in range(max(MIX_EPOCHS, -(-MIX_STEPS // -(-len(labels) // MIX_BATCH)))):
+        for chosen in torch.randperm(len(labels), generator=generator).split(MIX_BATCH):
+            optimizer.zero_grad()
+            functional.cross_entropy(mix(states[:, chosen]), labels[chosen]).backward()
+            optimizer.step()
+    with torch.inference_mode():
+        predicted = mix(others).argmax(1).numpy()
+        weights = mix.weights.softmax(0).tolist()
+    return weights, estimate(metrics.accuracy, evaluated.labels, predicted)
+
+
+def _baselines(known: _Labelled, evaluated: _Labelled, *, of_texts: bool) -> dict[str, float]:
+    """The commonest class, and the commonest class of each word; of `of_texts` texts, of their
+    first."""
+    usual = int(np.bincount(known.labels).argmax())
+    seen: dict[str, list[int]] = {}
+    for word, label in zip(known.words, known.labels.tolist(), strict=True):
+        seen.setdefault(word, []).append(label)
+    best = {word: int(np.bincount(labels).argmax()) for word, labels in seen.items()}
+    predicted = np.array([best.get(word, usual) for word in evaluated.words])
+    hung_on = "commonest by first word" if of_texts else "commonest by word"
+    return {
+        "commonest class": float((evaluated.labels == usual).mean()),
+        hung_on: float((evaluated.labels == predicted).mean()),
+    }

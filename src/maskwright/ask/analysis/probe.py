@@ -1,0 +1,108 @@
+"""What a model knows: one page, `results.json`, tables for the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from maskwright.ask.analysis import layers, pooling, word_senses
+from maskwright.ask.analysis.hidden_states import ProbedModel
+from maskwright.ask.analysis.pages import require_new, show_layers, show_pooling, show_senses
+from maskwright.base.errors import MaskwrightError, UsageError
+from maskwright.base.report.say import printer
+from maskwright.base.storage import commit
+from maskwright.text.tables import files, splits
+from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.infer import Task, infer
+from maskwright.text.tables.layouts.pair import PAIR
+from maskwright.text.tables.prepare import build, prepare
+from maskwright.text.tables.reading_options import AS_IT_COMES, HowRead
+from maskwright.text.tables.split_files import ALL
+from maskwright.text.tables.survey import left_out
+
+DIVISION = splits.Division(validation=0.1, test=0.1)
+ITEMS = 10_000
+
+
+def probe(
+    model: Path | str,
+    out: Path | str,
+    *,
+    data: Path | str | None = None,
+    word: str | None = None,
+    task: str | None = None,
+    columns: Mapping[str, Sequence[str]] | None = None,
+    items: int | None = None,
+    read: HowRead = AS_IT_COMES,
+    stream: TextIO | None = None,
+) -> Path:
+    """What each layer of `model` knows: of the labels in `data`, or of the meanings of a `word`.
+
+    Args:
+        data: labelled texts; with a `word`, a csv of texts and meanings. None: sentences about two
+            banks.
+        items: how many words or texts are looked at, at most; None: 10,000, and all pairs.
+        read: how labelled files are read: separator, encoding, and so on.
+
+    Returns:
+        The page.
+    """
+    if items is not None and items < 2:
+        raise UsageError("too few to look at", where="--items", found=items, wanted="2 or more")
+    say, out = printer(stream), Path(out)
+    if data is None or word is not None:
+        ignored = {
+            "--task": task is not None,
+            "--items": items is not None,
+            "--column": bool(columns) and data is None,
+            "--read": read != AS_IT_COMES,
+        }
+        for option in (name for name, given in ignored.items() if given):
+            raise UsageError(
+                "option has no effect here",
+                where=option,
+                do="leave it out, or give labelled --data without a --word",
+            )
+        if word is not None and not word.strip():
+            raise UsageError("no word to look at", where="--word", found=repr(word))
+    subject = ProbedModel.of(Path(model))
+    data = None if data is None else Path(data)
+    if data is None or word is not None:
+        commit.probe_writable(out)
+        require_new(out)
+        return show_senses(subject, out, word or word_senses.WORD, data, columns, say)
+    examples = _pairs(data, columns, task, read)
+    if examples is None:
+        examples = prepare(data, columns=columns, task=task, division=DIVISION, **vars(read))
+    for line in (*examples.task.lines(), *(found.line() for found in left_out(examples))):
+        say(line)
+    commit.probe_writable(out)
+    require_new(out)
+    if _is_alike(examples.task):
+        return show_pooling(subject, out, pooling.compare_pooling(subject, examples, items), say)
+    items = ITEMS if items is None else items
+    return show_layers(subject, out, layers.probe_layers(subject, examples, items=items), say)
+
+
+def _pairs(
+    data: Path, columns: Mapping[str, Sequence[str]] | None, task: str | None, read: HowRead
+) -> Examples | None:
+    """All pairs of the file, or of all files of the folder, as one part: nothing is learned from
+    them. None of another task."""
+    loaded = files.load(data, header=read.header, reading=read.reading, learned=False)
+    rows = [row for part in loaded.parts.values() for row in part]
+    loaded = replace(loaded, parts={ALL: rows})
+    try:
+        found = infer(loaded, columns, task, read.no_label)
+    except MaskwrightError:
+        return None  # which is said of the parts
+    if not _is_alike(found):
+        return None
+    return build(loaded, found, no_label=read.no_label, reading=read.reading)
+
+
+def _is_alike(task: Task) -> bool:
+    """Whether a number says how alike two texts are: nothing is trained for such a task."""
+    return task.columns.layout is PAIR and task.shape.label == "number"

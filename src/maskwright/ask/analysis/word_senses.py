@@ -1,0 +1,245 @@
+"""One word in two meanings: do its vectors tell them apart?
+
+A static table has one vector for "bank". In a Transformer the context moves it, layer by layer:
+
+    apart      mean cosine of two occurrences of one meaning, minus that of different meanings
+    neighbour  how often the nearest other occurrence has the same meaning
+
+The embeddings stand for the static table: they know the word and its place, no context.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.ask.analysis.hidden_states import (
+    ProbedModel,
+    at_places,
+    distance_steps,
+    layer_states,
+)
+from maskwright.base.errors import DataError, UsageError
+from maskwright.base.metrics.intervals import Estimate, estimates_of_means
+from maskwright.model.inference.encoded import Examples, framed
+from maskwright.model.inference.prepared import Prepared
+from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.text.corpus.files import find_all
+from maskwright.text.tables.column_contents import text_of
+from maskwright.text.tables.columns import as_names
+from maskwright.text.tables.rows import read_rows
+from maskwright.text.tables.split_files import separate_class_names
+
+WORD = "bank"
+SENTENCES = {
+    "river": (
+        "the children sat on the bank of the river and threw stones into the water",
+        "a small boat was tied to a tree on the left bank of the stream",
+        "they walked along the muddy bank until they came to the bridge",
+        "wild flowers grew on the grassy bank beside the water",
+        "the fisherman slept on the bank with his feet in the stream",
+        "after the rain the river rose over its bank and flooded the fields",
+        "the swans built a nest near the bank of the lake",
+        "he swam across the river and climbed up the steep bank",
+    ),
+    "money": (
+        "she went to the bank to borrow money for a house",
+        "the bank lent him a large sum at a low rate of interest",
+        "he put all of his savings into the bank every month",
+        "the manager of the bank refused to cash the check",
+        "thieves broke into the bank and stole the gold",
+        "the bank closed its doors when it could no longer pay its debts",
+        "her wages are paid into an account at the bank",
+        "the company owes the bank more money than it can pay back",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was found, by layer from the embeddings up.
+
+    Attributes:
+        senses, texts: of each occurrence.
+        apart: see the module's first lines; `untrained` the same of a model that learned nothing.
+        neighbour: with the share that guessing would have.
+        picture: (N, 2), the occurrences in the two widest directions of the layer that tells the
+            meanings apart best, and that layer.
+    """
+
+    word: str
+    layers: list[str]
+    senses: list[str]
+    texts: list[str]
+    apart: list[float]
+    untrained: list[float]
+    neighbour: list[Estimate]
+    chance: float
+    picture: NDArray[np.float64]
+    best: int
+
+
+def tell_senses(
+    subject: ProbedModel,
+    word: str,
+    texts: Sequence[str],
+    senses: Sequence[str],
+    *,
+    shorten: bool = False,
+) -> Told:
+    """Compare the occurrences of `word` in `texts`, whose meanings are `senses`.
+
+    Args:
+        shorten: of a text that is longer than the model reads, read what stands around the word.
+
+    Raises:
+        DataError: a text without the word, or fewer than two meanings with two texts each.
+    """
+    counts = {sense: list(senses).count(sense) for sense in senses}
+    if len(counts) < 2 or min(counts.values()) < 2:
+        raise DataError(
+            "two meanings with two texts each are needed",
+            where="label",
+            found=", ".join(f"{n} of {s!r}" for s, n in counts.items()),
+        )
+    names = list(counts)
+    truth = np.array([names.index(sense) for sense in senses])
+    examples = _examples(subject, word, texts, shorten)
+    found, others = (
+        _vectors(model, subject, examples) for model in (subject.model, subject.untrained())
+    )
+    near = np.stack([_neighbours(layer, truth) for layer in found], axis=1)
+    apart = [_apart(layer, truth) for layer in found]
+    best = int(np.argmax(apart))
+    shares = np.array([counts[name] for name in names]) / len(senses)
+    return Told(
+        word,
+        subject.layers,
+        list(senses),
+        list(texts),
+        apart,
+        [_apart(layer, truth) for layer in others],
+        list(estimates_of_means([str(layer) for layer in subject.layers], near).values()),
+        float(shares @ ((shares * len(senses) - 1) / (len(senses) - 1))),
+        _two_widest(found[best]),
+        best,
+    )
+
+
+def read_senses(
+    path: Path, columns: Mapping[str, Sequence[str]] | None = None
+) -> tuple[list[str], list[str]]:
+    """Texts and meanings of a table with the columns `text` and `label`, or those that `columns`
+    names for them.
+
+    Raises:
+        DataError: bad rows, or a row without such columns.  UsageError: no such file or role.
+    """
+    named = {"text": ["text"], "label": ["label"], **as_names(columns)}
+    if unknown_roles := set(named) - {"text", "label"}:
+        raise UsageError(
+            "no such role of a column",
+            where="--column",
+            found=", ".join(unknown_roles),
+            wanted="text, label",
+        )
+    texts, meanings = [], []
+    for row in read_rows(separate_class_names(find_all(path))[0]):
+        for role, (name, *_) in named.items():
+            if name not in row.values:
+                raise DataError(
+                    "a column is not there",
+                    where=row.where,
+                    found=", ".join(row.values),
+                    wanted=repr(name),
+                    do=f"say which it is: --column {role}=NAME",
+                )
+        texts.append(text_of(row, named["text"][0]))
+        meanings.append(text_of(row, named["label"][0]))
+    return texts, meanings
+
+
+def _around(tokens: list[int], inside: list[int], room: int) -> tuple[list[int], list[int]]:
+    """At most `room` tokens around the places `inside`, and these places among them."""
+    spare = room - (inside[-1] - inside[0] + 1)
+    if len(tokens) <= room or spare < 0:
+        return tokens, inside
+    begin = min(max(0, inside[0] - spare // 2), len(tokens) - room)
+    return tokens[begin : begin + room], [place - begin for place in inside]
+
+
+def _examples(subject: ProbedModel, word: str, texts: Sequence[str], shorten: bool) -> Examples:
+    """The texts, with the places of the word's tokens."""
+    tokenizer, before = subject.tokenizer, subject.tokenizer.frame_margins()[0]
+    margins = sum(tokenizer.frame_margins())
+    ids, places = [], []
+    for number, (tokens, spans) in enumerate(tokenizer.encode_batch(texts, offsets=True), start=1):
+        # Alone if it stands alone anywhere; scripts without blanks, and signs, have no such edges.
+        found = (rf"(?<!\w){re.escape(word)}(?!\w)", re.escape(word))
+        matches = (re.search(each, texts[number - 1], re.IGNORECASE) for each in found)
+        match = next(filter(None, matches), None)
+        inside: list[int] = []
+        if match is not None:
+            begins, ends = spans[:, 0], spans[:, 1]
+            hit = (begins < match.end()) & (ends > match.start()) & (ends > begins)
+            inside = np.flatnonzero(hit).tolist()
+        if not inside:
+            raise DataError(
+                "the word is not in the text",
+                where=f"text {number}",
+                found=texts[number - 1][:80],
+                wanted=word,
+            )
+        context = tokens.tolist()
+        if shorten:
+            context, inside = _around(context, inside, subject.frame.length - margins)
+        framed_ids, _ = tokenizer.frame(context)
+        if len(framed_ids) > subject.frame.length:
+            raise DataError(
+                "a text is longer than the model reads",
+                where=f"text {number}",
+                found=f"{len(framed_ids)} tokens",
+                wanted=f"at most {subject.frame.length}",
+                do="shorten the text, or take a model with more positions",
+            )
+        ids.append(framed_ids)
+        places.append([before + place for place in inside])
+    word_places: Sequences = framed(places)
+    return Examples(framed(ids), np.zeros(len(word_places.tokens), np.int64), places=word_places)
+
+
+def _vectors(model: Prepared, subject: ProbedModel, examples: Examples) -> NDArray[np.float64]:
+    """(L + 1, N, D): the mean over the word's tokens, of length 1."""
+    assert examples.places is not None
+    each = layer_states(model, examples, subject.collation, at_places).astype(np.float64)
+    lengths = examples.places.lengths
+    starts = np.cumsum(lengths) - lengths
+    found = np.add.reduceat(each, starts, axis=1) / lengths[None, :, None]
+    return np.asarray(found / np.linalg.norm(found, axis=2, keepdims=True))
+
+
+def _apart(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
+    near = vectors @ vectors.T
+    same = truth[:, None] == truth[None]
+    other = ~np.eye(len(truth), dtype=bool)
+    return float(near[same & other].mean() - near[~same].mean())
+
+
+def _neighbours(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(N,): the share of each one's nearest with its meaning; at the embeddings many are the same
+    vector, and none of equals is the nearest because it comes first."""
+    steps = np.stack([distance_steps(each, vectors) for each in vectors])
+    np.fill_diagonal(steps, np.inf)
+    nearest = steps == steps.min(1, keepdims=True)
+    return np.asarray((nearest & (truth[:, None] == truth)).sum(1) / nearest.sum(1))
+
+
+def _two_widest(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    centred = vectors - vectors.mean(0)
+    left, size, _ = np.linalg.svd(centred, full_matrices=False)
+    return np.asarray(left[:, :2] * size[:2])

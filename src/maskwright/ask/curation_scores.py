@@ -1,0 +1,145 @@
+"""How a model of Maskwright judges texts: bits per token, and the class of a fine-tuned one.
+
+Torch is loaded when a model is opened, and each process opens it once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.base.storage.files import state_of
+from maskwright.model.checkpoint.safe_read import model_folder
+from maskwright.text.curate.arrays.words import passages_of
+from maskwright.text.curate.judged import good_label
+
+if TYPE_CHECKING:
+    from maskwright.ask.predict.language_model import LanguageModel
+
+PASSAGES = 4  # of a text are read
+MOST_TOKENS = 512
+READ = 4000  # characters of a text that a fine-tuned model gets; it may read fewer
+
+
+def opened(folder: str) -> LanguageModel:
+    """The model in a folder, once per process for each content.
+
+    Raises:
+        UsageError, CheckpointError, IncompatibleError: as `maskwright.load` does.
+    """
+    return _opened(folder, tuple(state_of(path) for path in model_files(folder)))
+
+
+@functools.lru_cache(maxsize=2)
+def _opened(folder: str, state: tuple[object, ...]) -> LanguageModel:
+    from maskwright.ask.predict.language_model import load
+
+    return load(folder)
+
+
+def model_files(folder: str) -> list[Path]:
+    """The files of the model in a folder: of a run, those of its newest checkpoint and tokenizer.
+
+    Raises:
+        UsageError, CheckpointError: no such folder, or no model in it.
+    """
+    from maskwright.model.opening import folders
+    from maskwright.model.opening.open import home_of
+    from maskwright.model.opening.run_folder import is_run
+
+    home = home_of(model_folder(folder))
+    parts = [folders.model_folder(home), home / "tokenizer"] if is_run(home) else [home]
+    return sorted({path for part in parts for path in part.rglob("*") if path.is_file()})
+
+
+def require_scores(folder: str) -> None:
+    """Raises IncompatibleError if the model says nothing about the tokens of a text."""
+    opened(folder).log_likelihood("a text")
+
+
+def bits_per_token(folder: str, texts: Sequence[str]) -> NDArray[np.float64]:
+    """(B,) -log2 of the likelihood of each text over its tokens, of `PASSAGES` passages of it."""
+    model = opened(folder)
+    passages, owners = passages_of(texts, PASSAGES)
+    pieces: list[str] = []
+    of: list[int] = []
+    for passage, owner in zip(passages, owners.tolist(), strict=True):
+        parts = _fitting(model, passage.decode("utf-8", "replace").strip())
+        pieces += parts
+        of += [owner] * len(parts)
+    tokens = [len(ids) for ids in model.model.tokenizer.encode_batch(pieces)]
+    found = np.asarray(model.log_likelihood(pieces)) if pieces else np.zeros(0)
+    sums = np.bincount(of, found, len(texts))
+    counts = np.bincount(of, tokens, len(texts))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        bits = np.where(counts > 0, -sums / math.log(2) / counts, np.nan)
+    return bits.round(4)
+
+
+def _fitting(model: LanguageModel, text: str) -> list[str]:
+    """The text in as few halves as the model reads."""
+    if not text:
+        return []
+    tokenizer, longest = model.model.tokenizer, model.model.config.longest
+    most = MOST_TOKENS if longest is None else min(MOST_TOKENS, longest - model.model.positions)
+    most -= sum(tokenizer.frame_margins())
+    if len(text) < 2 or len(tokenizer.encode_batch([text])[0]) <= most:
+        return [text]
+    middle = len(text) // 2
+    return _fitting(model, text[:middle].strip()) + _fitting(model, text[middle:].strip())
+
+
+def good_class(folder: str, label: str, where: str) -> str:
+    """The class of good texts of a model that was fine-tuned on two classes.
+
+    Raises:
+        IncompatibleError: it was not.
+        ConfigError: which class is good is unclear.
+    """
+    names = tuple(answer["label"] for answer in _answers(folder, ["a text"])[0])
+    if len(names) != 2:
+        raise IncompatibleError(
+            "the model does not tell two classes of texts apart",
+            where=folder,
+            found=f"{len(names)} classes",
+            wanted="a model that was fine-tuned on texts with two labels",
+            do="fine-tune one on labels such as yes and no",
+        )
+    return good_label(tuple(sorted(names)), label, where)
+
+
+def probabilities(folder: str, texts: Sequence[str], label: str) -> NDArray[np.float64]:
+    """(B,) the probability that a fine-tuned model gives the class of good texts."""
+    chosen = good_class(folder, label, folder)
+    answers = _answers(folder, [text[:READ] for text in texts])
+    return np.array(
+        [next(a["score"] for a in answer if a["label"] == chosen) for answer in answers]
+    ).round(4)
+
+
+def _answers(folder: str, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
+    model = opened(folder)
+    if "predict" not in model.abilities:
+        raise IncompatibleError(
+            "the model was not fine-tuned for a task",
+            where=folder,
+            found=", ".join(model.abilities),
+            wanted="a model that was fine-tuned on texts with two labels",
+            do="maskwright finetune MODEL --data FILE",
+        )
+    answers = model.predictor.predict(texts, top=1_000)
+    if not all(isinstance(a, list) and a and "label" in a[0] for a in answers):
+        raise IncompatibleError(
+            "the model gives no labels of texts",
+            where=folder,
+            wanted="a model that was fine-tuned on texts with two labels",
+            do="fine-tune one on labels such as yes and no",
+        )
+    return answers

@@ -1,0 +1,188 @@
+"""One recipe of a comparison: its text prepared, its budget counted, its runs trained.
+
+out/prepared/…            tokenizer and stores, once for all runs that read the same text alike
+out/runs/NAME/seed-0/     whole runs, as `pretrain` leaves them
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+from maskwright.ask.predict.texts import scoring_method
+from maskwright.base import config, dotted
+from maskwright.base.budget import Budget
+from maskwright.base.errors import IncompatibleError
+from maskwright.base.report import document
+from maskwright.base.report.say import Say
+from maskwright.base.report.wording import duration
+from maskwright.base.storage import commit
+from maskwright.base.toml import to_toml
+from maskwright.learn.pretrain import build, checkpoints, run
+from maskwright.learn.pretrain.card import conventions_of
+from maskwright.learn.pretrain.prepare import Prepared, keeps_text, prepare
+from maskwright.learn.pretrain.rows import check_length
+from maskwright.learn.pretrain.run import flops_per_token
+from maskwright.learn.recipes.base.find import read
+from maskwright.learn.recipes.base.objective_rows import needs_sentences
+from maskwright.learn.recipes.base.recipe import Recipe, frozen_part
+from maskwright.learn.train import loop
+from maskwright.model.inference.likelihood import Reads
+from maskwright.model.opening import folders
+from maskwright.model.opening.run_folder import is_run
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+EVALUATIONS = 10
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A recipe with its budget, and what had to be known of it before training."""
+
+    recipe: Recipe
+    prepared: Prepared
+    folder: Path
+    parameters: int
+    flops_per_token: float
+    how: str
+    is_language_model: bool
+    keeps_text: bool
+    fills: bool
+    reads: Reads | None
+    scores_itself: bool
+
+    @property
+    def measure(self) -> str:
+        """Equal for entrants whose own held-out losses answer the same questions."""
+        r = self.recipe
+        about = (r.objective.name, r.objective.checked, r.rows, r.evaluation.rows)
+        stores = [self.prepared.tokenizer.fingerprint, self.prepared.held_out.fingerprint]
+        return config.fingerprint([config.to_plain(each) for each in about] + stores)
+
+
+def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> Candidate:
+    """Prepare the text of `recipe` and count what its training costs."""
+    choices = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer)]
+    about = [*choices, needs_sentences(recipe)]
+    folder = out / "prepared" / config.fingerprint(about)[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    prepared = prepare(recipe, folder, say)
+    architecture = build.transformer_config(recipe, prepared.tokenizer)
+    check_length(recipe, architecture)
+    network = build.model(recipe, architecture)
+    objective = build.objective(recipe, network, prepared.tokenizer)
+    operations = flops_per_token(recipe, prepared, objective)
+    budget, training, every = equal.in_tokens(operations), recipe.training, recipe.evaluation.every
+    if budget.tokens is not None:
+        every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)
+    how = scoring_method(network, conventions_of(recipe, len(network.config.stacks)))
+    return Candidate(
+        recipe=replace(
+            recipe,
+            training=replace(training, budget=budget, log_seconds=min(training.log_seconds, 1.0)),
+            evaluation=replace(recipe.evaluation, every=every),
+        ),
+        prepared=prepared,
+        folder=folder,
+        parameters=network.num_parameters(),
+        flops_per_token=operations,
+        how=how,
+        is_language_model=objective.is_language_model,
+        keeps_text=keeps_text(prepared.tokenizer, prepared.held_out),
+        reads=_reads(how, len(architecture.stacks), prepared.tokenizer),
+        fills=how == "masked" and prepared.tokenizer.mask is not None,
+        scores_itself=objective.scorer is objective.product,
+    )
+
+
+def _reads(how: str, stacks: int, tokenizer: Tokenizer) -> Reads | None:
+    """Which sides of a hidden token the model sees; None where it cannot be asked for it."""
+    if stacks != 1 or tokenizer.mask is None:
+        return None
+    return {"masked": "both sides", "causal": "one side"}.get(how)  # type: ignore[return-value]
+
+
+@dataclass
+class Pace:
+    """How fast the finished runs went, to tell how long the others will take."""
+
+    operations: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, candidate: Candidate, folder: Path) -> None:
+        """The finished run of `candidate` in `folder`."""
+        state, _ = checkpoints.read_state(folders.newest(folder))
+        self.operations += state.tokens * candidate.flops_per_token
+        self.seconds += state.seconds
+
+    def left(self, entrants: Sequence[Candidate]) -> str:
+        """How long it takes to train these, as the end of a line; empty while nobody knows."""
+        budgets = [(e.recipe.training.budget, e.flops_per_token) for e in entrants]
+        seconds = sum(60.0 * b.minutes for b, _ in budgets if b.minutes is not None)
+        operations = sum(each * b.tokens for b, each in budgets if b.tokens is not None)
+        if operations and not self.operations:
+            return ""
+        seconds += operations * self.seconds / max(1.0, self.operations)
+        which = "this one" if len(entrants) == 1 else f"these {len(entrants)}"
+        return f" · about {duration(seconds)} of training for {which}"
+
+
+def run_folder(out: Path, name: str, seed: int) -> Path:
+    """Where the run of a recipe with a seed lies."""
+    return out / "runs" / name / f"seed-{seed}"
+
+
+def train(candidate: Candidate, seed: int, out: Path, stream: TextIO | None) -> None:
+    """Start the run, go on with it, or leave it as it is."""
+    recipe = replace(candidate.recipe, training=replace(candidate.recipe.training, seed=seed))
+    folder = run_folder(out, recipe.name, seed)
+    if not is_run(folder):
+        _lay_out(recipe, candidate.folder, folder)
+    before = frozen_part(read(folder / run.RECIPE))
+    for path, old, new in dotted.differences(before, frozen_part(recipe)):
+        raise IncompatibleError(
+            "another run lies where this one would",
+            where=f"{folder}: {path}",
+            found=repr(old),
+            wanted=repr(new),
+            do="choose another --out",
+        )
+    if not finished(folder):
+        run.resume(folder, stream=stream)
+
+
+def finished(folder: Path) -> bool:
+    """Whether the run in `folder` has used up its budget and written its report."""
+    if not (folder / "report.html").is_file() or not (folder / "checkpoints").is_dir():
+        return False
+    state, _ = checkpoints.read_state(folders.newest(folder))
+    return loop.finished(read(folder / run.RECIPE).training.budget, state)
+
+
+def _lay_out(recipe: Recipe, prepared: Path, folder: Path) -> None:
+    """A run folder with its recipe and text, ready to be resumed; there whole or not at all."""
+    staged = folder.with_name(f".tmp-{folder.name}")
+    if staged.exists():
+        commit.remove_folder(staged)
+    staged.mkdir(parents=True)
+    document.write(staged / run.RECIPE, to_toml(recipe))
+    for part in ("tokenizer", "data"):
+        shutil.copytree(prepared / part, staged / part, copy_function=_link)
+        for place, _, _ in os.walk(staged / part, topdown=False):
+            commit.DISK.fsync_folder(Path(place))
+    commit.DISK.fsync_folder(staged)
+    commit.DISK.rename(staged, folder)
+    commit.DISK.fsync_folder(folder.parent)
+
+
+def _link(source: str, target: str) -> None:
+    """One file under two names, since nobody writes to it again; a copy where that cannot be."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+        commit.DISK.fsync_path(Path(target))

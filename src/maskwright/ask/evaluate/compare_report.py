@@ -1,0 +1,293 @@
+"""Several recipes, several seeds each, beside each other: tables, verdicts, curves, one page.
+
+A verdict is a sentence: the difference to the first recipe with its 95 % interval by Welch's test
+over the seeds, and whether the spread between seeds could explain it. With several recipes the
+level is shared among the verdicts of a measure (Bonferroni), so that one in twenty comparisons of
+equals, not one in twenty sentences, finds a difference that is not there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.findings import Finding
+from maskwright.base.metrics import seeds as intervals
+from maskwright.base.metrics.seeds import LEVEL, Difference
+from maskwright.base.report import document, tables
+from maskwright.base.report.drawing.curves import Chart, Line, draw
+from maskwright.base.report.drawing.svg import style
+from maskwright.base.report.tables import Table
+from maskwright.base.report.wording import count, duration, figure
+
+NAME = "report.html"
+AXES = {"tokens": "tokens", "operations": "floating-point operations", "seconds": "seconds"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One seed of a recipe.
+
+    Attributes:
+        memory: the most bytes the process took.
+        final: figures by measure.
+        curve: held-out loss as it fell: {"tokens", "operations", "seconds", "loss"} each.
+    """
+
+    seed: int
+    tokens: int
+    operations: float
+    seconds: float
+    memory: int
+    final: dict[str, float]
+    curve: Sequence[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class CandidateReport:
+    """A recipe and its runs. Those with the same `questions` may share a plot of their loss."""
+
+    name: str
+    note: str
+    parameters: int
+    questions: str
+    runs: Sequence[Run]
+
+    def figures(self, measure: str) -> dict[int, float]:
+        """The figure of each seed; empty where the measure is not defined."""
+        return {run.seed: run.final[measure] for run in self.runs if measure in run.final}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure: which way is better, and with how many digits it is said. One that does not compare
+    is shown without a verdict."""
+
+    name: str
+    title: str
+    higher_is_better: bool = False
+    compares: bool = True
+    digits: int = 4
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All there is to show. `differences` are rows of a setting and its value in each recipe."""
+
+    budget: str
+    contenders: Sequence[CandidateReport]
+    measures: Sequence[Measure]
+    differences: Sequence[Sequence[str]] = ()
+    findings: Sequence[Finding] = ()
+
+
+# ------------------------------------------------------------------------------ tables and words
+def result(made: Comparison) -> Table:
+    """Mean, standard deviation and 95 % interval of each figure over the seeds."""
+    return {
+        "title": f"Equal budget: {made.budget}",
+        "head": ["", *(m.title for m in made.measures), "seeds"],
+        "rows": [
+            [c.name, *(_cell(c, m) for m in made.measures), f"{len(c.runs)}"]
+            for c in made.contenders
+        ],
+        "note": "Mean ± standard deviation over seeds, and the 95 % interval of the mean "
+        "(Student's t).",
+    }
+
+
+def cost(made: Comparison) -> Table:
+    """What each run took, the mean over seeds."""
+    rows = []
+    for c in made.contenders:
+        tokens, seconds = _mean([r.tokens for r in c.runs]), _mean([r.seconds for r in c.runs])
+        operations = count(_mean([r.operations for r in c.runs]))
+        rows.append(
+            [
+                c.name,
+                count(c.parameters),
+                count(tokens),
+                operations,
+                duration(seconds),
+                count(tokens / max(seconds, 1e-9)),
+                count(max(r.memory for r in c.runs) / 2**20),
+            ]
+        )
+    return {
+        "title": "What a run cost",
+        "head": ["", "parameters", "tokens", "operations", "time", "tokens/s", "peak memory, MiB"],
+        "rows": rows,
+        "note": "Operations are those of matrix products, forward and backward; time is training "
+        "time, without evaluation; memory is the largest of the seeds'.",
+    }
+
+
+def _cell(candidate: CandidateReport, measure: Measure) -> str:
+    values = candidate.figures(measure.name)
+    if not values:
+        return "–"
+    spread = intervals.over_seeds(list(values.values()))
+    text = figure(spread.mean, measure.digits)
+    if spread.count > 1:
+        digits = measure.digits
+        text += f" ± {figure(spread.deviation, digits)}"
+        text += f" ({figure(spread.low, digits)} to {figure(spread.high, digits)})"
+    return text
+
+
+def verdicts(made: Comparison) -> list[str]:
+    """A sentence for every measure and every recipe after the first that it compares."""
+    first, *others = made.contenders
+    text = []
+    for measure in made.measures:
+        known = [c for c in others if c.figures(measure.name)]
+        if not measure.compares or not first.figures(measure.name):
+            continue
+        for other in known:
+            level = 1 - (1 - LEVEL) / len(known)
+            gap = intervals.difference(
+                other.figures(measure.name), first.figures(measure.name), level
+            )
+            text.append(f"{measure.title}: {_verdict(other, first, measure, gap, level)}.")
+    return text
+
+
+def _verdict(
+    other: CandidateReport,
+    first: CandidateReport,
+    measure: Measure,
+    gap: Difference | None,
+    level: float,
+) -> str:
+    if gap is None:
+        by_seed = [c.figures(measure.name) for c in (other, first)]
+        means = [_mean(list(figures.values())) for figures in by_seed]
+        repeated = min(map(len, by_seed)) > 1
+        why = (
+            "not known whether that is more than the spread, as no seed changed either, so that "
+            "there is none, and no verdict (ask more)"
+            if repeated
+            else "not known whether that is more than the spread, as one seed has none, and no "
+            "verdict (take --seeds 3)"
+        )
+        return (
+            f"{other.name} {figure(means[0], measure.digits)}, {first.name} "
+            f"{figure(means[1], measure.digits)}; {why}"
+        )
+    digits = measure.digits
+    better = (gap.value > 0) == measure.higher_is_better
+    numbers = (
+        f"difference {figure(gap.value, digits)}, {level * 100:.3g} % interval "
+        f"{figure(gap.low, digits)} to {figure(gap.high, digits)}, Welch p = {gap.welch:.2g}"
+    )
+    if math.isfinite(gap.paired):
+        numbers += f", paired by seed p = {gap.paired:.2g}"
+    if gap.welch < 1 - level:
+        word = "better" if better else "worse"
+        return f"{other.name} is {word} than {first.name}, by more than the spread ({numbers})"
+    return f"{other.name} and {first.name} are not told apart by these seeds ({numbers})"
+
+
+def differing(made: Comparison) -> Table:
+    """Settings that are not the same in all recipes."""
+    return {
+        "title": "What the recipes do differently",
+        "head": ["setting", *(c.name for c in made.contenders)],
+        "rows": [list(row) for row in made.differences],
+        "note": "Seeds and the common budget are left out.",
+    }
+
+
+def for_terminal(made: Comparison) -> str:
+    """The tables and the verdicts."""
+    found = [result(made), cost(made), *([differing(made)] if made.differences else [])]
+    text = [f"- {line}" for line in verdicts(made)]
+    text += [each.line() for each in made.findings]
+    return "\n\n".join([*map(tables.for_terminal, found), "\n".join(text)])
+
+
+# ------------------------------------------------------------------------------ curves and page
+def charts(made: Comparison) -> Iterator[Chart]:
+    """Held-out loss against tokens, operations and time; a row of three for each set of recipes
+    that were asked the same questions."""
+    groups: dict[str, list[CandidateReport]] = {}
+    for candidate in made.contenders:
+        groups.setdefault(candidate.questions, []).append(candidate)
+    names = [c.name for c in made.contenders]
+    for group in groups.values():
+        for key, across in AXES.items():
+            yield Chart(
+                title="Held-out loss, nats per target",
+                lines=[_line(c, key, style(names.index(c.name))) for c in group],
+                across=across,
+                say=lambda value: figure(value, 3),
+                height=280,
+            )
+
+
+def _line(candidate: CandidateReport, across: str, css: str) -> Line:
+    """The mean over seeds at each evaluation that all of them have reached, and their extremes."""
+    points, spread = [], []
+    for at in zip(*(run.curve for run in candidate.runs), strict=False):
+        x, losses = _mean([each[across] for each in at]), [each["loss"] for each in at]
+        points.append((x, _mean(losses)))
+        spread.append((x, min(losses), max(losses)))
+    repeated = len(candidate.runs) > 1
+    return Line(candidate.name, points, css, dots=True, spread=spread if repeated else ())
+
+
+def render(made: Comparison) -> str:
+    """The page as text."""
+    return document.render(
+        "comparison.html",
+        name=" against ".join(c.name for c in made.contenders),
+        kind="Maskwright comparison",
+        recipes=made.contenders,
+        verdicts=verdicts(made),
+        result=result(made),
+        cost=cost(made),
+        differing=differing(made),
+        findings=made.findings,
+        charts=[draw(chart) for chart in charts(made)],
+    )
+
+
+def write_report(folder: Path, made: Comparison) -> Path:
+    """Write `report.html` into `folder` and return its path.
+
+    Raises:
+        OutputError, StorageError, StoppedError: it cannot be written.
+    """
+    return document.write(folder / NAME, render(made))
+
+
+def to_json(made: Comparison) -> dict[str, Any]:
+    """The figures as plain values: by recipe each seed, the spread of each measure, verdicts."""
+    return {
+        "budget": made.budget,
+        "recipes": {
+            c.name: {
+                "parameters": c.parameters,
+                "seeds": {
+                    str(r.seed): {
+                        "tokens": r.tokens,
+                        "operations": r.operations,
+                        "seconds": r.seconds,
+                        "memory": r.memory,
+                        **r.final,
+                    }
+                    for r in c.runs
+                },
+            }
+            for c in made.contenders
+        },
+        "verdicts": verdicts(made),
+        "findings": [found.to_json() for found in made.findings],
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

@@ -1,0 +1,247 @@
+"""A prepared network whose texts are read by another engine (`model/graph/engines/`).
+
+    ragged rows --padded to rectangles--> engine --states--> ragged rows
+
+Heads, pooling and likelihoods stay as they are, so every task is answered the same. The states are
+float32. What an engine does not read (rows with a mask of their own, one token after another) is
+read by our own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.base import catalogue, packages
+from maskwright.base.errors import IncompatibleError, MaskwrightError
+from maskwright.base.findings import Finding
+from maskwright.model.graph import onnx
+from maskwright.model.graph.engines.base import calibration, engine, names
+from maskwright.model.graph.engines.base.calibration import Calibration
+from maskwright.model.graph.engines.base.engine import Engine
+from maskwright.model.graph.engines.base.names import AUTO, TORCH
+from maskwright.model.graph.graphs import states_graph
+from maskwright.model.inference.batches import Group, rectangles
+from maskwright.model.inference.prepared import Place, Prepared
+from maskwright.model.nn.transformer import Transformer
+
+# The most that an engine may differ from our own, beside the largest number of a state: in float32
+# by rounding alone; bfloat16 keeps 8 bits of each product.
+COMPARED = "engine-compared"
+CLOSE = {"float32": 1e-3, "bfloat16": 0.1}
+
+
+class EngineNetwork(Prepared):
+    """As `Prepared`; texts are read by `engine`."""
+
+    def __init__(self, ready: Prepared, engine: Engine) -> None:
+        super().__init__(ready.network, ready.products)
+        self.engine = engine
+
+    @torch.inference_mode()
+    def ragged(
+        self,
+        tokens: Tensor,
+        groups: Sequence[Group],
+        segments: Tensor | None = None,
+        place: Place | None = None,
+    ) -> Tensor:
+        """As `Prepared.ragged`, in float32."""
+        ids = tokens.cpu().numpy()
+        kinds = None if segments is None else segments.cpu().numpy()
+        found, begin = [], 0
+        for part in rectangles(groups):
+            lengths = np.repeat([g.length for g in part], [g.count for g in part])
+            end = begin + int(lengths.sum())
+            some = None if kinds is None else kinds[begin:end]
+            found.append(self._rectangle(ids[begin:end], some, lengths, place))
+            begin = end
+        return torch.from_numpy(np.concatenate(found)).to(tokens.device)
+
+    def _rectangle(
+        self,
+        ids: NDArray[np.int64],
+        segments: NDArray[np.int64] | None,
+        lengths: NDArray[np.int64],
+        place: Place | None,
+    ) -> NDArray[np.float32]:
+        """States of rows that are padded to the longest of them."""
+        mask = np.arange(int(lengths.max())) < lengths[:, None]
+        rows = np.zeros(mask.shape, np.int64)
+        rows[mask] = ids
+        kinds = None
+        if segments is not None:
+            kinds = np.zeros_like(rows)
+            kinds[mask] = segments
+        states = self.engine.run(rows, mask.astype(np.int64), kinds)
+        if place is None:
+            return states[mask]
+        return states[np.arange(len(rows)), 0 if place == "first" else lengths - 1]
+
+
+def is_plain(network: Transformer) -> bool:
+    """Whether an engine could read texts as the network does: nothing acts beside its weights."""
+    try:
+        states_graph(network)
+    except IncompatibleError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which engine answers, and what there is to say of it."""
+
+    network: Prepared
+    name: str
+    findings: tuple[Finding, ...] = ()
+    calibration: Calibration | None = field(default=None, repr=False)
+
+
+def with_engine(ready: Prepared, name: str, *, seconds: float = calibration.SECONDS) -> Choice:
+    """`ready`, or the same with texts read by the engine `name`; "auto" measures those that are
+    installed and takes another in place of ours where it is clearly faster.
+
+    Raises:
+        UsageError: no such engine, or it is not installed.
+        IncompatibleError: the network has no graph, or the engine gives other states than ours.
+        ResourceError: the engine cannot load it.
+    """
+    names.require(name)
+    if name == TORCH:
+        return Choice(ready, TORCH)
+    wanted = names.exact() if name == AUTO else [name]
+    loaded = _loaded(ready, wanted, leave_out=name == AUTO)
+    if name != AUTO:
+        return Choice(EngineNetwork(ready, loaded.engines[name]), name, tuple(loaded.findings))
+    return _soonest(ready, loaded, seconds)
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """Engines by name, and what there is to say of each."""
+
+    engines: dict[str, Engine] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def _loaded(ready: Prepared, wanted: Sequence[str], *, leave_out: bool) -> _Loaded:
+    """The engines over the graph of this network, warmed and compared with it.
+
+    Args:
+        leave_out: an engine that fails is left out with a finding, in place of an error.
+    """
+    found = _Loaded()
+    precision = str(ready.dtype).removeprefix("torch.")
+    with engine.temporary() as place:
+        file: Path | None = None
+        for name in wanted:
+            try:
+                file = file or _graph(ready, Path(place))
+                threads = torch.get_num_threads()
+                made = engine.load(name, file, threads=threads, precision=precision)
+                made.warm([(1, min(32, ready.config.longest or 32))])
+                compared = _compared(ready, made)
+            except MaskwrightError as error:
+                if not leave_out:
+                    raise
+                reason = error.what if error.found is None else f"{error.what}: {error.found}"
+                found.findings.append(
+                    Finding("engine-left-out", f"{name} is left out", reason, error.do or "")
+                )
+                continue
+            found.engines[name] = made
+            found.findings.append(compared)
+    return found
+
+
+def _graph(ready: Prepared, place: Path) -> Path:
+    """The graph of this network's states in a file."""
+    network = ready.network
+    if network.device.type != "cpu":
+        raise IncompatibleError(
+            "other engines compute on the processor",
+            where="engine",
+            found=str(network.device),
+            do='use the engine "torch"',
+        )
+    with ready.products.whole(network):
+        return onnx.write(states_graph(network), place)[0]
+
+
+def _soonest(ready: Prepared, loaded: _Loaded, seconds: float) -> Choice:
+    """The soonest of ours and the engines that were loaded."""
+    findings = [each for each in loaded.findings if each.name != COMPARED]
+    if not loaded.engines:
+        what, remedy = "no other engine can be measured, so our own answers", ""
+        if not names.exact():
+            engines = catalogue.names(names.ROOM)
+            remedy = packages.install(*itertools.chain(*map(names.missing, engines)))
+        return Choice(ready, TORCH, (*findings, Finding("engine", what, remedy=remedy)))
+    networks: dict[str, Prepared] = {TORCH: ready}
+    networks |= {name: EngineNetwork(ready, each) for name, each in loaded.engines.items()}
+    sides = {name: _asking(network) for name, network in networks.items()}
+    times = calibration.calibrate(sides, TORCH, longest=ready.config.longest, seconds=seconds)
+    chosen = times.chosen
+    what = f"{'our own engine' if chosen == TORCH else chosen} answers"
+    findings += [f for f in loaded.findings if f.name == COMPARED and f.what.startswith(chosen)]
+    findings.append(Finding("engine", what, times.line()))
+    return Choice(networks[chosen], chosen, tuple(findings), times)
+
+
+def _asking(network: Prepared) -> calibration.Side:
+    def ask(lengths: calibration.Lengths) -> object:
+        ordered = sorted(lengths, reverse=True)
+        tokens, groups = _random_rows(network.network, ordered)
+        return network.ragged(tokens, groups)
+
+    return ask
+
+
+def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, list[Group]]:
+    """Rows of these lengths, the longest first, of ids by chance."""
+    generator = torch.Generator().manual_seed(0)
+    size = network.config.tokens.vocabulary
+    tokens = torch.randint(0, size, (sum(lengths),), generator=generator)
+    grouped: Iterator[tuple[int, Iterator[int]]] = itertools.groupby(lengths)
+    return tokens, [Group(len(list(each)), length) for length, each in grouped]
+
+
+def _compared(ready: Prepared, made: Engine) -> Finding:
+    """How the engine's states differ from the network's own in float32, over rows of different
+    lengths.
+
+    Raises:
+        IncompatibleError: by more than its precision explains.
+    """
+    longest = ready.config.longest or 48
+    lengths = [min(n, longest) for n in (48, 31, 31, 7, 2, 1)]
+    tokens, groups = _random_rows(ready.network, lengths)
+    with ready.products.whole(ready.network):
+        ours = Prepared(ready.network, type(ready.products)(torch.float32, live=True))
+        wanted = ours.ragged(tokens, groups).float()
+    given = EngineNetwork(ready, made).ragged(tokens, groups).float()
+    off = float((given - wanted).abs().max()) / (float(wanted.abs().max()) or 1.0)
+    cosines = torch.nn.functional.cosine_similarity(given, wanted, dim=-1)
+    shown = f"largest difference of a state {off:.1g}, least cosine {float(cosines.min()):.4f}"
+    if not off <= CLOSE.get(made.precision, float("inf")):
+        raise IncompatibleError(
+            "the engine gives other states than our own",
+            where=made.name,
+            found=shown,
+            wanted=f"at most {CLOSE[made.precision]:g} in {made.precision}",
+            do='use the engine "torch"',
+        )
+    cost = "" if made.precision in CLOSE else "; labels may change: maskwright evaluate tells"
+    return Finding(
+        COMPARED,
+        f"{made.name} computes in {made.precision}, {made.bytes / 1e6:,.0f} MB",
+        shown + cost,
+    )

@@ -1,0 +1,327 @@
+"""Answers of a fine-tuned model to the rows of a file, in the order of the rows.
+
+    {…the row…, "prediction": {"label": "good", "score": 0.93}}
+
+Rows are read, answered and written by portions, so that files of any size do.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+from maskwright.ask.predict.columns import PREDICTION, WINDOWS, name_taken
+from maskwright.ask.predict.predictor import PORTION, Answering, Predictor, load
+from maskwright.ask.predict.remote import ModelChangedError, Server, with_server
+from maskwright.ask.predict.rows import rows_to_answer
+from maskwright.ask.predict.shared_encoder import SharedEncoder, load_shared
+from maskwright.base.counted import counted
+from maskwright.base.errors import UsageError
+from maskwright.base.findings import Finding
+from maskwright.base.report.say import Say, quiet
+from maskwright.base.storage.commit import require_new
+from maskwright.base.storage.files import write_file
+from maskwright.base.terminal import harmless_json
+from maskwright.learn.tasks.base.choices import LongText
+from maskwright.learn.tasks.base.task_type import SECOND, UNTOLD, task_for
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint.fine_tuned import (
+    ADAPTER,
+    MODEL,
+    TASK,
+    finish,
+    read_task,
+    require_finished,
+)
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.graph.engines.base.names import TORCH
+from maskwright.model.objectives.supervised import PROBLEM_TYPES
+from maskwright.model.opening.head_alone import opened
+from maskwright.text.corpus import growing
+from maskwright.text.corpus.files import listed
+from maskwright.text.corpus.ledger import REJECTED, SPANNING, Counts
+from maskwright.text.tables.columns import as_names
+from maskwright.text.tables.reading_options import AS_IT_COMES, HowRead
+from maskwright.text.tables.shapes import may_be_joined
+
+
+def write_whole(folder: Path | str, out: Path | str) -> Path:
+    """Write the result in `folder`, of which only the head was saved, as one with all weights into
+    the new folder `out`; the model folder is returned. Other programs read it where the head is
+    one of the model's family (`--method head`).
+
+    Raises:
+        UsageError: it is no such result, or `out` is there.
+        CheckpointError, IncompatibleError: as `opened`.
+        OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
+    """
+    folder, out = Path(folder), Path(out)
+    home = require_finished(folder) or folder
+    record, made = read_task(home), opened(home / ADAPTER)
+    if record is None or made is None or made.tokenizer is None:
+        raise UsageError(
+            "not a head that was saved alone",
+            where=folder,
+            wanted="what finetune --method probe or head writes",
+        )
+    require_new(out, error=UsageError, what="the output folder is there already")
+    task_type = task_for(record.kind, record.labels, record.settled)
+    problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None
+    task = replace(record, attached=False).render()
+    pretrained.save(
+        made.model,
+        made.tokenizer.padding(),
+        out / MODEL,
+        About(labels=task_type.labels, problem_type=problem),
+        more={TASK: task.encode()},
+    )
+    write_file(out / TASK, task.encode())
+    finish(out, [])
+    return out / MODEL
+
+
+SAID = 3  # portions of which it is told what did not fit
+SHOW_SECONDS = 10.0  # between two lines of progress
+
+
+def predict_file(
+    folder: Path | str,
+    source: Path | str,
+    stream: TextIO,
+    *,
+    also: Path | str | Sequence[Path | str] = (),
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    read: HowRead = AS_IT_COMES,
+    top: int | None = None,
+    skip: int = 0,
+    base: Path | str | None = None,
+    long: LongText = "as_trained",
+    engine: str = TORCH,
+    server: Server | None = None,
+    say: Say = quiet,
+) -> int:
+    """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines;
+    returns how many.
+
+    Args:
+        also: further models with the same body; an answer then has a part for each model, by the
+            name of its folder.
+        columns: role -> the column of this file, where it is not that of the training data.
+        read: how the file is read; with `on_bad=skip` a row that cannot be answered has a
+            prediction of null.
+        top: the best so many answers for each row, as a list.
+        base: the folder of the base, where `folder` is an adapter and does not name it.
+        long: what becomes of a text that is longer than the model reads: as it was trained;
+            "windows", and a row then says how many; or it is refused.
+        engine: what reads texts, as of `language_model.load`.
+        server: what answers in place of a model in `folder`, which is not looked at.
+        say: is told how many rows could not be answered, and which engine was chosen.
+
+    Raises:
+        UsageError: no such file, tables beside plain text, or a column that is called as the answer
+            is.
+        DataError: a row without the columns that are read.
+    """
+    model = loaded(folder, also, columns, base, engine, say, server).reading(long)
+    counts = Counts()
+    windows = long == "windows"
+    count, bad = answer_rows(model, Path(source), stream, read, top, skip, say, counts, windows)
+    for found in unanswered(bad, counts):
+        say(found.line())
+    return count
+
+
+def loaded(
+    folder: Path | str,
+    also: Path | str | Sequence[Path | str],
+    columns: Mapping[str, str | Sequence[str]] | None,
+    base: Path | str | None = None,
+    engine: str = TORCH,
+    say: Say = quiet,
+    server: Server | None = None,
+) -> Answering:
+    """What answers: the model in `folder`, or several with one body, or a server, which reads these
+    `columns`.
+
+    Raises:
+        UsageError: a column for a role that is not read; another engine for several models.
+    """
+    others = listed(also)
+    given: dict[str, Sequence[str]] = {**as_names(columns)}
+    model: Answering
+    if server is not None:
+        model = with_server(server)
+    elif others:
+        _require_own_engine(engine)
+        model = load_shared([folder, *others])
+    else:
+        model = load(folder, base=base) if engine == TORCH else _by(engine, folder, base, say)
+    if isinstance(model, SharedEncoder):
+        _require_one_reading(model, given)
+    if given and given.keys() == {model.task_type.alone}:
+        return model.with_columns(given)
+    pairs = model.task_type.head == "sequence" and model.task_type.options.get(UNTOLD)
+    known = {*model.columns, *([SECOND] if pairs else [])}
+    for role, names in given.items():
+        if role not in known or (
+            not may_be_joined(role) and len(names) != len(model.columns.get(role, names[:1]))
+        ):
+            raise UsageError(
+                "not a column that the model reads",
+                where="--column",
+                found=f"{role}={', '.join(names)}",
+                wanted=", ".join(sorted(known)),
+                do="name one of these: --column ROLE=NAME",
+            )
+    return model.with_columns({**model.columns, **given})
+
+
+def _by(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> Predictor:
+    """The model in `folder`, its texts read by another engine, which is said."""
+    from maskwright.ask.predict import language_model
+
+    opened = language_model.load(folder, base=base, engine=engine)
+    for found in opened.engine_findings:
+        say(found.line())
+    return opened.predictor
+
+
+def _require_own_engine(engine: str) -> None:
+    if engine != TORCH:
+        raise UsageError(
+            "several models with one body are read by our own engine",
+            where="--engine",
+            found=engine,
+            wanted=TORCH,
+            do="leave --engine out, or predict with one model at a time",
+        )
+
+
+def _require_one_reading(model: SharedEncoder, columns: Mapping[str, Sequence[str]]) -> None:
+    """Refuse models of which one reads one column and another several, until it is said."""
+    for name, member in model.members.items():
+        for role in filter(may_be_joined, model.columns.keys() - columns.keys()):
+            expected, other = model.columns[role], member.columns.get(role, ())
+            if len(expected) != len(other):
+                raise UsageError(
+                    "the models were trained on different columns",
+                    where=name,
+                    found=f"{role}: {', '.join(other)}",
+                    wanted=", ".join(expected),
+                    do=f"say what both read: --column {role}=NAME",
+                )
+
+
+def answer_rows(
+    model: Answering,
+    source: Path,
+    stream: TextIO,
+    read: HowRead,
+    top: int | None,
+    skip: int,
+    say: Say,
+    counts: Counts,
+    windows: bool = False,
+) -> tuple[int, int]:
+    """How many rows were written, and how many of these without an answer. Rows of a pipe are
+    answered as soon as it brings no more. With `windows` a row says how many it took."""
+    count = bad = 0
+    cuts: Counter[str] = Counter()
+    rows: list[tuple[dict[str, Any], Any]] = []
+    started = shown = time.monotonic()
+
+    def cut(found: Finding) -> None:
+        cuts[found.name] += 1
+        if cuts[found.name] <= SAID:  # at once, so that a kill does not take it along
+            first, last = skip + count + 1, skip + count + len(rows)
+            only_portion = first == 1 and len(rows) < PORTION
+            say((found if only_portion else found.of(f"of the rows {first:,} to {last:,}")).line())
+
+    def answer() -> None:
+        """Answer the rows that are there, and write them."""
+        nonlocal count, bad, shown
+        examples = [example for _, example in rows if example is not None]
+        answers: Iterator[tuple[Any, int]] = iter(())
+        changed: ModelChangedError | None = None
+        if examples:
+            try:
+                each, extent = model.answered(examples, top, cut)
+            except ModelChangedError as error:  # what the first model answered is written
+                (each, extent), changed = error.answered, error
+                places = [place for place, (_, example) in enumerate(rows) if example is not None]
+                del rows[places[len(each)] :]
+            answers = zip(each, extent.windows.tolist(), strict=True)
+        bad += sum(example is None for _, example in rows)
+        for values, example in rows:
+            if windows and WINDOWS in values:
+                raise name_taken(WINDOWS)
+            found, number = (None, None) if example is None else next(answers)
+            row = {
+                **{name: _finite(value) for name, value in values.items()},
+                **({WINDOWS: number} if windows else {}),
+                PREDICTION: _finite(found),  # the last, by which a row without an answer is known
+            }
+            line = json.dumps(row, ensure_ascii=False, allow_nan=False, default=str)
+            stream.write(harmless_json(line) + "\n")
+        count += len(rows)
+        rows.clear()
+        stream.flush()
+        if changed is not None:
+            raise changed
+        if (now := time.monotonic()) - shown >= SHOW_SECONDS:
+            shown = now
+            say(f"{counted(count, 'row')} answered, {count / (now - started):,.0f} per second")
+
+    for found in model.findings:
+        say(found.line())
+    if (pipe := growing.find(source)) is not None:
+        pipe.waiting = answer
+    for row in islice(rows_to_answer(source, model, read, counts), skip, None):
+        rows.append(row)
+        if len(rows) == PORTION:
+            answer()
+    answer()
+    if (more := max(cuts.values(), default=0) - SAID) > 0:
+        what = f"and so on, in {more:,} more portions of {PORTION:,} rows"
+        say(Finding("cut-in-more-portions", what).line())
+    return count, bad
+
+
+def _finite(value: Any) -> Any:
+    """The value; nothing in place of a float that JSON has no word for, as an empty cell of a
+    parquet file may be, also within lists."""
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def unanswered(bad: int, counts: Counts) -> Iterator[Finding]:
+    """The rows without an answer, and what else was met."""
+    if bad:
+        what = f"{counted(bad, 'row')} could not be answered"
+        yield Finding("rows-without-answer", what, "the prediction there is null")
+    for found in counts.findings:
+        if found.name == SPANNING:
+            found = replace(found, remedy="where quotes are plain signs: --read quoting=false")
+        if found.name != REJECTED:  # given below, with the reasons
+            yield found
+    if counts.blank:
+        what = f"{counted(counts.blank, 'blank line')} passed over"
+        yield Finding("blank-lines", what, "with no line among the predictions")
+    if counts.rejected:
+        reasons = ", ".join(f"{n:,} × {reason}" for reason, n in counts.rejected_by.items())
+        yield Finding(
+            REJECTED,
+            f"{counted(counts.rejected, 'row')} could not be read, with no line among the "
+            "predictions",
+            f"the first: {counts.first_rejected} ({reasons})",
+        )

@@ -1,0 +1,300 @@
+"""A model folder that was opened, with its network prepared once for all that it is asked.
+
+Weights that were laid out anew are freed in the network, so that none is in memory twice; who asks
+for the network itself gets it whole (`Opened.whole`). An adapter is opened as by itself, with what
+it learned beside the weights and not in them, where it can act so; weights that are its base's, bit
+for bit, are then held and laid out once for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskwright.ask.predict import texts as inference_texts
+from maskwright.ask.predict.predictor import Predictor, of_vectors, predictor
+from maskwright.base.errors import IncompatibleError, MaskwrightError, UsageError
+from maskwright.base.findings import Finding
+from maskwright.model.adapters.base import folder as folder_of_adapters
+from maskwright.model.checkpoint.fine_tuned import ADAPTER
+from maskwright.model.checkpoint.transfer import TOPS
+from maskwright.model.device.choices import Precision
+from maskwright.model.device.machine import choose
+from maskwright.model.graph.engines.base.names import TORCH
+from maskwright.model.inference.prepared import Prepared, prepare
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.opening.model import Model
+from maskwright.model.opening.open import home_of, is_adapter, open_model
+
+# Weights that an adapter was folded into, on this machine and on another, agree so far.
+NEAR: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-6}
+
+
+class Opened:
+    """An opened model and what is made of it, when it is first asked.
+
+    Attributes:
+        model: the opened folder; weights of its network may be freed.
+        precision: what is computed in, unless another is named.
+        base: the model whose weights this one shares; None: its own.
+        engine: what reads texts: "torch", "auto" or an engine of `model/graph/engines/`.
+        engine_findings: what there is to say of it, since the network was first asked.
+    """
+
+    def __init__(
+        self, model: Model, precision: Precision, base: Opened | None = None, engine: str = TORCH
+    ) -> None:
+        self.model, self.precision, self.base, self.engine = model, precision, base, engine
+        self.engine_findings: tuple[Finding, ...] = ()
+        self.num_parameters = model.network.num_parameters()
+        self._networks: dict[torch.dtype, Prepared] = {}
+        self._poolings: dict[str, Predictor] = {}
+        self._frees = True
+
+    # -------------------------------------------------------------------------------- the network
+    def network(self, precision: Precision | None = None) -> Prepared:
+        """The network with its weights laid out, once for each precision."""
+        precision, network = precision or self.precision, self.model.network
+        dtype = choose(precision, str(network.device)).compute
+        if dtype not in self._networks:
+            if self.base is not None:
+                made = prepare(network, precision=precision, like=self.base.network(precision))
+            else:
+                self._restore()  # a second layout needs all weights
+                frees = self._frees and not self._networks
+                made = prepare(network, precision=precision, give_up=frees)
+            self._networks[dtype] = self._read_by_engine(made, precision)
+        return self._networks[dtype]
+
+    def _read_by_engine(self, made: Prepared, precision: Precision) -> Prepared:
+        """The same, its texts read by the engine; a second precision is read by the same one, and
+        so is another head on the same stack. What acts beside the weights is read by our own."""
+        if self.engine == TORCH:
+            return made
+        from maskwright.ask.predict.engine_network import EngineNetwork, is_plain, with_engine
+
+        if self.base is not None:
+            if not is_plain(made.network):
+                what = "what an adapter does beside the weights is read by our own engine"
+                self.engine_findings = (Finding("engine-left-out", what),)
+                self.engine = TORCH
+                return made
+            shared = self.base.network(precision).engine
+            if shared is not None and _one_stack(made.network, self.base.model.network):
+                return EngineNetwork(made, shared)
+        choice = with_engine(made, self.engine)
+        self.engine, self.engine_findings = choice.name, choice.findings
+        return choice.network
+
+    def restored(self) -> Model:
+        """The opened folder, from now on with all weights in its network."""
+        self._frees = False
+        if self.base is not None:
+            self.base.restored()
+        self._restore()
+        return self.model
+
+    def _restore(self) -> None:
+        for each in self._networks.values():
+            each.restore()
+
+    # ------------------------------------------------------------------------------- what it can
+    @cached_property
+    def predictor(self) -> Predictor:
+        """How it answers the task it was trained for.
+
+        Raises:
+            IncompatibleError: it was trained for none.
+        """
+        return replace(predictor(self.model), network=self.network)
+
+    def pooled(self, pooling: str) -> Predictor:
+        """How vectors are pooled over the states of a model that was not trained to make some.
+
+        Raises:
+            UsageError: no such pooling.
+        """
+        known = {"cls", "mean", "max"} - ({"cls"} if self.model.config.encoder is None else set())
+        if pooling not in known:
+            raise UsageError(
+                "no such pooling",
+                where="pooling",
+                found=repr(pooling),
+                wanted=", ".join(sorted(known)),
+            )
+        if pooling not in self._poolings:
+            made = of_vectors(self.model, pooling)
+            self._poolings[pooling] = replace(made, network=self.network)
+        return self._poolings[pooling]
+
+    @cached_property
+    def abilities(self) -> tuple[str, ...]:
+        """The names of the methods of `LanguageModel` that this model answers."""
+        config, conventions = self.model.config, self.model.conventions
+        found = []
+        try:
+            _ = self.predictor
+            found.append("predict")
+        except MaskwrightError:
+            pass
+        words = self.model.words
+        if words is None:
+            return tuple(found)
+        head = config.vocabulary_head is not None
+        two = self.model.num_stacks == 2
+        if head and config.encoder is not None and (words.mask is not None or words.sentinels):
+            found.append("fill_mask")
+        if head and (
+            (config.decoder is not None and conventions.decoder_trained) or conventions.writes
+        ):
+            found.append("generate")
+        if config.encoder is not None or not two:
+            found.append("embed")
+        try:
+            inference_texts.scoring_method(self.model.network, conventions)
+            found.append("log_likelihood")
+        except IncompatibleError:
+            pass
+        return (*found, "tokens")
+
+    def describe(self) -> str:
+        """Family, stacks, sizes and heads, in a line."""
+        config = self.model.config
+        stacks = (
+            "encoder–decoder"
+            if self.model.num_stacks == 2
+            else ("decoder" if config.encoder is None else "encoder")
+        )
+        both = [stack for stack in (config.encoder, config.decoder) if stack is not None]
+        layers = "+".join(str(len(stack.blocks)) for stack in both)
+        heads = [f"a {head.kind} head" for head in config.heads]
+        heads += ["a vocabulary head"] if config.vocabulary_head is not None else []
+        return (
+            f"{self.model.model_type}, {stacks}, {layers} layers of width {config.width}, "
+            f"{self.num_parameters:,} parameters, {' and '.join(heads) or 'no head'}"
+        )
+
+    # -------------------------------------------------------------------------------- adapters
+    def with_adapter(self, folder: Path | str) -> Opened:
+        """What the adapter in `folder`, or the result of a fine-tuning that left the model's
+        weights as they were but for an adapter or a head, makes of this model.
+
+        Raises:
+            IncompatibleError: it stands on another model.
+            Others: as `open_model`.
+        """
+        home = home_of(Path(folder))
+        base = self.model.path if is_adapter(home) else None
+        found = open_model(folder, base=base)
+        shared = self._share_weights(found)
+        if not shared or not self._reads_alike(found):
+            raise IncompatibleError(
+                "the adapter stands on another model",
+                where=folder,
+                found="other weights" if not shared else "another tokenizer",
+                wanted=f"an adapter or a head that was trained on {self.model.path}",
+                do="open it by itself: maskwright.load",
+            )
+        return Opened(found, self.precision, self, self.engine)
+
+    @property
+    def root(self) -> Opened:
+        """The model whose weights this one shares, or itself."""
+        return self if self.base is None else self.base
+
+    def sharing(self, found: Model) -> Opened | None:
+        """Another opened folder, on the weights of this one; None where it stands on others."""
+        if found.config.tokens != self.model.config.tokens or not self._reads_alike(found):
+            return None
+        if not self._share_weights(found):
+            return None
+        return Opened(found, self.precision, self, self.engine)
+
+    def _share_weights(self, found: Model) -> bool:
+        """Put the weights of this model in place of those that are equal; whether the tokens'
+        are."""
+        ours = self.model.network
+        with ExitStack() as meanwhile:
+            for each in self._networks.values():
+                meanwhile.enter_context(each.products.whole(ours))
+            _let_act(found, ours)
+            return _share(found.network, ours)
+
+    def _reads_alike(self, found: Model) -> bool:
+        alike = found.words is not None and self.model.words is not None
+        return not alike or found.tokenizer.fingerprint == self.model.tokenizer.fingerprint
+
+
+def _one_stack(network: Transformer, base: Transformer) -> bool:
+    """Whether all weights but those of heads are the same ones."""
+    known = dict(base.named_parameters())
+    return all(
+        known.get(name) is parameter
+        for name, parameter in network.named_parameters()
+        if not name.startswith(TOPS)
+    )
+
+
+@torch.no_grad()
+def _let_act(found: Model, base: Transformer) -> None:
+    """Where `found` has an adapter folded into weights of `base`, give it these weights back and
+    attach the adapter; nothing is changed where that would be another model."""
+    folder = found.home if found.is_adapter else found.home / ADAPTER
+    known, network = dict(base.named_parameters()), found.network
+    moved = {
+        name: parameter
+        for name, parameter in network.named_parameters()
+        if not name.startswith(TOPS)
+        and name in known
+        and known[name].shape == parameter.shape
+        and not torch.equal(known[name], parameter)
+    }
+    if not moved or not folder.is_dir():
+        return
+    folded = {name: parameter.clone() for name, parameter in moved.items()}
+    for name, parameter in moved.items():
+        parameter.copy_(known[name])
+    if not _folds_into(network, folder, found.about.family, folded):
+        for name, parameter in moved.items():
+            parameter.copy_(folded[name])
+
+
+def _folds_into(
+    network: Transformer, folder: Path, family: str | None, folded: Mapping[str, torch.Tensor]
+) -> bool:
+    """Attach the adapter in `folder`; whether it changes these weights, and as is known. If it does
+    not, it is not attached."""
+    try:
+        adapter = folder_of_adapters.load(network, folder, family=family)
+    except MaskwrightError:
+        return False
+    made: dict[str, torch.Tensor] = {}
+    if adapter.settings.merges:
+        for path, branch in adapter.places():
+            weights = branch.folded(network.get_submodule(path))
+            made |= {f"{path}.{part}": weight for part, weight in weights.items()}
+    if all(n in made and torch.allclose(made[n], folded[n], **NEAR) for n in folded):
+        return True
+    adapter.detach()
+    return False
+
+
+def _share(network: Transformer, base: Transformer) -> bool:
+    """Put the weights of `base` in place of those of `network` that are equal to them, if the
+    tokens' are; whether they are."""
+    tokens, theirs = network.tokens.weight, base.tokens.weight
+    if tokens.shape != theirs.shape or not torch.equal(tokens, theirs):
+        return False
+    known = dict(base.named_parameters())
+    for name, parameter in list(network.named_parameters()):
+        ours = known.get(name)
+        if ours is not None and ours.shape == parameter.shape and torch.equal(ours, parameter):
+            path, _, last = name.rpartition(".")
+            network.get_submodule(path)._parameters[last] = ours
+    return True

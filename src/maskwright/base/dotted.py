@@ -1,0 +1,134 @@
+"""The fields of a config by dotted path, as `--set a.b=value` names them: replaced and compared."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tomllib
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from maskwright.base.config import from_plain, hints_of, joined, tag_of, to_plain
+from maskwright.base.errors import ConfigError, UsageError, near
+
+T = TypeVar("T")
+
+
+def replace_at(config: T, values: dict[str, Any]) -> T:
+    """`config` with the fields at dotted paths replaced by plain values, checked like a file.
+
+    All values are put in place before anything is checked, so settings that only fit together can
+    be changed together. In a field that is a free table (`dict[str, Any]`) a key may be new, and so
+    may the tables on the way to it.
+
+    Raises:
+        ConfigError: no such field (with the near names), or values that do not fit.
+    """
+    plain = to_plain(config)
+    for path, value in values.items():
+        _put(plain, type(config), path, value)
+    return from_plain(type(config), plain)
+
+
+def _put(plain: Any, kind: Any, path: str, value: Any) -> None:
+    """Set one value in the plain form of a `kind`."""
+    names, done, whole = path.split("."), 0, plain
+    while True:
+        name, here = names[done], ".".join(names[: done + 1])
+        last = done == len(names) - 1
+        if isinstance(plain, list):
+            if not (name.isdecimal() and int(name) < len(plain)):
+                raise ConfigError("no such entry", where=here, wanted=f"0 to {len(plain) - 1}")
+            key: Any = int(name)
+        else:
+            key = name
+            free = isinstance(plain, dict) and (kind is Any or typing.get_origin(kind) is dict)
+            known = plain if isinstance(plain, dict) else {}
+            if name not in known and not free:
+                wanted = _elsewhere(names[-1], whole) or near(name, known)
+                raise ConfigError("no such setting", where=here, wanted=wanted)
+            if not last:
+                known.setdefault(name, {})
+        if last:
+            plain[key] = value
+            return
+        plain, kind = plain[key], _kind_of(kind, name, plain[key])
+        done += 1
+
+
+def _elsewhere(name: str, plain: Any) -> str:
+    """A remedy that names the settings of that name in any table; empty without one."""
+    found = [path for path in _paths(plain, "") if path.rsplit(".", 1)[-1] == name]
+    return f"did you mean {' or '.join(map(repr, found[:3]))}?" if found else ""
+
+
+def _paths(plain: Any, path: str) -> Iterator[str]:
+    """The dotted path of every setting and table in the plain form of a config."""
+    for name, value in plain.items() if isinstance(plain, dict) else ():
+        here = joined(path, name)
+        yield here
+        yield from _paths(value, here)
+
+
+def _kind_of(owner: Any, name: str, plain: Any) -> Any:
+    """The type of a field, the alternative that `plain` names where it is a union; what lies in a
+    free table is as free."""
+    if owner is Any:
+        return Any
+    if typing.get_origin(owner) is dict:
+        return typing.get_args(owner)[1]
+    hint = hints_of(owner).get(name) if isinstance(owner, type) else None
+    tag, arms = tag_of(hint)
+    named = plain.get(tag) if isinstance(plain, dict) else None
+    return arms.get(str(named), next(iter(arms.values()))) if arms else hint
+
+
+def assignments(settings: str | Sequence[str], example: str) -> dict[str, str]:
+    """Path -> text of settings such as `training.batch=32`; one setting may be said alone.
+
+    Args:
+        example: what the error shows.
+
+    Raises:
+        UsageError: not path=value, or two values for one path.
+    """
+    found: dict[str, str] = {}
+    for setting in [settings] if isinstance(settings, str) else settings:
+        path, sign, text = setting.partition("=")
+        if not sign:
+            raise UsageError("--set wants path=value", found=repr(setting), wanted=example)
+        if found.setdefault(path, text) != text:
+            raise UsageError(
+                "the setting is given twice",
+                where=f"--set {path}",
+                found=f"{found[path]} and {text}",
+                wanted="one of them",
+            )
+    return found
+
+
+def parse_value(text: str) -> Any:
+    """The value in `--set a.b=value`: JSON where it is JSON, a list or table of TOML (as a recipe's
+    file writes it) where it is one, else the text itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # no JSON, or none that can be held
+        pass
+    if text.startswith(("[", "{")) and "\n" not in text:
+        with contextlib.suppress(ValueError, RecursionError):
+            return tomllib.loads(f"value = {text}")["value"]
+    return {"none": None, "None": None, "True": True, "False": False}.get(text, text)
+
+
+def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(dotted path, left value, right value) wherever two configs or plain values differ."""
+    ours, theirs = to_plain(ours), to_plain(theirs)
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for name in dict.fromkeys([*ours, *theirs]):
+            yield from differences(ours.get(name), theirs.get(name), joined(path, name))
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(a, b, joined(path, str(index)))
+    elif ours != theirs:
+        yield path, ours, theirs

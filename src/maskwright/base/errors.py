@@ -1,0 +1,186 @@
+"""What the program says when it refuses.
+
+    MaskwrightError
+      UsageError          the command line or a path given by the user        exit 64
+      ConfigError         a recipe, a config.json, a field out of range       exit 64
+      DataError           text, rows, token stores                            exit 65
+      TokenizerError      a tokenizer file, or training one                   exit 65
+      CheckpointError     a checkpoint that is torn, foreign or damaged       exit 65
+      IncompatibleError   two good things that do not belong together         exit 65
+      ResourceError       memory, device                                      exit 69
+      OutputError         the place to write cannot be written                exit 73
+      StorageError        reading or writing failed half-way                  exit 74
+      StoppedError        stopped, and `maskwright resume` can go on          exit 75
+
+Every refusal has four parts besides its first line: where (path, line, field), found, wanted, and
+what to do. The command line prints them without a traceback; Python users see the same text, in
+which control characters of names and values are escapes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+from maskwright.base.terminal import harmless
+
+MOST_NAMES = 5000  # of a folder, that are looked at
+
+
+class MaskwrightError(Exception):
+    """A refusal in five parts; see the module's first lines.
+
+    Args:
+        what: one sentence, lower case, without a full stop.
+        where: the file, line, column or field that is at fault.
+        found: what stands there.
+        wanted: what should stand there.
+        do: the next thing the user can do.
+    """
+
+    kind = "E-GENERAL"
+    exit_code = 70
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: object = None,
+        found: object = None,
+        wanted: object = None,
+        do: str | None = None,
+    ) -> None:
+        self.what = what
+        self.where = None if where is None else str(where)
+        self.found = None if found is None else shorten(str(found))
+        self.wanted = None if wanted is None else str(wanted)
+        self.do = do
+        super().__init__(self.render())
+
+    def under(self, prefix: str) -> Self:
+        """The same, with what its place lies in put before it."""
+        self.where = f"{prefix}{self.where}"
+        self.args = (self.render(),)
+        return self
+
+    def advising(self, do: str) -> Self:
+        """The same, with something else to do."""
+        self.do = do
+        self.args = (self.render(),)
+        return self
+
+    def render(self) -> str:
+        lines = [f"error {self.kind}: {harmless(self.what)}"]
+        for name in ("where", "found", "wanted", "do"):
+            value = getattr(self, name)
+            if value is not None:
+                lines.append(f"  {name + ':':<8}{harmless(str(value))}")
+        return "\n".join(lines)
+
+
+class UsageError(MaskwrightError):
+    """The command line, or a path on it."""
+
+    kind = "E-USAGE"
+    exit_code = 64
+
+
+class ConfigError(MaskwrightError):
+    """A recipe or a config.json."""
+
+    kind = "E-CONFIG"
+    exit_code = 64
+
+
+class DataError(MaskwrightError):
+    """Text, rows of a table, token stores."""
+
+    kind = "E-DATA"
+    exit_code = 65
+
+
+class TokenizerError(MaskwrightError):
+    """A tokenizer file, or the training of one."""
+
+    kind = "E-TOKENIZER"
+    exit_code = 65
+
+
+class CheckpointError(MaskwrightError):
+    """A checkpoint that is torn, foreign or damaged."""
+
+    kind = "E-CHECKPOINT"
+    exit_code = 65
+
+
+class IncompatibleError(MaskwrightError):
+    """Two good things that do not belong together."""
+
+    kind = "E-INCOMPATIBLE"
+    exit_code = 65
+
+
+class ResourceError(MaskwrightError):
+    """Not enough memory, or no such device."""
+
+    kind = "E-RESOURCE"
+    exit_code = 69
+
+
+class OutputError(MaskwrightError):
+    """The place to write cannot be written."""
+
+    kind = "E-OUTPUT"
+    exit_code = 73
+
+
+class StorageError(MaskwrightError):
+    """Reading or writing failed half-way."""
+
+    kind = "E-STORAGE"
+    exit_code = 74
+
+
+class StoppedError(MaskwrightError):
+    """Stopped in good order; the run can be resumed."""
+
+    kind = "E-STOPPED"
+    exit_code = 75
+
+
+def shorten(text: str, limit: int = 200) -> str:
+    """`text` on one line of at most `limit` characters, control characters escaped."""
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def near(name: str, known: Iterable[str], limit: int = 3) -> str:
+    """A remedy that names the spellings nearest to `name`, whatever its capitals, or all of them
+    when none is near."""
+    names = sorted(set(known))
+    folded = dict[str, list[str]]()
+    for each in names:
+        folded.setdefault(each.casefold(), []).append(each)
+    found = difflib.get_close_matches(name.casefold(), folded, n=limit, cutoff=0.5)
+    close = [each for key in found for each in folded[key]][:limit]
+    if close:
+        return "did you mean " + " or ".join(repr(c) for c in close) + "?"
+    if not names:
+        return "there are none to choose from"
+    listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+    return f"choose one of: {listed}"
+
+
+def near_path(path: Path) -> str | None:
+    """`near` for the name of a path, among the names in its folder; None where there are none."""
+    try:
+        with os.scandir(path.parent) as entries:
+            names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]
+    except (OSError, ValueError):
+        return None
+    shown = [n for n in names if not n.startswith(".") or path.name.startswith(".")]
+    return near(path.name, shown) if shown else None

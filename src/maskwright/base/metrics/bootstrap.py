@@ -1,0 +1,158 @@
+"""A figure of many resamples of the rows, computed together where its form allows it.
+
+Rows are drawn by keys (`randomness.py`), so that two models are resampled alike and their
+difference has an interval of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Literal, cast
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from maskwright.base.metrics.metrics import (
+    Metric,
+    Values,
+    accuracy,
+    macro_f1,
+    matthews,
+    micro_f1,
+    pearson,
+    spearman,
+    squared_error,
+)
+from maskwright.base.randomness import integers, key
+
+SEED = 20_260_000
+AT_ONCE = 1_000_000  # numbers of resamples that are looked at together
+TINY = 1e-300
+# Metrics that are known for many resamples at a time: of one class, several labels, a number a row.
+OF_CLASSES = (accuracy, macro_f1, matthews)
+OF_LABELS = (accuracy, macro_f1, micro_f1)
+OF_NUMBERS = (pearson, spearman, squared_error)
+# (R, rows) places of such resamples -> (R,) the values of each metric.
+OfResamples = Callable[[NDArray[np.int64]], dict[Metric, NDArray[np.float64]]]
+
+
+def by_resample(
+    chosen: Sequence[Metric], truth: Values, predicted: Values, resamples: int
+) -> dict[Metric, NDArray[np.float64]]:
+    """(resamples,) each of the metrics of the same resamples."""
+    width, of = 1, cast(OfResamples, partial(_one_by_one, chosen, truth, predicted))
+    if truth.ndim > 1 and truth.shape[1] > 1 and {*chosen} <= {*OF_LABELS}:
+        of = _of_labels(truth, predicted)
+    elif truth.ndim == 1 and {*chosen} <= {*OF_NUMBERS}:
+        of = partial(_of_numbers, chosen, truth.astype(np.float64), predicted.astype(np.float64))
+    elif truth.ndim == 1 and truth.dtype.kind == "i" and {*chosen} <= {*OF_CLASSES}:
+        width, of = _of_classes(truth, predicted)
+    parts = [of(places) for places in resampled(len(truth), resamples, width)]
+    return {metric: np.concatenate([part[metric] for part in parts]) for metric in chosen}
+
+
+def _one_by_one(
+    chosen: Sequence[Metric], truth: Values, predicted: Values, places: NDArray[np.int64]
+) -> dict[Metric, NDArray[np.float64]]:
+    return {m: np.array([m(truth[i], predicted[i]) for i in places]) for m in chosen}
+
+
+def _of_classes(truth: Values, predicted: Values) -> tuple[int, OfResamples]:
+    """Of one class for each row, by how often each was taken for each; beside it how many numbers
+    that is for each row."""
+    names, cells = np.unique(np.stack([truth, predicted]), return_inverse=True)
+    size = len(names)
+    pairs = cells.reshape(2, -1)[0] * size + cells.reshape(2, -1)[1]
+    return -(-(size**2) // len(truth)), lambda places: of_counts(
+        _counts(pairs[places], size**2).reshape(-1, size, size), names >= 0
+    )
+
+
+def of_counts(
+    counts: NDArray[np.int64], known: NDArray[np.bool_] | Literal[True] = True
+) -> dict[Metric, NDArray[np.float64]]:
+    """Accuracy, macro F1 and Matthews of many tables of counts (R, C, C), row the true class;
+    `known` (C,) are classes, and the others answers that are none.
+
+    The same figures as those of metrics.py, for the thousand resamples of an interval: scikit-learn
+    looks at every row each time, which takes seconds.
+    """
+    right = np.diagonal(counts, axis1=1, axis2=2).astype(np.float64)  # (R, C)
+    true, predictions = counts.sum(axis=2), counts.sum(axis=1)
+    total = true.sum(axis=1).astype(np.float64)
+    here = ((true + predictions) > 0) & known
+    f1 = 2 * right / np.maximum(1, true + predictions)
+    spread = (total**2 - (true**2).sum(axis=1)) * (total**2 - (predictions**2).sum(axis=1))
+    agreed = right.sum(axis=1) * total - (true * predictions).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = np.where(spread > 0, agreed / np.sqrt(spread), np.nan)
+    return {
+        accuracy: right.sum(axis=1) / total,
+        macro_f1: (f1 * here).sum(axis=1) / here.sum(axis=1),
+        matthews: correlation,
+    }
+
+
+def _of_labels(truth: Values, predicted: Values) -> OfResamples:
+    """Of several labels (N, C): from sums over the rows, which every resample weighs."""
+    rows, size = truth.shape
+    right, both = truth * predicted, truth + predicted
+    each = np.concatenate([right, both, (truth == predicted).all(1, keepdims=True)], axis=1)
+    each = each.astype(np.float64)
+
+    def of(places: NDArray[np.int64]) -> dict[Metric, NDArray[np.float64]]:
+        sums = _counts(places, rows) @ each  # (R, 2C + 1)
+        right, both = sums[:, :size], sums[:, size : 2 * size]
+        return {
+            accuracy: sums[:, -1] / rows,
+            micro_f1: 2 * right.sum(1) / np.maximum(1, both.sum(1)),
+            macro_f1: (2 * right / np.maximum(1, both)).mean(1),
+        }
+
+    return of
+
+
+def _of_numbers(
+    chosen: Sequence[Metric], truth: Values, predicted: Values, places: NDArray[np.int64]
+) -> dict[Metric, NDArray[np.float64]]:
+    """Of one number for each row."""
+    true, predictions = truth[places], predicted[places]  # (R, N)
+    found: dict[Metric, NDArray[np.float64]] = {}
+    for metric in chosen:
+        if metric is squared_error:
+            found[metric] = np.square(true - predictions).mean(1)
+        elif metric is spearman:
+            ranks = (scipy.stats.rankdata(side, axis=1) for side in (true, predictions))
+            found[metric] = _correlations(*ranks)
+        else:
+            found[metric] = _correlations(true, predictions)
+    return found
+
+
+def _correlations(true: Values, predictions: Values) -> NDArray[np.float64]:
+    """(R,) Pearson's correlation of the rows of two tables; none where one is constant."""
+    constant = (true == true[:, :1]).all(1) | (predictions == predictions[:, :1]).all(1)
+    sides = []
+    for side in (true, predictions):
+        apart = side - side.mean(1, keepdims=True)
+        sides.append(apart / np.maximum(TINY, np.abs(apart).max(1, keepdims=True)))
+    lengths = np.sqrt(np.square(sides[0]).sum(1) * np.square(sides[1]).sum(1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(constant, np.nan, (sides[0] * sides[1]).sum(1) / lengths)
+
+
+def resampled(rows: int, resamples: int, width: int = 1) -> Iterator[NDArray[np.int64]]:
+    """(R, rows) places drawn with replacement, a row for each resample; so many resamples at a
+    time that tables of `width` numbers for each place stay small."""
+    at_once = max(1, AT_ONCE // (rows * max(1, width)))
+    for begin in range(0, resamples, at_once):
+        numbers = np.arange(begin, min(resamples, begin + at_once))
+        yield integers(key("bootstrap", SEED, numbers), rows, rows)
+
+
+def _counts(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """(R, size) how often each of the numbers below `size` stands in each row of `values`."""
+    begins = np.arange(len(values))[:, None] * size
+    return np.bincount((values + begins).ravel(), minlength=len(values) * size).reshape(-1, size)

@@ -1,0 +1,134 @@
+"""How sure a mean is: over items that were drawn, and over seeds that were tried.
+
+Items (sentence pairs, questions) come in strata, and the figure is the mean of the strata's means.
+`normal` is the textbook interval; `bootstrap` resamples items within strata by keys, so that two
+models are resampled alike: the interval of a difference is that of the items' differences. Seeds
+are few, so theirs are intervals of Student's t; two sets of seeds are told apart by Welch's test,
+which does not ask for equal spreads (Welch 1947, doi 10.1093/biomet/34.1-2.28).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from maskwright.base.randomness import integers, key
+
+LEVEL = 0.95
+SEED = 20_260_000
+RESAMPLES = 1000
+ROUNDING = 1e-15  # of a difference, as a share of the numbers that it is of
+AT_ONCE = 1 << 22  # items that are drawn in one go
+Interval = tuple[float, float]
+Strata = Sequence[NDArray[np.float64]]
+
+
+def mean(strata: Strata) -> float:
+    """The mean of the strata's means."""
+    return float(np.mean([values.mean() for values in strata]))
+
+
+def normal(strata: Strata, level: float = LEVEL) -> Interval | None:
+    """Mean ± z standard errors, from the spread within the strata; None where that is not known:
+    where one of them has a single item, or all items of each are alike."""
+    if not _spreads(strata):
+        return None
+    errors = [values.var(ddof=1) / len(values) for values in strata]
+    half = statistics.NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(sum(errors)) / len(strata)
+    return mean(strata) - half, mean(strata) + half
+
+
+def bootstrap(strata: Strata, level: float = LEVEL, resamples: int = RESAMPLES) -> Interval | None:
+    """The percentiles of the mean over keyed resamples of the items within each stratum; None as in
+    `normal`."""
+    if not _spreads(strata):
+        return None
+    total = np.zeros(resamples)
+    for number, values in enumerate(strata):
+        for some in np.array_split(np.arange(resamples), -(-resamples * len(values) // AT_ONCE)):
+            keys = key("bootstrap", SEED, number, some)
+            drawn = integers(keys, len(values), len(values))
+            total[some] += values[drawn].mean(axis=1)
+    low, high = np.quantile(total / len(strata), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _spreads(strata: Strata) -> bool:
+    """Whether the items say how far others may lie from them."""
+    return min(map(len, strata)) > 1 and any(float(np.ptp(values)) > 0.0 for values in strata)
+
+
+# ------------------------------------------------------------------------------ over seeds
+@dataclass(frozen=True)
+class Spread:
+    """Mean, standard deviation and t-interval of a figure over seeds; of one seed the last two are
+    not known (NaN)."""
+
+    mean: float
+    deviation: float
+    low: float
+    high: float
+    count: int
+
+
+def over_seeds(values: Sequence[float], level: float = LEVEL) -> Spread:
+    """How a figure spreads over the seeds it was measured with; NaN where one of it is NaN."""
+    middle, count = statistics.fmean(values), len(values)
+    if count == 1 or not math.isfinite(middle):
+        return Spread(middle, math.nan, math.nan, math.nan, count)
+    deviation = statistics.stdev(values)
+    half = float(scipy.stats.t.ppf((1 + level) / 2, count - 1)) * deviation / math.sqrt(count)
+    return Spread(middle, deviation, middle - half, middle + half, count)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of the first minus mean of the second; its interval; Welch's two-sided p, and that of
+    the test paired by seed (NaN where the seeds are not the same, or all of them lie as far
+    apart)."""
+
+    value: float
+    low: float
+    high: float
+    welch: float
+    paired: float
+
+
+def difference(
+    ours: dict[int, float], theirs: dict[int, float], level: float = LEVEL
+) -> Difference | None:
+    """Two figures by seed, told apart; None where that cannot be known: where one of them has a
+    single seed or is not defined, or no seed changed either, as on few questions."""
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    a, b = np.array(list(ours.values())), np.array(list(theirs.values()))
+    value = float(a.mean() - b.mean())
+    if not math.isfinite(value):
+        return None
+    # The variance of equal numbers is rounding, and not always 0.
+    errors = np.array([side.var(ddof=1) / len(side) if np.ptp(side) else 0.0 for side in (a, b)])
+    paired = math.nan
+    if ours.keys() == theirs.keys():
+        gaps = np.array([ours[seed] - theirs[seed] for seed in ours])
+        paired = _paired(gaps, ROUNDING * max(np.abs(a).max(), np.abs(b).max()))
+    if errors.sum() == 0.0:
+        return None
+    freedom = errors.sum() ** 2 / (errors**2 / np.array([len(a) - 1, len(b) - 1])).sum()
+    error = math.sqrt(errors.sum())
+    half = float(scipy.stats.t.ppf((1 + level) / 2, freedom)) * error
+    p = 2 * float(scipy.stats.t.sf(abs(value) / error, freedom))
+    return Difference(value, value - half, value + half, p, paired)
+
+
+def _paired(gaps: NDArray[np.float64], rounding: float) -> float:
+    """Student's two-sided p that the mean of `gaps`, which are right to `rounding`, is zero."""
+    error = gaps.std(ddof=1) / math.sqrt(len(gaps))
+    if np.ptp(gaps) <= rounding:
+        return math.nan if abs(gaps.mean()) > rounding else 1.0
+    return 2 * float(scipy.stats.t.sf(abs(gaps.mean()) / error, len(gaps) - 1))

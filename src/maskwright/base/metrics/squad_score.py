@@ -1,0 +1,159 @@
+"""Exact match and F1 of answers, as SQuAD scores them (Rajpurkar et al. 2016, 2018).
+
+Both texts are put into small letters, freed of ASCII punctuation and of the words a, an, the, and
+cut at blanks, in this order. Exact match asks whether the rest is the same; F1 is that of the two
+bags of words. Of several gold answers the best counts. A question without gold answers, or whose
+gold answers have nothing left, has the empty text as its gold; where one of two texts is empty,
+both measures say whether the other is too.
+
+Scores are shares from 0 to 1.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import DataError, IncompatibleError
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+@dataclass(frozen=True)
+class SquadScore:
+    """The means over all questions, and over those with and without an answer (NaN for none)."""
+
+    exact: float
+    f1: float
+    count: int
+    answerable_exact: float
+    answerable_f1: float
+    answerable: int
+    unanswerable_exact: float
+    unanswerable: int
+
+
+def normalise(text: str) -> str:
+    """What is compared of an answer."""
+    plain = text.lower().translate(_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", plain).split())
+
+
+def exact(prediction: str, gold: str) -> float:
+    """1 where both texts are the same after `normalise`, else 0."""
+    return float(normalise(prediction) == normalise(gold))
+
+
+def f1(prediction: str, gold: str) -> float:
+    """The harmonic mean of the shares of words that both have, after `normalise`."""
+    return words_f1(normalise(prediction).split(), normalise(gold).split())
+
+
+def words_f1(prediction: Sequence[str], gold: Sequence[str]) -> float:
+    """F1 of two bags of words; of two empty ones 1, of one empty one 0."""
+    if not prediction or not gold:
+        return float(len(prediction) == len(gold))
+    shared = (Counter(prediction) & Counter(gold)).total()
+    return 2 * shared / (len(prediction) + len(gold))
+
+
+def best(prediction: str, golds: Sequence[str]) -> tuple[float, float]:
+    """(exact match, F1), each for the gold that suits it best."""
+    answers = real(golds)
+    return max(exact(prediction, g) for g in answers), max(f1(prediction, g) for g in answers)
+
+
+def real(golds: Sequence[str]) -> list[str]:
+    """The golds that have something left after `normalise`; the empty text where none has."""
+    return [gold for gold in golds if normalise(gold)] or [""]
+
+
+def balanced(with_answer: NDArray[Any], without: NDArray[Any]) -> NDArray[np.float64]:
+    """The harmonic mean of the score of questions with an answer and of that of questions without
+    one, elementwise: 0 where either is, as of what never or always says "no answer"."""
+    both = np.asarray(with_answer + without, np.float64)
+    return np.divide(2 * with_answer * without, both, out=np.zeros_like(both), where=both > 0)
+
+
+# ------------------------------------------------------------------------------ many questions
+def score(predictions: Mapping[str, str], golds: Mapping[str, Sequence[str]]) -> SquadScore:
+    """The score of predictions by the question's id; "" says that there is no answer.
+
+    Raises:
+        IncompatibleError: the two are not of the same questions.  DataError: there is none.
+    """
+    if predictions.keys() != golds.keys():
+        unpaired = sorted(predictions.keys() ^ golds.keys())
+        raise IncompatibleError(
+            "predictions and golds are not of the same questions",
+            where=f"question {unpaired[0]}",
+            found=f"{len(unpaired)} in only one of them",
+            do="predict for every question",
+        )
+    if not golds:
+        raise DataError("there are no questions to score")
+    table = np.array([best(predictions[name], golds[name]) for name in golds])
+    has = np.array([real(golds[name]) != [""] for name in golds])
+    every, with_answer, without = (_means(table[part]) for part in (has | True, has, ~has))
+    return SquadScore(
+        *every, len(has), *with_answer, int(has.sum()), without[0], len(has) - int(has.sum())
+    )
+
+
+def _means(table: NDArray[np.float64]) -> tuple[float, float]:
+    if not len(table):
+        return math.nan, math.nan
+    return float(table[:, 0].mean()), float(table[:, 1].mean())
+
+
+def best_threshold(
+    differences: NDArray[np.floating],
+    answered: NDArray[np.floating],
+    none: NDArray[np.floating],
+    has: NDArray[np.bool_] | None = None,
+) -> tuple[float, float]:
+    """(threshold, mean score) that is best when "no answer" is said above the threshold.
+
+    Of equally good thresholds the lowest is taken. Choose it on data that is not reported on.
+
+    Args:
+        differences: (Q,) null score minus the best answer's score.
+        answered: (Q,) the score of each question's best answer.
+        none: (Q,) the score of saying that there is no answer.
+        has: (Q,) which questions have an answer; the `balanced` mean of both sorts is then what is
+            best. None: the mean over all questions.
+    Raises:
+        DataError: no questions, or a difference that is no number.
+    """
+    if not len(differences) or np.isnan(differences).any():
+        raise DataError(
+            "a threshold needs questions, each with a null score difference",
+            found=f"{len(differences)} questions",
+        )
+    order = np.argsort(differences, kind="stable")
+    rising = np.asarray(differences, np.float64)[order]
+    answered_score, silent = (np.asarray(each, np.float64)[order] for each in (answered, none))
+
+    def means(among: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """(Q + 1,) the mean score of the questions `among` all where the first k are answered."""
+        gains = np.where(among, answered_score - silent, 0.0)
+        sums = silent[among].sum() + np.concatenate([[0.0], np.cumsum(gains)])
+        return np.asarray(sums / max(1, among.sum()))
+
+    if has is None:
+        total = means(np.ones(len(rising), bool))
+    else:
+        total = balanced(means(has[order]), means(~has[order]))
+    # A cut must not part equal differences.
+    allowed = np.concatenate([[True], rising[1:] > rising[:-1], [True]])
+    cut = int(np.argmax(np.where(allowed, total, -np.inf)))
+    return float(rising[cut - 1]) if cut else -math.inf, float(total[cut])

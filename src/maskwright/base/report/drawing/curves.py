@@ -1,0 +1,303 @@
+"""Line plots as SVG: a chart is a value, and `draw` makes its picture.
+
+A long run has more steps than a picture has columns. Its points are gathered into columns; the
+line goes through their medians, and a faint band from the lowest to the highest keeps a spike
+visible without bending the line. Numbers that are not finite break the line. An outlier does not
+set the scale: the frame shows where almost all points lie, and what sticks out is cut at its edge.
+Nor does the frame show what no value can be: below 0 where none is, above 1 where all are shares.
+Lines of one point each say a number, and no way from somewhere: they are written, not drawn.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from maskwright.base.report.drawing.svg import path, picture, place, text, ticks, tooltip
+from maskwright.base.report.wording import count
+
+COLUMNS = 160
+MARGIN, LETTER = 84, 6.2  # for the names of reference lines, at least; what a letter takes
+LEGEND_ROW = 17
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series. `dots` are drawn for few, separate measurements; `band` for noisy, dense ones;
+    `spread` is (x, lowest, highest) of several series of which this is the mean."""
+
+    name: str
+    points: Sequence[Point]
+    css: str = "one"
+    dots: bool = False
+    band: bool = False
+    spread: Sequence[tuple[float, float, float]] = ()
+
+    @property
+    def finite(self) -> list[Point]:
+        return [(x, y) for x, y in self.points if math.isfinite(x) and math.isfinite(y)]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over one horizontal axis, and dashed reference lines across it. `marks` are what stands
+    below the axis instead of round numbers; on a `logarithmic` one everything is above 0."""
+
+    title: str
+    lines: Sequence[Line]
+    references: Sequence[tuple[str, float]] = ()
+    across: str = "tokens"
+    say: Callable[[float], str] = count
+    from_zero: bool = False
+    width: int = 760
+    height: int = 300
+    logarithmic: bool = False
+    marks: Sequence[float] = ()
+
+    def __bool__(self) -> bool:
+        return any(line.finite for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The plotted area in picture coordinates, and the range of values it shows."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    x: Point = field(default=(0.0, 1.0))
+    y: Point = field(default=(0.0, 1.0))
+    logarithmic: bool = False
+
+    def at(self, x: float, y: float) -> Point:
+        if self.logarithmic:
+            x = math.log10(x) if x > 0 else self.x[0]
+        across = (x - self.x[0]) / (self.x[1] - self.x[0])
+        up = (y - self.y[0]) / (self.y[1] - self.y[0])
+        up = min(1.0, max(0.0, up)) if math.isfinite(up) else math.nan
+        return (
+            self.left + across * (self.right - self.left),
+            self.bottom - up * (self.bottom - self.top),
+        )
+
+
+def draw(chart: Chart) -> Markup:
+    """`chart` as SVG; empty where no point is finite."""
+    if not chart:
+        return Markup()
+    height = float(chart.height)
+    if (alone := _alone(chart)) is not None and not chart.references:
+        height = 64.0 + LEGEND_ROW * _entries(chart)[-1][3]
+        caption = f"one point only; {chart.across}: {count(alone)}"
+        parts = [_title(chart), text(0, height - 12, caption, size=11)]
+    else:
+        frame = _frame(chart)
+        parts = [_title(chart), _grid(chart, frame), _references(chart, frame)]
+        parts += [_series(line, frame, chart) for line in chart.lines]
+    parts.append(_legend(chart))
+    label = f"{chart.title}: {', '.join(line.name for line in chart.lines)} over {chart.across}"
+    return picture(chart.width, height, label, parts)
+
+
+def columns(
+    points: Sequence[Point], number: int = COLUMNS
+) -> list[tuple[float, float, float, float]]:
+    """(x, median, lowest, highest) of at most `number` equally wide columns of finite `points`."""
+    if not points:
+        return []
+    low, high = min(x for x, _ in points), max(x for x, _ in points)
+    width = (high - low) / number or 1.0
+    gathered: dict[int, list[Point]] = {}
+    for x, y in points:
+        gathered.setdefault(min(number - 1, int((x - low) / width)), []).append((x, y))
+    found = []
+    for key in sorted(gathered):
+        xs = [x for x, _ in gathered[key]]
+        ys = [y for _, y in gathered[key]]
+        found.append((math.fsum(xs) / len(xs), statistics.median(ys), min(ys), max(ys)))
+    return found
+
+
+def _alone(chart: Chart) -> float | None:
+    """Where across all lines have their only point, if that is so."""
+    found = {x for line in chart.lines for x, _ in line.finite}
+    single = all(len(line.finite) <= 1 for line in chart.lines)
+    return found.pop() if single and len(found) == 1 else None
+
+
+def _title(chart: Chart) -> str:
+    return text(0, 14, chart.title, size=14, css="ink title")
+
+
+def _frame(chart: Chart) -> Frame:
+    points = [p for line in chart.lines for p in line.finite]
+    xs = sorted(x for x, _ in points)
+    ys = sorted(y for _, y in points)
+    references = [y for _, y in chart.references if math.isfinite(y)]
+    # The highest half per cent may be a spike; separate measurements always count.
+    whole = [y for line in chart.lines if line.dots for _, y in line.finite]
+    spread = [y for line in chart.lines for _, *ends in line.spread for y in ends]
+    whole += [y for y in spread if math.isfinite(y)]
+    low = min([ys[int(0.005 * len(ys))], *references, *whole])
+    high = max([ys[math.ceil(0.995 * len(ys)) - 1], *references, *whole])
+    low = 0.0 if chart.from_zero and low >= 0 else low
+    room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+    bottom, top = low if chart.from_zero else low - room, high + room
+    if low >= 0.0:
+        bottom = max(0.0, bottom)
+        top = min(1.0, top) if high <= 1.0 else top
+    return Frame(
+        left=52,
+        top=46 + LEGEND_ROW * _entries(chart)[-1][3],
+        right=chart.width - _margin(chart),
+        bottom=chart.height - 36,
+        x=_across(xs, chart.logarithmic),
+        y=(bottom, top),
+        logarithmic=chart.logarithmic,
+    )
+
+
+def _margin(chart: Chart) -> float:
+    """The room to the right, for the longest name there."""
+    names = [_named(chart, y, name) for name, y in chart.references if math.isfinite(y)]
+    return max(MARGIN, 12 + LETTER * max(map(len, names))) if names else 14
+
+
+def _named(chart: Chart, value: float, name: str) -> str:
+    return f"{name} {chart.say(value)}"
+
+
+def _across(xs: Sequence[float], logarithmic: bool) -> Point:
+    """The range of the horizontal axis, for values that rise."""
+    if not logarithmic and xs[0] == xs[-1] > 0:  # a single place stands in the middle
+        return (0.0, 2 * xs[0])
+    if not logarithmic:
+        return (0.0, xs[-1] if xs[-1] > 0 else 1.0)
+    low, high = math.log10(xs[0]), math.log10(xs[-1])
+    room = 0.04 * (high - low) or 0.5
+    return (low - room, high + room)
+
+
+def _grid(chart: Chart, frame: Frame) -> str:
+    parts = []
+    values = ticks(*frame.y, 5 if chart.height >= 260 else 4)
+    for value, words in zip(values, _labels(values, chart.say), strict=True):
+        _, y = frame.at(0, value)
+        parts.append(
+            f'<line x1="{place(frame.left)}" y1="{place(y)}" x2="{place(frame.right)}"'
+            f' y2="{place(y)}" class="grid"/>'
+        )
+        parts.append(text(frame.left - 8, y + 4, words, size=11, anchor="end"))
+    alone = _alone(chart)
+    marks = [alone] if alone is not None else chart.marks
+    for value in marks or ticks(*frame.x, 6 if chart.width >= 600 else 3):
+        x, _ = frame.at(value, frame.y[0])
+        anchor = "end" if x > frame.right - 12 else "middle"
+        parts.append(text(x, frame.bottom + 16, count(value), size=11, anchor=anchor))
+    parts.append(text(frame.right, frame.bottom + 32, chart.across, size=11, anchor="end"))
+    return "".join(parts)
+
+
+def _labels(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
+    """The values in words, without the zeros that all of them end in: 4, 5, 6 and not 4.00. Where
+    `say` has too few digits to tell them apart, with as many as that takes."""
+    words = [say(value) for value in values]
+    if len(set(words)) < len(words):
+        words = [f"{value:.4g}" for value in values]
+    while words and all("." in w and w[-1] in ".0" for w in words):
+        words = [w[:-1] for w in words]
+    return words
+
+
+def _references(chart: Chart, frame: Frame) -> str:
+    """Dashed lines, each named in the margin to the right, where no series can cross its name."""
+    known = sorted(((y, name) for name, y in chart.references if math.isfinite(y)), reverse=True)
+    parts, lowest = [], -math.inf
+    for value, name in known:
+        _, y = frame.at(0, value)
+        parts.append(
+            f'<line x1="{place(frame.left)}" y1="{place(y)}" x2="{place(frame.right)}"'
+            f' y2="{place(y)}" class="reference"/>'
+        )
+        lowest = max(y + 4, lowest + 13)
+        parts.append(text(frame.right + 6, lowest, _named(chart, value, name), size=11))
+    return "".join(parts)
+
+
+def _series(line: Line, frame: Frame, chart: Chart) -> str:
+    if line.band and len(line.finite) > 1:
+        gathered = columns(line.finite)
+        middle = path([frame.at(x, y) for x, y in _smooth(gathered)], f"{line.css} line")
+        if len(line.finite) <= 4 * COLUMNS:
+            return path([frame.at(x, y) for x, y in line.points], f"{line.css} raw") + middle
+        edges = [(x, low, high) for x, _, low, high in gathered]
+        return _between(edges, frame, line.css) + middle
+    drawn = [frame.at(x, y) for x, y in line.points]
+    parts = [_between(line.spread, frame, line.css), path(drawn, f"{line.css} line")]
+    if line.dots or len(line.finite) == 1:
+        for (x, y), (px, py) in zip(line.points, drawn, strict=True):
+            if math.isfinite(px) and math.isfinite(py):
+                words = f"{line.name} {chart.say(y)} at {count(x)} {chart.across}"
+                parts.append(
+                    f'<circle cx="{place(px)}" cy="{place(py)}" r="3.4" class="{line.css} dot">'
+                    f"{tooltip(words)}</circle>"
+                )
+    return "".join(parts)
+
+
+def _between(edges: Sequence[tuple[float, float, float]], frame: Frame, css: str) -> str:
+    """The area from the lowest to the highest."""
+    finite = [edge for edge in edges if all(map(math.isfinite, edge))]
+    if len(finite) < 2:
+        return ""
+    outline = [frame.at(x, high) for x, _, high in finite]
+    outline += [frame.at(x, low) for x, low, _ in reversed(finite)]
+    corners = " ".join(f"{place(x)},{place(y)}" for x, y in outline)
+    return f'<polygon points="{corners}" class="{css} band"/>'
+
+
+def _smooth(gathered: list[tuple[float, float, float, float]]) -> list[Point]:
+    """Medians of columns, each averaged with its nearest neighbours: two of a hundred to a side.
+
+    The steep beginning is left as it is; the end leans on what came before.
+    """
+    side = len(gathered) // 50
+    smooth = []
+    for i, (x, _, _, _) in enumerate(gathered):
+        after = min(side, i)
+        near = [middle for _, middle, _, _ in gathered[max(0, i - side) : i + after + 1]]
+        smooth.append((x, math.fsum(near) / len(near)))
+    return smooth
+
+
+def _legend(chart: Chart) -> str:
+    """The name and the last value of each line, under the title."""
+    parts = []
+    for line, words, x, row in _entries(chart):
+        y = 29 + LEGEND_ROW * row
+        parts.append(f'<circle cx="{place(x + 4)}" cy="{y}" r="4" class="{line.css} dot"/>')
+        parts.append(text(x + 13, y + 4, words, size=12, css="ink"))
+    return "".join(parts)
+
+
+def _entries(chart: Chart) -> list[tuple[Line, str, float, int]]:
+    """(line, words, x, row) of each entry of the legend; a full row is followed by another."""
+    entries: list[tuple[Line, str, float, int]] = []
+    x, row = 0.0, 0
+    for line in chart.lines:
+        if not line.finite:
+            continue
+        last = _smooth(columns(line.finite))[-1][1] if line.band else line.finite[-1][1]
+        words = f"{line.name} {chart.say(last)}" if line.name else chart.say(last)
+        width = 34 + 6.6 * len(words)
+        if x and x + width > chart.width:
+            x, row = 0.0, row + 1
+        entries.append((line, words, x, row))
+        x += width
+    return entries

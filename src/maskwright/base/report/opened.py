@@ -1,0 +1,74 @@
+"""How a saved model is opened in Python: code that runs, and a warning where another library would
+read the model wrongly.
+
+What is known of it is its config.json alone, so that pages, cards and the terminal say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from maskwright.base.findings import Finding
+
+OURS, MISREAD = "maskwright", "misread-by-transformers"
+NOT_READ = Finding(
+    "not-read-by-transformers",
+    "its config.json says model_type maskwright: no class of the transformers library is such a "
+    "model, so that library cannot load it, and Maskwright does",
+)
+
+
+def misread(config: Mapping[str, Any]) -> Finding | None:
+    """What transformers makes wrongly of a model with this config.json; None where it reads it
+    rightly."""
+    if config.get("model_type") == OURS:
+        return NOT_READ
+    own, name = config.get(OURS), architecture(config)
+    found = own.get("conventions") if isinstance(own, dict) else None
+    conventions = found if isinstance(found, dict) else {}
+    loads = f"{name} of the transformers library loads it without an error and"
+    if conventions.get("prediction_offset"):
+        return Finding(
+            MISREAD,
+            f"{loads} answers wrongly",
+            "the scores for a token stand one place before it, where that class does not look",
+            "ask it with maskwright fill-mask",
+            "warning",
+        )
+    if conventions.get("bidirectional_prefix"):
+        return Finding(
+            MISREAD,
+            f"{loads} writes other texts",
+            "it was trained to read a prompt in both directions, which that class does not do",
+            "ask it with maskwright generate",
+            "warning",
+        )
+    if conventions.get("decoder_trained") is False:
+        return Finding(
+            MISREAD,
+            f"{loads} writes nonsense",
+            "only the encoder was trained",
+            "ask it with maskwright fill-mask",
+            "warning",
+        )
+    return None
+
+
+def code(config: Mapping[str, Any], place: str) -> str:
+    """Lines of Python that load the model in the folder `place`, by the library that reads it
+    rightly."""
+    if misread(config):
+        return f"from maskwright import api\n\nloaded = api.load_pretrained({place!r})"
+    name = architecture(config)
+    return (
+        f"from transformers import AutoTokenizer, {name}\n\n"
+        f"tokenizer = AutoTokenizer.from_pretrained({place!r})\n"
+        f"model = {name}.from_pretrained({place!r})"
+    )
+
+
+def architecture(config: Mapping[str, Any]) -> str:
+    """The class that the model's config.json names."""
+    named = config.get("architectures")
+    return str(named[0]) if isinstance(named, list) and named else "no class"

@@ -1,0 +1,412 @@
+"""`write_report(run_folder)`: one page about a run that needs nothing but itself.
+
+What the run does not have is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from maskwright.base.findings import Finding
+from maskwright.base.report import document, opened
+from maskwright.base.report.document import with_sentences
+from maskwright.base.report.drawing.curves import Chart, Line, Point, draw
+from maskwright.base.report.progress import budget
+from maskwright.base.report.run_folder import Record, RunFolder, read, table
+from maskwright.base.report.tables import Table
+from maskwright.base.report.wording import (
+    count,
+    duration,
+    figure,
+    number,
+    percent,
+    standing,
+    token_loss,
+    token_parts,
+)
+from maskwright.base.terminal import shell_word
+
+SMALL = (372, 216)  # width, height
+
+
+def main_chart(folder: RunFolder) -> Chart:
+    """Training and held-out loss, between the lines that need no model."""
+    axis = Axis(folder)
+    references = [
+        (name, number(folder.references, f"{name}_loss")) for name in ("uniform", "unigram")
+    ]
+    held_out = axis.points(folder.evaluations, "loss")
+    training = [(axis.at(r), token_loss(r, folder.run)) for r in folder.train]
+    return Chart(
+        title="Loss, nats per predicted token",
+        lines=(
+            Line("training", training, band=True),
+            Line("held-out", held_out, css="two", dots=len(held_out) <= 40),
+        ),
+        references=references,
+        across=axis.name,
+        say=lambda value: figure(value, 2),
+        height=330,
+    )
+
+
+def small_charts(folder: RunFolder) -> list[Chart]:
+    """Accuracy, other parts of the loss, learning rate, gradient norm, speed: those that exist."""
+    axis = Axis(folder)
+    apart = axis.points(folder.evaluations, "told_apart")
+    charts = [_accuracy(folder, axis), *_other_parts(folder, axis)]
+    what = str(next((r["decides"] for r in folder.evaluations if "decides" in r), "")).capitalize()
+    charts.append(_single(f"{what} told apart (0.5 is chance)", apart, axis, _short))
+    charts.append(_single("Learning rate", axis.points(folder.train, "learning_rate"), axis, _rate))
+    charts.append(
+        _single(
+            "Gradient norm", axis.points(folder.train, "gradient_norm"), axis, _short, band=True
+        )
+    )
+    speed = axis.points(folder.timings, "tokens_per_second")
+    charts.append(_single("Tokens per second", speed, axis, count))
+    return [chart for chart in charts if chart]
+
+
+class Axis:
+    """Where a record lies across: its tokens, or those of the step it belongs to."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        steps = [*folder.train, *folder.skipped]
+        self._tokens = {number(r, "step"): number(r, "tokens") for r in steps}
+        known = any(math.isfinite(t) for t in self._tokens.values())
+        self.name = "tokens" if known else "steps"
+
+    def at(self, record: Record) -> float:
+        step = number(record, "step")
+        return self._tokens.get(step, math.nan) if self.name == "tokens" else step
+
+    def points(self, records: list[Record], name: str) -> list[Point]:
+        return [(self.at(r), number(r, name)) for r in records]
+
+
+def _accuracy(folder: RunFolder, axis: Axis) -> Chart:
+    lines = [
+        Line(
+            name, axis.points(folder.evaluations, key), css=css, dots=len(folder.evaluations) <= 40
+        )
+        for name, key, css in (("first guess", "top1", "one"), ("in five", "top5", "three"))
+    ]
+    references = []
+    if lines[0].finite:
+        references.append(("unigram", number(folder.references, "unigram_top1")))
+    return Chart(
+        title="Held-out tokens predicted right",
+        lines=lines,
+        references=references,
+        across=axis.name,
+        say=lambda value: f"{value * 100:.0f} %" if value >= 0.1 else f"{value * 100:.2g} %",
+        from_zero=True,
+        width=SMALL[0],
+        height=SMALL[1],
+    )
+
+
+def _other_parts(folder: RunFolder, axis: Axis) -> list[Chart]:
+    """A chart for each part of the loss that does not predict tokens, such as sentence pairs."""
+    names: dict[str, None] = {}
+    for record in folder.train:
+        parts = record.get("parts")
+        names.update(dict.fromkeys(parts if isinstance(parts, dict) else ()))
+    charts = []
+    for name in names:
+        if name not in token_parts(folder.run):
+            points = [
+                (axis.at(r), number(r["parts"], name))
+                for r in folder.train
+                if isinstance(r.get("parts"), dict)
+            ]
+            charts.append(_single(f"Loss of the part “{name}”", points, axis, _short, band=True))
+    return charts
+
+
+def _single(
+    title: str, points: list[Point], axis: Axis, say: Callable[[float], str], *, band: bool = False
+) -> Chart:
+    return Chart(
+        title=title,
+        lines=(Line("last", points, band=band),),
+        across=axis.name,
+        say=say,
+        from_zero=True,
+        width=SMALL[0],
+        height=SMALL[1],
+    )
+
+
+def _rate(value: float) -> str:
+    return "0" if value == 0 else f"{value:.2g}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}"
+
+
+NAME = "report.html"
+PROMPTS, STAGES = 6, 5
+MEASURES = ("loss", "top1", "top5", "bits_per_byte")
+DECIDED = ("told_apart", "decided_right")  # of questions beside the tokens
+
+
+def write_report(run_folder: Path) -> Path:
+    """Write `report.html` into `run_folder` and return its path.
+
+    Raises:
+        UsageError: no such folder, or it is not a run's.
+        DataError: `run.json` is damaged.
+        OutputError, StorageError, StoppedError: the page cannot be written.
+    """
+    return document.write(Path(run_folder) / NAME, render(read(Path(run_folder))))
+
+
+def render(folder: RunFolder) -> str:
+    """The page of `folder` as text."""
+    run, evaluations = folder.run, _evaluations(folder)
+    samples = _samples(folder)
+    return document.render(
+        "run.html",
+        name=str(run.get("recipe") or folder.path.resolve().name),
+        kind="Maskwright run",
+        summary=_summary(folder),
+        about=run.get("note"),
+        standing=standing(_held_out_loss(folder), folder.references, folder.share),
+        unfinished=_unfinished(folder),
+        health=list(_health(folder)),
+        tiles=_tiles(folder),
+        main_chart=draw(main_chart(folder)),
+        small_charts=[draw(chart) for chart in small_charts(folder)],
+        evaluation=_evaluation(folder),
+        binary=_binary(folder),
+        evaluations=evaluations,
+        samples=samples[:PROMPTS],
+        more_samples=len(samples) - PROMPTS,
+        tables=folder.tables,
+        next_steps=list(_next_steps(folder)),
+        misread=opened.misread(folder.saved) if folder.checkpoints and folder.saved else None,
+        corpus=with_sentences(run.get("corpus")),
+        machine=run.get("machine"),
+        recipe=folder.recipe,
+    )
+
+
+# ------------------------------------------------------------------------------------ the top
+def _summary(folder: RunFolder) -> str:
+    """What was trained, in a sentence."""
+    run, last = folder.run, folder.train[-1] if folder.train else {}
+    model = "A model"
+    if math.isfinite(number(run, "parameters")):
+        model += f" of {count(number(run, 'parameters'))} parameters"
+    if run.get("objective"):
+        model += f" with the objective “{run['objective']}”"
+    done = []
+    if math.isfinite(number(last, "step")):
+        done.append(f"{number(last, 'step'):,.0f} steps")
+    if math.isfinite(number(last, "tokens")):
+        done.append(f"{count(number(last, 'tokens'))} tokens")
+    took = f" in {duration(folder.seconds)}" if math.isfinite(folder.seconds) else ""
+    return f"{model}, trained for {' on '.join(done)}{took}." if done else f"{model}; no step yet."
+
+
+def _unfinished(folder: RunFolder) -> str:
+    """How far a run that has not used up its budget is, and when that was; else empty."""
+    if folder.written is None or folder.share >= 1.0 or budget(folder.run) is None:
+        return ""
+    return (
+        f"Not finished: {percent(folder.share)} of the budget is used up. The newest record is of "
+        f"{folder.written:%d %B %Y, %H:%M} UTC."
+    )
+
+
+def _health(folder: RunFolder) -> Iterator[Finding]:
+    """What went wrong in training, or with its records."""
+    bad = next((r for r in folder.train if not math.isfinite(number(r, "loss"))), None)
+    if bad is not None:
+        what = f"the loss was not a number at step {number(bad, 'step'):.0f}"
+        yield Finding("loss-not-finite", what, severity="warning")
+    if folder.skipped:
+        of = len(folder.skipped) + len(folder.train)
+        what = f"{len(folder.skipped)} of {of} steps were skipped"
+        why = "their loss or gradient was no finite number"
+        yield Finding("steps-skipped", what, why, severity="warning")
+    if folder.unreadable:
+        lines = "line" if folder.unreadable == 1 else "lines"
+        what = f"{folder.unreadable} {lines} of the run's records could not be read"
+        yield Finding("records-unreadable", what, severity="warning")
+
+
+def _tiles(folder: RunFolder) -> list[tuple[str, str]]:
+    """The figures at the top, each with what it is of."""
+    last = folder.evaluations[-1] if folder.evaluations else {}
+    top1, unigram = number(last, "top1"), number(folder.references, "unigram_top1")
+    beside = f", by frequency {percent(unigram)}" if math.isfinite(unigram) else ""
+    speeds = [number(t, "tokens_per_second") for t in folder.timings]
+    speeds = sorted(s for s in speeds if math.isfinite(s))
+    tiles = [
+        (figure(number(last, "loss"), 2), "held-out loss, nats"),
+        (percent(top1), f"predicted right{beside}"),
+        (figure(number(last, "bits_per_byte"), 2), "bits per byte"),
+        (count(speeds[len(speeds) // 2]) if speeds else "–", "tokens per second"),
+        (_took(folder.seconds), "of training"),
+    ]
+    return [(value, what) for value, what in tiles if value != "–"]
+
+
+def _took(seconds: float) -> str:
+    """One number and its unit: 48 s, 3.6 min, 2.1 h."""
+    if not seconds >= 100:
+        return duration(seconds)
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _held_out_loss(folder: RunFolder) -> float:
+    if folder.evaluations:
+        return number(folder.evaluations[-1], "loss")
+    return token_loss(folder.train[-1], folder.run) if folder.train else math.nan
+
+
+# ------------------------------------------------------------------------------------ the sections
+def _evaluation(folder: RunFolder) -> Table:
+    """The model's last figures above those that need no model."""
+    if not folder.evaluations:
+        return {}
+    own = str(folder.run.get("scored_by") or "this model")
+    known = {own: folder.evaluations[-1], **_reference_rows(folder.references)}
+    measures = _measures(folder)
+    return {
+        "title": "The last evaluation, beside guessing without a model",
+        "head": ["", *map(_heading, measures)],
+        "rows": [[name, *(_cell(row, m) for m in measures)] for name, row in known.items()],
+        "note": "Uniform guesses every token evenly; unigram by how often each occurs in the "
+        "training text. Loss is in nats per predicted token; perplexity its exponential.",
+        "own_first": True,
+    }
+
+
+def _measures(folder: RunFolder) -> list[str]:
+    """What the last evaluation or a guess without a model has a figure of."""
+    known = [folder.evaluations[-1], *_reference_rows(folder.references).values()]
+    return [m for m in MEASURES if any(math.isfinite(number(row, m)) for row in known)]
+
+
+def _binary(folder: RunFolder) -> dict[str, str]:
+    """The last figures of binary predictions besides the tokens."""
+    last = folder.evaluations[-1] if folder.evaluations else {}
+    if not math.isfinite(number(last, "told_apart")):
+        return {}
+    return {
+        "what": str(last.get("decides")).capitalize(),
+        "told_apart": figure(number(last, "told_apart")),
+        "right": percent(number(last, "decided_right")),
+        "usual": percent(number(last, "decided_usual")),
+    }
+
+
+def _evaluations(folder: RunFolder) -> Table:
+    """How the figures came about; empty for a single evaluation."""
+    if len(folder.evaluations) < 2:
+        return {}
+    last = folder.evaluations[-1]
+    shown = [m for m in (*_measures(folder), *DECIDED) if math.isfinite(number(last, m))]
+    return {
+        "title": "Held-out figures by step",
+        "head": ["step", *map(_heading, shown)],
+        "rows": [
+            [f"{number(r, 'step'):.0f}", *(_cell(r, m) for m in shown)] for r in folder.evaluations
+        ],
+    }
+
+
+def _reference_rows(references: Record) -> dict[str, Record]:
+    """{"unigram_loss": x, "unigram_top1": y, ...} as one row per name, best loss first."""
+    rows: dict[str, Record] = {}
+    for key, value in references.items():
+        for measure in MEASURES:
+            if key.endswith(f"_{measure}"):
+                rows.setdefault(key.removesuffix(f"_{measure}"), {})[measure] = value
+    return dict(sorted(rows.items(), key=lambda item: (number(item[1], "loss"), item[0])))
+
+
+def _heading(measure: str) -> str:
+    names = {
+        "loss": "loss (perplexity)",
+        "top1": "first guess right",
+        "top5": "right in five",
+        "told_apart": "yes and no told apart",
+        "decided_right": "decided right",
+    }
+    return names.get(measure, measure.replace("_", " "))
+
+
+def _cell(row: Record, measure: str) -> str:
+    value = number(row, measure)
+    if measure == "loss" and math.isfinite(value):
+        return f"{figure(value)} ({figure(math.exp(min(value, 60.0)), 1)})"
+    shares = measure.startswith("top") or measure == "decided_right"
+    return percent(value) if shares else figure(value)
+
+
+def _samples(folder: RunFolder) -> list[tuple[str, list[tuple[str, str]]]]:
+    """For each prompt, what the model made of it early and late: (step, text)."""
+    prompts: dict[str, list[Record]] = {}
+    for record in folder.samples:
+        prompts.setdefault(str(record.get("prompt") or ""), []).append(record)
+    return [
+        (
+            prompt,
+            [(f"{number(r, 'step'):.0f}", str(r.get("text") or "")) for r in _spread(records)],
+        )
+        for prompt, records in prompts.items()
+    ]
+
+
+def _spread(records: list[Record]) -> list[Record]:
+    """The first, the last, and some evenly between."""
+    if len(records) <= STAGES:
+        return records
+    last = len(records) - 1
+    return [records[round(i * last / (STAGES - 1))] for i in range(STAGES)]
+
+
+def next_commands(run: Path) -> list[str]:
+    """What can be done with the model of a complete run, for the terminal."""
+    where, ask = shell_word(run), _ask(read(run))
+    return [*ask, f"maskwright finetune {where} --data FILE", f"maskwright explore {where}"]
+
+
+def _ask(folder: RunFolder) -> list[str]:
+    """The command that asks the model of a run; none if it cannot be asked."""
+    if not folder.checkpoints or not (ask := table(folder.run.get("ask"))):
+        return []
+    verb, prompt = shell_word(str(ask.get("verb"))), shell_word(_prompt(folder, ask))
+    return [f"maskwright {verb} {shell_word(folder.path)} {prompt}"]
+
+
+def _next_steps(folder: RunFolder) -> Iterator[tuple[str, str]]:
+    """Commands that work from where the run was started."""
+    where = shell_word(folder.path)
+    yield from (("Ask it", command) for command in _ask(folder))
+    if folder.checkpoints and folder.share < 1.0:
+        yield "Train further, from where it stopped", f"maskwright resume {where}"
+    elif folder.checkpoints:
+        command = f"maskwright adapt {where} --text your-texts/ --out runs/further"
+        yield "Train it further, on text of your own", command
+    if folder.recipe:
+        command = f"maskwright pretrain {where}/recipe.toml --text your-texts/ --out runs/mine"
+        yield "The same recipe on your own text", command
+    if folder.checkpoints and folder.saved:
+        place = f"{folder.path}/checkpoints/{folder.checkpoints[-1]}"
+        yield "In Python", opened.code(folder.saved, place)
+
+
+def _prompt(folder: RunFolder, ask: Record) -> str:
+    """A short prompt of the run's samples where these are plain text, or the one that it names."""
+    samples = folder.samples if ask.get("prompt_of_samples") else []
+    prompts = [str(sample.get("prompt") or "") for sample in samples]
+    return next((p for p in prompts if 0 < len(p) <= 60), str(ask.get("prompt") or ""))

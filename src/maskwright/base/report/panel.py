@@ -1,0 +1,309 @@
+"""Progress while a run goes on: one panel on a terminal, plain lines in a pipe.
+
+A step costs a few microseconds between two redraws; whatever needs arithmetic is done when
+something is drawn. The lines have no control characters, so a log file reads like a log. Text that
+a model wrote is shown escaped: a sample cannot move the cursor. When nobody reads any more (a
+closed pipe), the panel falls silent and the run goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+from maskwright.base.errors import shorten
+from maskwright.base.memory import resident
+from maskwright.base.report.frame import Row, frame
+from maskwright.base.report.progress import History, Pace, budget
+from maskwright.base.report.wording import (
+    count,
+    duration,
+    figure,
+    number,
+    percent,
+    size,
+    standing,
+    token_loss,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+Record = Mapping[str, Any]
+
+
+class Panel:
+    """Shows a run. Call `start`, then `step` after every step, and `close` at the end.
+
+    Args:
+        run: what `run.json` holds: `recipe`, `parameters`, `steps`, `references`, and, where the
+            run is not bounded by steps, `budget` with one of `steps`, `tokens`, `minutes`.
+        stream: where to write; a terminal gets the panel, anything else gets lines.
+        seconds: between two lines (default 10) or two redraws (default 0.5).
+    """
+
+    def __init__(
+        self, run: Record, stream: TextIO | None = None, seconds: float | None = None
+    ) -> None:
+        self.run = run
+        self.references: Record = run.get("references") or {}
+        self.stream = sys.stdout if stream is None else stream
+        self.live: Live | None = None
+        self._terminal = is_terminal(self.stream)
+        self._every = seconds if seconds is not None else (0.5 if self._terminal else 10.0)
+        self._started = self._before = self._due = 0.0
+        self._last: Record = {}
+        self._loss = math.nan
+        self._history = History(cells=36)
+        self._pace = Pace()
+        self._evaluation: Record = {}
+        self._previous: Record = {}
+        self._samples: deque[Record] = deque(maxlen=3)
+        self._notes: deque[str] = deque(maxlen=3)
+        self._checkpoint = ""
+        self._silent = False
+
+    # ---------------------------------------------------------------------- what the run calls
+    def start(self, seconds: float = 0.0) -> None:
+        """Say what is about to be trained, and begin to measure time; `seconds` of training came
+        before."""
+        self._started, self._before = time.monotonic(), seconds
+        self._due = self._started + self._every
+        if self._terminal:
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(file=self.stream)
+            self.live = Live(self._draw(console.width), console=console, auto_refresh=False)
+            self.live.start()
+        else:
+            beat = self._lines_to_beat()
+            self._line(self._headline() + (f" · lines to beat: {beat}" if beat else ""))
+
+    def step(self, record: Record) -> None:
+        """One step is done; `record` is its line of `metrics.jsonl`."""
+        loss = token_loss(record, self.run)
+        first, self._last = math.isnan(self._loss), record
+        self._loss = loss if first else 0.9 * self._loss + 0.1 * loss
+        if first:
+            self._mark(time.monotonic())
+        self._history.add(loss)
+        if time.monotonic() >= self._due:
+            self._show()
+
+    def skipped(self, record: Record) -> None:
+        """One step changed nothing; `record` is its line of `metrics.jsonl`."""
+        self._last = {**self._last, "step": record["step"], "tokens": record["tokens"]}
+        self.note(
+            f"step {record['step']} skipped, its loss or gradient was no finite number "
+            f"({record['in_a_row']} in a row)"
+        )
+
+    def evaluation(self, record: Record) -> None:
+        """The model was asked on held-out text."""
+        self._previous, self._evaluation = self._evaluation, record
+        if self._terminal:
+            self._show()
+        else:
+            words = standing(number(record, "loss"), self.references, self._share())
+            found = f"step {_whole(record, 'step')} · held-out loss {self._held_out()}"
+            self._line(found + (f" · {words}" if words else ""))
+
+    def sample(self, record: Record) -> None:
+        """The model wrote something."""
+        if self._samples and self._samples[0].get("step") != record.get("step"):
+            self._samples.clear()
+        self._samples.append(record)
+        if self._terminal:
+            self._show()
+        else:
+            self._line(f"step {_whole(record, 'step')} · sample: {_written(record)}")
+
+    def checkpoint(self, name: str) -> None:
+        """A checkpoint of that name is safe on disk."""
+        self._checkpoint = shorten(name)
+        if not self._terminal:
+            self._line(f"saved {self._checkpoint}")
+
+    def note(self, text: str) -> None:
+        """Something worth a line of its own."""
+        self._notes.append(shorten(text))
+        if self._terminal:
+            self._show()
+        else:
+            self._line(shorten(text))
+
+    def close(self) -> None:
+        """Show the last state and give the terminal back. May be called twice."""
+        if self.live is not None:
+            self._show()
+            live, self.live = self.live, None
+            self._quietly(live.stop)
+        elif self._last and not self._terminal:
+            self._line(self._progress_line())
+        self._last = {}
+
+    # ---------------------------------------------------------------------- what is shown
+    def _show(self) -> None:
+        now = time.monotonic()
+        self._due = now + self._every
+        if self._last:
+            self._mark(now)
+        if self.live is not None:
+            live = self.live
+            drawn = self._draw(live.console.width)
+            self._quietly(lambda: live.update(drawn, refresh=True))
+        elif not self._terminal and self._last:
+            self._line(self._progress_line())
+
+    def _mark(self, now: float) -> None:
+        self._pace.mark(now, number(self._last, "tokens"), self._share(now))
+
+    def _line(self, text: str) -> None:
+        encoding = getattr(self.stream, "encoding", None) or "utf-8"
+        safe = text.encode(encoding, "replace").decode(encoding)
+        self._quietly(lambda: print(safe, file=self.stream, flush=True))
+
+    def _quietly(self, write: Callable[[], object]) -> None:
+        """Write, unless nobody reads: a run never ends because its reader did."""
+        if self._silent:
+            return
+        try:
+            write()
+        except (OSError, ValueError):
+            self._silent = True
+
+    def _headline(self) -> str:
+        parts = [shorten(str(self.run.get("recipe") or "training"))]
+        if self.run.get("parameters"):
+            parts.append(f"{count(number(self.run, 'parameters'))} parameters")
+        if (lasts := budget(self.run)) is not None:
+            minutes = lasts.unit == "minutes"
+            parts.append(f"for {lasts}" if minutes else f"{count(lasts.total)} {lasts.unit}")
+        return " · ".join(parts)
+
+    def _lines_to_beat(self) -> str:
+        return ", ".join(
+            f"{name} {figure(number(self.references, f'{name}_loss'), 2)}"
+            for name in ("uniform", "unigram")
+            if f"{name}_loss" in self.references
+        )
+
+    def _share(self, now: float | None = None) -> float:
+        """How much of the run is over, 0 to 1; 0 where it has no known end."""
+        if (lasts := budget(self.run)) is None:
+            return 0.0
+        seconds = self._before + (time.monotonic() if now is None else now) - self._started
+        steps, tokens = number(self._last, "step"), number(self._last, "tokens")
+        return lasts.share(steps=steps, tokens=tokens, seconds=seconds)
+
+    def _where(self) -> str:
+        lasts, step = budget(self.run), _whole(self._last, "step")
+        return f"step {step}/{lasts.steps}" if lasts and lasts.steps else f"step {step}"
+
+    def _progress_line(self) -> str:
+        words = standing(self._loss, self.references, self._share())
+        parts = [self._where(), f"loss {figure(self._loss, 2)}" + (f" ({words})" if words else "")]
+        if self._pace.tokens_per_second > 0:
+            parts.append(f"{count(self._pace.tokens_per_second)} tokens/s")
+        remaining = self._pace.remaining(self._share())
+        if remaining > 0:
+            parts.append(f"{duration(remaining)} left")
+        return " · ".join(parts)
+
+    def _held_out(self) -> str:
+        record = self._evaluation
+        loss = number(record, "loss")
+        parts = [figure(loss)]
+        before = number(self._previous, "loss")
+        if before == before and loss == loss:
+            parts[0] += f" ({loss - before:+.3f})"
+        sorts = record.get("sorts")
+        if isinstance(sorts, Mapping):
+            parts += [f"{shorten(str(name))} {figure(number(sorts, name))}" for name in sorts]
+        if number(record, "top1") == number(record, "top1"):
+            parts.append(f"{percent(number(record, 'top1'))} right")
+        if number(record, "bits_per_byte") == number(record, "bits_per_byte"):
+            parts.append(f"{figure(number(record, 'bits_per_byte'), 2)} bits per byte")
+        if number(record, "told_apart") == number(record, "told_apart"):
+            apart = figure(number(record, "told_apart"), 2)
+            parts.append(f"{record.get('decides')} told apart {apart} (0.5 is chance)")
+        return " · ".join(parts)
+
+    def _draw(self, width: int) -> RenderableType:
+        share = self._share()
+        remaining = self._pace.remaining(share)
+        return frame(
+            self._headline(),
+            self._where() if self._last else "starting",
+            f"{duration(remaining)} left" if remaining > 0 else "",
+            self._rows(share),
+            share=share if budget(self.run) else None,
+            width=width,
+        )
+
+    def _rows(self, share: float) -> Iterator[Row]:
+        """(name, text, style) of each row of the panel."""
+        if self._last:
+            words = standing(self._loss, self.references, share)
+            yield "loss", figure(self._loss), "bold"
+            if words:
+                yield "", words, _colour(words)
+            yield "", self._history.sparkline(), "cyan"
+        if self._evaluation:
+            yield "held out", self._held_out(), ""
+        yield "speed", self._speed(), ""
+        if self._checkpoint:
+            yield "saved", self._checkpoint, ""
+        for sample in self._samples:
+            yield "sample", _written(sample), "italic"
+        for text in self._notes:
+            yield "note", text, ""
+
+    def _speed(self) -> str:
+        parts = []
+        if self._pace.tokens_per_second > 0:
+            parts.append(f"{count(self._pace.tokens_per_second)} tokens/s")
+        seen = number(self._last, "tokens")
+        if seen == seen:
+            parts.append(f"{count(seen)} tokens seen")
+        held = resident()
+        if held:
+            parts.append(f"{size(held)} memory")
+        return " · ".join(parts) or "–"
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether `stream` can show a panel: a terminal that moves its cursor and knows Unicode."""
+    try:
+        terminal = stream.isatty()
+    except (AttributeError, ValueError):
+        return False
+    encoding = (getattr(stream, "encoding", None) or "").lower().replace("-", "")
+    return terminal and os.environ.get("TERM") != "dumb" and encoding == "utf8"
+
+
+def _colour(words: str) -> str:
+    if words.startswith("below"):
+        return "green"
+    if words.startswith(("not", "still", "above")):
+        return "red"
+    return "yellow" if "plateau" in words else "dim"
+
+
+def _whole(record: Record, name: str) -> str:
+    value = number(record, name)
+    return f"{value:.0f}" if value == value else "–"
+
+
+def _written(record: Record) -> str:
+    """A sample on one line: the text, behind its prompt where it does not repeat it."""
+    prompt, text = str(record.get("prompt") or ""), str(record.get("text") or "")
+    behind = prompt and not text.startswith(prompt)
+    return f"{shorten(prompt)} → {shorten(text)}" if behind else shorten(text)

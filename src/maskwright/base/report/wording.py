@@ -1,0 +1,116 @@
+"""How numbers are said: counts, times, and where a loss stands.
+
+A loss means little alone. `standing` says it in words against two lines that need no model:
+guessing evenly (uniform) and guessing by how often each token occurs (unigram). A masked model lies
+on the unigram line for a while before it starts to use context; that is normal, and it is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from maskwright.base.counted import decimals
+
+# Nats on both sides of the unigram line that count as lying on it.
+PLATEAU = 0.15
+
+
+def number(record: Mapping[str, Any], name: str) -> float:
+    """`record[name]` as a float; NaN where it is missing, null or no number."""
+    value = record.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    return float(value)
+
+
+def token_parts(run: Mapping[str, Any]) -> tuple[str, ...]:
+    """The parts of a run's loss that predict tokens, and so may be compared with guessing."""
+    names = run.get("token_parts")
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
+def token_loss(record: Mapping[str, Any], run: Mapping[str, Any]) -> float:
+    """The part of a record's loss that predicts tokens, in nats per target; the loss where the run
+    names no such part."""
+    parts = record.get("parts")
+    if isinstance(parts, Mapping):
+        for name in token_parts(run):
+            if name in parts:
+                return number(parts, name)
+    return number(record, "loss")
+
+
+def standing(loss: float, references: Mapping[str, Any], share: float = 0.0) -> str:
+    """Where `loss` (nats per token) stands, in words; empty where there is no line to compare with.
+
+    `share` is how much of the run is over (0 to 1): a plateau is normal early, worth a word late.
+    """
+    if not math.isfinite(loss):
+        return "not a number"
+    uniform, unigram = number(references, "uniform_loss"), number(references, "unigram_loss")
+    if unigram > uniform:  # a text of other words than were learned from: no line to beat
+        unigram = math.nan
+    if math.isfinite(unigram) and loss < unigram - PLATEAU:
+        return f"below the unigram line by {unigram - loss:.1f} nats"
+    if math.isfinite(unigram) and loss <= unigram + PLATEAU:
+        if share > 0.5:
+            return "still on the unigram plateau: too few steps, or too low a learning rate"
+        return "on the unigram plateau, normal until it breaks"
+    if math.isfinite(uniform) and loss > uniform - PLATEAU:
+        return (
+            "at the uniform line, as before training"
+            if loss < uniform + 1.0
+            else (f"above the uniform line by {loss - uniform:.1f} nats")
+        )
+    if math.isfinite(unigram):
+        return f"{loss - unigram:.1f} nats above the unigram line"
+    return ""
+
+
+def count(value: float) -> str:
+    """A count in at most four figures: 850, 12.4 k, 3.1 M."""
+    if not math.isfinite(value):
+        return "–"
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size * 0.9995:
+            return (
+                f"{value / size:.3g} {letter}"
+                if value < 999.5 * size
+                else f"{value / size:.0f} {letter}"
+            )
+    return f"{value:.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
+
+
+def size(value: float) -> str:
+    """Bytes as kB, MB or GB."""
+    return f"{count(value)}B" if abs(value) >= 999.5 else f"{value:.0f} bytes"
+
+
+def duration(seconds: float) -> str:
+    """A time in its two largest units: 48 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    if not math.isfinite(seconds):
+        return "–"
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    for large, small, step, inner in (("min", "s", 60, 1), ("h", "min", 3600, 60)):
+        if whole < step * (60 if large == "min" else 24):
+            rest = whole % step // inner
+            return f"{whole // step} {large} {rest} {small}" if rest else f"{whole // step} {large}"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def percent(share: float) -> str:
+    """A share of one in per cent, three figures: 31.2 %, 0.0488 %."""
+    if not math.isfinite(share):
+        return "–"
+    return f"{share * 100:.1f} %" if abs(share) >= 0.01 or share == 0 else f"{share * 100:.2g} %"
+
+
+def figure(value: float, digits: int = 3) -> str:
+    """A measured number with `digits` decimals, or a dash."""
+    if not math.isfinite(value):
+        return "–"
+    return decimals(value, digits) if abs(value) < 1e4 else count(value)

@@ -1,0 +1,233 @@
+"""One process at a time in a folder.
+
+`Lock` holds `flock` on a file that says who holds it: process, host, boot, and when the process
+started. The system drops the lock when the process dies, however it dies, so no stale lock stays.
+On file systems without `flock` a second file, created exclusively, takes its place; one left by a
+dead process is recognised by the boot id and the process's start time, and taken over.
+
+Why not `filelock`: it neither says who holds the lock nor falls back where `flock` is answered by
+ENOLCK (NFS without a lock daemon), and it leaves its file beside every folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.errors import MaskwrightError, StoppedError
+from maskwright.base.storage.files import make_folders, refusal
+
+PAUSE = 0.02  # seconds between two attempts
+UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
+
+
+class Lock:
+    """`with Lock(run / "run.lock"): …`; the folder is made if need be.
+
+    Args:
+        passing: the file is removed when the lock is released. A process that had opened it before
+            notices that its file has no name any more, and opens the next one.
+        patience: seconds to wait for another process.
+
+    Raises:
+        StoppedError: another process holds it; the message names the process.
+        OutputError: the folder cannot be written.
+    """
+
+    def __init__(self, path: Path, *, passing: bool = False, patience: float = 0.0) -> None:
+        self.path = Path(path)
+        self._passing, self._patience = passing, patience
+        self._held = False
+        self._descriptor: int | None = None
+        self._claim = self.path.with_name(self.path.name + ".claim")
+        self._claimed = False
+
+    def __enter__(self) -> Lock:
+        try:
+            make_folders(self.path.parent)
+            end = time.monotonic() + self._patience
+            while True:
+                try:
+                    self._acquire()
+                    break
+                except StoppedError:
+                    if time.monotonic() >= end:
+                        raise
+                    time.sleep(PAUSE)
+        except OSError as error:
+            self.release()
+            raise refusal(error, self.path) from error
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        if self._held and self._passing:
+            with contextlib.suppress(OSError):  # the folder may be gone, or read-only, by now
+                os.unlink(self.path)
+        self._held = False
+        if self._claimed:
+            self._claimed = False
+            with contextlib.suppress(FileNotFoundError):  # the folder may be gone by now
+                os.unlink(self._claim)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _acquire(self) -> None:
+        while True:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = descriptor
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = _describe(_load(self.path))
+                self.release()
+                raise self._refusal(holder) from None
+            except OSError as error:
+                if error.errno not in UNSUPPORTED:
+                    raise
+                self._claim_by_name()
+            if self._still_named(descriptor):
+                break
+            self.release()  # somebody removed the file between opening and locking it
+        self._held = True
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(_holder()).encode(), 0)
+
+    def _still_named(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def _claim_by_name(self) -> None:
+        mine = self._claim.with_name(f"{self._claim.name}.{platform.node()}.{os.getpid()}")
+        mine.write_text(json.dumps(_holder()))
+        try:
+            for _ in range(2):
+                try:
+                    os.link(mine, self._claim)  # whole at once: nobody reads half a claim
+                except FileExistsError:
+                    holder = _load(self._claim)
+                    if _alive(holder):
+                        self.release()
+                        raise self._refusal(_describe(holder)) from None
+                    self._take_away(holder)
+                else:
+                    self._claimed = True
+                    return
+        finally:
+            os.unlink(mine)
+        self.release()
+        raise self._refusal("a process that came first")
+
+    def _take_away(self, dead: dict[str, Any]) -> None:
+        """Remove a dead process's claim, and no other that may have come in its place."""
+        away = self._claim.with_name(f"{self._claim.name}.dead.{os.getpid()}")
+        try:
+            os.rename(self._claim, away)
+        except FileNotFoundError:
+            return
+        if _load(away) != dead and not os.path.lexists(self._claim):
+            os.link(away, self._claim)
+        os.unlink(away)
+
+    def _refusal(self, holder: str) -> StoppedError:
+        return StoppedError(
+            "another process is writing this folder",
+            where=self.path,
+            found=holder,
+            do="wait for it, or choose another folder",
+        )
+
+
+def _holder() -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "host": platform.node(),
+        "boot": _boot(),
+        "started": _started(os.getpid()),
+        "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _describe(holder: dict[str, Any]) -> str:
+    if not holder:
+        return "a process that does not say its name"
+    return f"process {holder.get('pid')} on {holder.get('host')}, since {holder.get('since')}"
+
+
+def _alive(holder: dict[str, Any]) -> bool:
+    """Whether the holder may still run; yes, where that cannot be known."""
+    if not holder or holder.get("host") != platform.node():
+        return True
+    if holder.get("boot") != _boot():
+        return False
+    pid = holder.get("pid")
+    if not isinstance(pid, int):
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return bool(_started(pid) == holder.get("started"))
+
+
+def _boot() -> str:
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text().strip() if path.exists() else ""
+
+
+def _started(pid: int) -> int:
+    """When a process started, in ticks since the machine did; 0 where the system does not say."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[19])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+@contextlib.contextmanager
+def none_empty(out: Path | None) -> Iterator[None]:
+    """Where the block fails, remove the folder `out` if it was made meanwhile and holds nothing."""
+    new = out is not None and not out.exists()
+    try:
+        yield
+    except BaseException:
+        if new and out is not None:
+            with contextlib.suppress(OSError, MaskwrightError):
+                _remove_empty(out)
+        raise
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove a folder with nothing in it but empty folders and locks that nobody holds."""
+    inside = sorted(folder.rglob("*"), reverse=True)
+    files = [path for path in inside if path.is_symlink() or not path.is_dir()]
+    if any(path.suffix != ".lock" or path.is_symlink() for path in files):
+        return
+    for path in files:
+        with Lock(path):
+            path.unlink()
+    for path in (*(path for path in inside if path not in files), folder):
+        path.rmdir()

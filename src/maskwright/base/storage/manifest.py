@@ -1,0 +1,284 @@
+"""What a finished folder says about itself, and whether it is still true.
+
+`MANIFEST.json` (or another name) lists every file with its bytes and SHA-256 and carries facts
+about the folder; its last entry is the hash of all the others, so that a flipped bit in a number
+of the manifest is found as surely as one in a file. `verify` looks at sizes first, which costs
+nothing, and then at hashes. `newest` picks, among `step-00001200` and its like, the latest folder
+that verifies: there is no pointer that could dangle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.config import canonical_json
+from maskwright.base.errors import CheckpointError, MaskwrightError, StorageError, UsageError
+
+FORMAT = 1
+MANIFEST = "MANIFEST.json"
+LARGEST = 64 << 20
+REMEDY = "use another copy or an older one, or make it again"
+CHANGED = f"take an intact copy, or an earlier checkpoint; if you changed it, remove its {MANIFEST}"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder holds: facts about it, and the bytes and SHA-256 of every file."""
+
+    format: int
+    about: dict[str, Any]
+    files: dict[str, dict[str, Any]]
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the whole content, files included: the folder's fingerprint."""
+        return hashlib.sha256(canonical_json(self._plain()).encode()).hexdigest()
+
+    def render(self) -> bytes:
+        """The one text that says this manifest."""
+        text = json.dumps({**self._plain(), "sha256": self.sha256}, indent=1, ensure_ascii=False)
+        return (text + "\n").encode("utf-8", "surrogatepass")
+
+    def _plain(self) -> dict[str, Any]:
+        return {"format": self.format, "about": self.about, "files": self.files}
+
+
+def read_manifest(
+    folder: Path, *, manifest: str = MANIFEST, error: type[MaskwrightError] = CheckpointError
+) -> Manifest:
+    """The manifest of `folder`, checked against its own hash; the files are not looked at.
+
+    Raises:
+        error: no such folder, no manifest, a damaged one, or one of a newer format.
+    """
+    path = Path(folder) / manifest
+    if not os.path.isdir(folder):
+        raise error("no such folder", where=folder)
+    if not os.path.isfile(path):
+        raise error("not complete: the manifest is missing", where=path, do=REMEDY)
+    size = path.stat().st_size
+    if size > LARGEST:
+        raise error(
+            "a manifest of absurd size",
+            where=path,
+            found=f"{size:,} bytes",
+            wanted=f"at most {LARGEST:,} bytes",
+            do=REMEDY,
+        )
+    data = _read(path)
+    try:
+        made = _parse(data)
+        intact = made.format != FORMAT or data == made.render()
+    except (ValueError, TypeError, KeyError, RecursionError) as fault:
+        raise error("the manifest is damaged", where=path, found=fault, do=REMEDY) from fault
+    if made.format != FORMAT:
+        raise error(
+            "a folder of another format",
+            where=path,
+            found=f"format {made.format}",
+            wanted=f"format {FORMAT}",
+            do="use the version that wrote it",
+        )
+    if not intact:
+        raise error(
+            "the manifest is damaged",
+            where=path,
+            found="its own hash does not fit",
+            wanted=f"sha256 {made.sha256}",
+            do=REMEDY,
+        )
+    return made
+
+
+def verify(
+    folder: Path,
+    *,
+    manifest: str = MANIFEST,
+    full: bool = True,
+    error: type[MaskwrightError] = CheckpointError,
+) -> Manifest:
+    """Check `folder` against its manifest: all sizes, then all hashes unless `full` is false.
+
+    Raises:
+        error: naming the file, what was expected and what was found.
+        StorageError: a file cannot be read.
+    """
+    made = read_manifest(folder, manifest=manifest, error=error)
+    for name, facts in made.files.items():
+        path = Path(folder) / name
+        if not os.path.isfile(path):
+            raise error(
+                f"not complete: {name} is missing",
+                where=path,
+                wanted=f"{facts['bytes']:,} bytes",
+                do=REMEDY,
+            )
+        size = path.stat().st_size
+        if size != facts["bytes"]:
+            raise error(
+                f"{name} has the wrong size",
+                where=path,
+                found=f"{size:,} bytes",
+                wanted=f"{facts['bytes']:,} bytes",
+                do=REMEDY,
+            )
+    for name, facts in made.files.items() if full else ():
+        found = hash_file(Path(folder) / name)
+        if found != facts["sha256"]:
+            raise error(
+                f"{name} is damaged",
+                where=Path(folder) / name,
+                found=f"sha256 {found}",
+                wanted=f"sha256 {facts['sha256']}",
+                do=REMEDY,
+            )
+    return made
+
+
+def require_as_saved(
+    path: Path,
+    data: bytes | None = None,
+    *,
+    beside: Collection[str] = (),
+    error: type[MaskwrightError] = CheckpointError,
+) -> str:
+    """Refuse a file that is not the one that was saved, where a manifest in its folder, or in the
+    one above, lists it. Folders of others have none, and then nothing is known. Returns the
+    SHA-256 of the file, empty where it was not asked for.
+
+    Args:
+        data: what was read of it; None: all of it, which is read for this.
+        beside: names of files that are saved together: where one of them is listed and this is not,
+            it was put there afterwards.
+
+    Raises:
+        error: it is another, or was not there; or the manifest is damaged.
+    """
+    for home in (path.parent, path.parent.parent):
+        if not (home / MANIFEST).is_file():
+            continue
+        made = read_manifest(home, error=error)
+        name = path.relative_to(home).as_posix()
+        facts = made.files.get(name)
+        if facts is None and not any(each in made.files for each in beside):
+            continue
+        digest = hash_file(path) if data is None else hashlib.sha256(data).hexdigest()
+        if facts is None:
+            raise error(
+                "a file was put there after the folder was saved",
+                where=path,
+                found="not in the manifest",
+                wanted=", ".join(made.files),
+                do=CHANGED,
+            )
+        if digest != facts["sha256"]:
+            raise error(
+                "a file is not the one that was saved",
+                where=path,
+                found=f"sha256 {digest}",
+                wanted=f"sha256 {facts['sha256']}",
+                do=CHANGED,
+            )
+        return digest
+    return ""
+
+
+def numbered(parent: Path, prefix: str = "step-") -> list[Path]:
+    """The folders `parent/prefix<number>` in the order of their numbers; nobody else's."""
+    pattern = re.compile(re.escape(prefix) + r"([0-9]+)")
+    names = os.listdir(parent) if os.path.isdir(parent) else []
+    found = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
+    return [path for _, name in sorted(found) if (path := Path(parent) / name).is_dir()]
+
+
+def newest(
+    parent: Path, *, prefix: str = "step-", manifest: str = MANIFEST
+) -> tuple[Path, Manifest, list[CheckpointError | StorageError]]:
+    """The folder `parent/prefix<number>` with the largest number that verifies.
+
+    Returns the folder, its manifest, and why each newer one was passed over. Numbers decide, not
+    times: clocks go back.
+
+    Raises:
+        CheckpointError: none is there, or none verifies; each is listed with its reason.
+    """
+    skipped: list[CheckpointError | StorageError] = []
+    for path in reversed(numbered(parent, prefix)):
+        try:
+            return path, verify(path, manifest=manifest), skipped
+        except (CheckpointError, StorageError) as reason:  # damaged, or on a disk that fails
+            skipped.append(reason)
+    # By their names: with whole paths the first would fill the line.
+    reasons = "; ".join(f"{_below(reason.where, parent)}: {reason.what}" for reason in skipped)
+    raise CheckpointError(
+        "no complete checkpoint",
+        where=parent,
+        found=reasons or f"no folder named {prefix}<number>",
+        do="start afresh in another folder, or restore a copy",
+    )
+
+
+def _below(place: str | None, parent: Path) -> str:
+    return (place or "").removeprefix(f"{parent}{os.sep}")
+
+
+def extra_files(folder: Path, made: Manifest, *, manifest: str = MANIFEST) -> list[str]:
+    """Names in `folder` that its manifest does not know; they are ignored, but worth a word."""
+    found = []
+    for place, _, names in os.walk(folder):
+        found += [(Path(place) / name).relative_to(folder).as_posix() for name in names]
+    return sorted(set(found) - set(made.files) - {manifest})
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as fault:
+        raise StorageError("a file cannot be read", where=path, found=fault) from fault
+
+
+def check_name(name: str) -> str:
+    """`name` if it is a plain path inside a folder, as "training/state.json".
+
+    Raises:
+        UsageError: an absolute name, or one with "..", "\\\\", or nothing between two slashes.
+    """
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\\" in name or "\0" in name:
+        raise UsageError("not the name of a file inside a folder", found=repr(name))
+    return name
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as fault:
+        raise StorageError("a file cannot be read", where=path, found=fault) from fault
+
+
+def _parse(data: bytes) -> Manifest:
+    plain = json.loads(data.decode("utf-8", "surrogatepass"))
+    if not isinstance(plain, dict) or not isinstance(plain.get("format"), int):
+        raise ValueError("it is no manifest")
+    if plain["format"] != FORMAT:
+        return Manifest(plain["format"], {}, {})
+    about, files = plain["about"], plain["files"]
+    if not isinstance(about, dict) or not isinstance(files, dict):
+        raise ValueError("`about` and `files` are not tables")
+    for name, facts in files.items():
+        if type(facts["bytes"]) is not int or not isinstance(facts["sha256"], str):
+            raise ValueError(f"{name!r} has no size or no hash")
+        try:
+            check_name(name)
+        except UsageError as fault:
+            raise ValueError(f"{fault.what}: {fault.found}") from fault
+    return Manifest(FORMAT, about, files)

@@ -1,0 +1,171 @@
+"""JSON without its traps: the one reader of rows, configs, headers and tokenizer files.
+
+Refused beyond what the grammar refuses: nesting deeper than 64 (Python's own reader would run out
+of stack), NaN and infinities under any spelling, whole numbers of thousands of digits, and a name
+given twice in one object (the last would win in silence). The checks cost little on ordinary rows:
+nesting is looked at only where there are many brackets. A refusal is of the kind the caller names.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from maskwright.base.errors import DataError, MaskwrightError
+
+MAX_DEPTH = 64
+# Strings (closed, or running to the end) so that brackets inside them do not count.
+BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|([\[{])|([\]}])', re.DOTALL)
+
+BETWEEN = re.compile(r"[\s,]*")
+
+# What may be half of a character, by its number.
+HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
+Refusal = Callable[..., MaskwrightError]
+"""One of the classes in `errors`, or a function with their arguments."""
+
+
+def parse(text: str, where: object = "", *, error: Refusal = DataError, many: bool = False) -> Any:
+    """The value written in `text`.
+
+    Args:
+        text: one JSON value.
+        where: the place of `text`, for messages; line and column are added where they are known.
+        error: makes the refusal.
+        many: take values one after the other, with blanks or commas between, as a list.
+
+    Raises:
+        error: not JSON, or one of the traps above.
+    """
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _check_depth(text, where, error)
+    try:
+        return _values(text) if many else DECODER.decode(text)
+    except json.JSONDecodeError as fault:
+        place = fault.pos
+        raise error(
+            "not JSON",
+            where=_place(where, text, place),
+            found=f"{fault.msg[:1].lower()}{fault.msg[1:].removesuffix(' at')} at "
+            + (repr(text[place : place + 40]) if place < len(text) else "the end"),
+            wanted="JSON",
+        ) from None
+    except _TrapError as trap:
+        raise error(trap.what, where=where or None, found=trap.found, wanted=trap.wanted) from None
+    except ValueError:
+        # What int() says of a text with more digits than the interpreter allows.
+        raise error(
+            "a number out of range",
+            where=where or None,
+            found="a whole number of thousands of digits",
+            wanted="numbers a computer can hold",
+        ) from None
+
+
+def _values(text: str) -> list[Any]:
+    values, place = [], 0
+    while (place := BETWEEN.match(text, place).end()) < len(text):  # type: ignore[union-attr]
+        value, place = DECODER.raw_decode(text, place)
+        values.append(value)
+    return values
+
+
+def parse_object(
+    data: bytes | bytearray, where: object, *, error: Refusal, largest: int
+) -> dict[str, Any]:
+    """The JSON object that a file of at most `largest` bytes holds, in UTF-8.
+
+    Raises:
+        error: too large, not UTF-8, not JSON, one of the traps above, not an object, or with a text
+            that cannot be written again.
+    """
+    if len(data) > largest:
+        raise error(
+            "too large a file",
+            where=where,
+            found=f"{len(data):,} bytes",
+            wanted=f"at most {largest:,}",
+        )
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as fault:
+        raise error(
+            "not UTF-8",
+            where=f"{where}, byte {fault.start}",
+            found=repr(bytes(data[fault.start : fault.end])),
+            wanted="JSON in UTF-8",
+        ) from None
+    value = parse(text, where, error=error)
+    if not isinstance(value, dict):
+        raise error("not a JSON object", where=where, found=type(value).__name__)
+    if HALF.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as fault:
+            raise error(
+                "half of a surrogate pair, which is no character",
+                where=where,
+                found=ascii(fault.object[fault.start : fault.start + 1]),
+                wanted="text that can be written as UTF-8",
+            ) from None
+    return value
+
+
+def _place(where: object, text: str, place: int) -> str:
+    """`where` with the column of `place`, and its line where there are several."""
+    line, start = text.count("\n", 0, place) + 1, text.rfind("\n", 0, place) + 1
+    steps = [str(where)] if where else []
+    if "\n" in text:
+        steps.append(f"line {line}")
+    return ", ".join([*steps, f"column {place - start + 1}"])
+
+
+class _TrapError(ValueError):
+    """Raised inside the decoder; never leaves this file."""
+
+    def __init__(self, what: str, found: str, wanted: str) -> None:
+        super().__init__(what)
+        self.what, self.found, self.wanted = what, found, wanted
+
+
+def _check_depth(text: str, where: object, error: Refusal) -> None:
+    depth = 0
+    for match in BRACKETS.finditer(text):
+        if match[1]:
+            depth += 1
+        elif match[2]:
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise error(
+                "JSON nested too deeply",
+                where=_place(where, text, match.start()),
+                found=f"more than {MAX_DEPTH} levels",
+                wanted=f"at most {MAX_DEPTH} levels",
+            )
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise _TrapError("a name stands twice in one object", repr(twice), "every name once")
+    return table
+
+
+def _constant(name: str) -> NoReturn:
+    raise _TrapError("a number that JSON does not have", name, "a finite number, or null")
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise _TrapError("a number out of range", digits[:40], "a finite number")
+    return value
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant, parse_float=_float)

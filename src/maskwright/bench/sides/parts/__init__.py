@@ -1,1 +1,0 @@
-"""What the sides share: `side` (their contract), `padded` (the loop around a forward pass)."""

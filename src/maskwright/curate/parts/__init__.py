@@ -1,1 +1,0 @@
-"""What steps share: the batch, the outcome, the contract, the recipe."""

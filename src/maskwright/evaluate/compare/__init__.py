@@ -1,1 +1,0 @@
-"""Several recipes under an equal budget."""

@@ -1,1 +1,0 @@
-"""What the targets share."""

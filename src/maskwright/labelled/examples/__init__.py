@@ -1,1 +1,0 @@
-"""Rows to examples: labels, checks, splits and a survey. Start at `build`."""

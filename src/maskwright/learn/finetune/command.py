@@ -1,0 +1,381 @@
+"""From a labelled file to a fine-tuned model: what was understood is said before anything is
+trained."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from maskwright.base.config import fingerprint, lines_of
+from maskwright.base.counted import counted
+from maskwright.base.errors import MaskwrightError, UsageError, near
+from maskwright.base.findings import Finding
+from maskwright.base.report import document, tables
+from maskwright.base.report.say import Say, printer
+from maskwright.learn.finetune.finished_seeds import REJECTS
+from maskwright.learn.finetune.hashes import hash_rows, hashes, require_as_read
+from maskwright.learn.finetune.label_curve import measure_curve
+from maskwright.learn.finetune.method import Method
+from maskwright.learn.finetune.recipe import NAME, Recipe, render
+from maskwright.learn.finetune.run import finetune, require_unfinished
+from maskwright.learn.finetune.tune import Settings
+from maskwright.learn.tasks.base import sentence_transformers_folder
+from maskwright.learn.tasks.base.choices import SKIPPED, VECTOR_POOLINGS
+from maskwright.learn.tasks.base.encode import room
+from maskwright.learn.tasks.base.task_type import TaskType, task_for
+from maskwright.learn.tasks.windows.text_to_text import TEMPLATES, Template
+from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.schedule import Schedule
+from maskwright.model.device import machine
+from maskwright.model.opening.model import Model
+from maskwright.model.opening.open import open_weights
+from maskwright.text.tables import splits, survey
+from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.prepare import prepare
+
+# What is held back where the user gives one file.
+DIVISION = splits.Division(validation=0.1, test=0.1)
+
+
+def finetune_file(
+    model: Path | str,
+    data: Path | str,
+    out: Path | str,
+    *,
+    stream: TextIO | None = None,
+    **settings: Any,
+) -> Path:
+    """Fine-tune `model` on the labelled rows of `data`, and write what comes of it to the new
+    folder `out`; the model folder is returned. How the data is understood is said before anything
+    is trained.
+
+    Args:
+        stream: takes what is said; None: standard output.
+        settings: the fields of a `Recipe`, such as `seeds=1, method="lora"`.
+
+    Raises:
+        UsageError: a setting that is none of its choices, or no such folder or file.
+        ConfigError: a setting of an adapter that it does not have or take.
+        DataError: rows that no task can be learned from.
+        OutputError: `out` holds something else.
+    """
+    if not isinstance(data, str | os.PathLike):
+        raise UsageError(
+            "labelled rows are read from a file",
+            where="data",
+            found=type(data).__name__,
+            wanted="the path of a file or a folder",
+            do="write them first: a table of pandas by to_csv(PATH, index=False), a list as a "
+            "line of JSON for each row",
+        )
+    recipe = Recipe(model=os.fspath(model), data=os.fspath(data), **settings)
+    return finetune_recipe(recipe, out, stream=stream)
+
+
+def _with_keywords(function: Callable[..., Path]) -> None:
+    """Give `function` the signature and the documentation of all that a recipe can say."""
+    own = inspect.signature(function)
+    fields = [f for f in dataclasses.fields(Recipe) if f.name not in (*own.parameters, "made_from")]
+    given = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    for field in fields:
+        usual = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            usual = field.default_factory()
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        given.append(inspect.Parameter(field.name, keyword, default=usual, annotation=field.type))
+    function.__signature__ = own.replace(parameters=given)  # type: ignore[attr-defined]
+    descriptions = lines_of(Recipe)
+    lines = "".join(f"        {f.name}: {descriptions.get(f.name, '')}\n" for f in fields)
+    placeholder = '        settings: the fields of a `Recipe`, such as `seeds=1, method="lora"`.\n'
+    function.__doc__ = (function.__doc__ or "").replace(placeholder, lines)
+
+
+_with_keywords(finetune_file)
+
+
+def finetune_recipe(
+    recipe: Recipe, out: Path | str, *, stream: TextIO | None = None, dry: bool = False
+) -> Path:
+    """The same of a recipe; with a `curve` no model is made, and `out` is returned.
+
+    Args:
+        dry: only say what was understood and what it would cost; nothing is written.
+    """
+    machine.use_threads(recipe.threads)
+    computer = machine.choose(recipe.precision, recipe.device)
+    say, model, data, out = printer(stream), Path(recipe.model), Path(recipe.data), Path(out)
+    methods = recipe.methods
+    if not recipe.curve:
+        require_unfinished(out)
+    # What is wrong with the model is said before anything is read.
+    opened = open_weights(model)
+    config = opened.config
+    if (wanted := recipe.length) is not None and (most := room(config, wanted)) < wanted:
+        what = f"the model has positions for {most} tokens, not for {wanted}"
+        say(Finding("length-lowered", what).line())
+    examples = prepare(
+        data,
+        columns=recipe.columns or None,
+        task=recipe.task,
+        division=DIVISION,
+        rejects=None if dry else out / REJECTS,
+        **vars(recipe.read),
+    )
+    _say_what_was_read(examples, say)
+    made_from = {
+        "model": fingerprint(hashes(opened.path, opened.hashes)),
+        "data": hash_rows(examples),
+    }
+    for name, noted in recipe.made_from.items():
+        if noted != made_from.get(name, noted):
+            what = f"the {name} is not what it was when the recipe was written"
+            say(Finding("recipe-of-other-inputs", what, "so the result will be another").line())
+
+    text_to_text = {} if recipe.prompt is None else {"prompt": recipe.prompt}
+    task_type = task_for(examples.task.name, options=text_to_text)
+    _refuse_idle(recipe, task_type)
+    options = _options(
+        task_type, prompt=recipe.prompt, pooling=recipe.pooling, measure=recipe.measure
+    )
+    if recipe.within_words is not None:
+        options = {**options, "within_words": recipe.within_words}
+    length = recipe.length
+    made_with = _made_with(opened.path, task_type, say)
+    if made_with is not None and task_type.alone:
+        options = {**_made_further(made_with, opened, recipe, say), **options}
+        length = length or made_with.length
+    elif made_with is not None and (besides := made_with.beside_the_model()):
+        what = f"the folder makes vectors with {', '.join(besides)}"
+        say(Finding("vectors-not-made-so", what, "this task goes without").line())
+    if recipe.pooling is None and task_type.head == "sequence":
+        if made_with is not None and made_with.poolings in (("mean",), ("max",)):
+            (usual,) = made_with.poolings
+            found = Finding(
+                "other-pooling",
+                f"the model was made for the {usual} over a text's tokens, and this task reads the "
+                "first",
+                remedy=f"with few labels --pooling {usual} is often better (the transformers "
+                "library then cannot load the result)",
+            )
+            say(found.line())
+        elif any(method.head_alone for method in methods):
+            found = Finding(
+                "untrained-place",
+                "the head alone reads one place of a text, for which a model may never have been "
+                "trained",
+                remedy="--pooling mean often knows more",
+            )
+            say(found.line())
+    settings = partial(_settings, recipe, config.width)
+    if busy := machine.busy(recipe.threads, computer.device.type):
+        say(busy.line())
+    common: dict[str, Any] = {
+        "seeds": recipe.seed_numbers,
+        "length": length,
+        "long": recipe.long,
+        "options": options,
+        "machine": computer,
+        "stream": stream,
+    }
+    if dry:
+        runs = len(methods) * max(1, len(recipe.curve))
+        finetune(
+            opened,
+            examples,
+            out,
+            method=methods[0],
+            settings=settings(methods[0]),
+            dry=True,
+            **common,
+        )
+        if runs > 1:
+            say(f"so much at most for each of {runs} points of the curve")
+        return out
+    files = hashes(data)
+    require_as_read(examples)
+    recipe_text = render(replace(recipe, made_from=made_from | {"files": fingerprint(files)}))
+    if not recipe.curve:
+        return finetune(
+            opened,
+            examples,
+            out,
+            method=methods[0],
+            settings=settings(methods[0]),
+            origin=files,
+            extra_files={NAME: recipe_text},
+            **common,
+        )
+    measure_curve(
+        opened, examples, out, methods=methods, counts=recipe.curve, settings=settings, **common
+    )
+    document.write(out / NAME, recipe_text)
+    return out
+
+
+def _made_with(
+    path: Path, task_type: TaskType, say: Say
+) -> sentence_transformers_folder.SentenceFolder | None:
+    """How a sentence-transformers folder makes its vectors; None of another folder. Where they are
+    not what is learned, that they cannot be made here is no reason to refuse."""
+    try:
+        return sentence_transformers_folder.read(path)
+    except MaskwrightError as error:
+        if task_type.alone:
+            raise
+        found = Finding(
+            "vectors-not-made-so",
+            "the folder makes vectors in a way that is not applied here",
+            f"{error.what}: {error.found}",
+            "this task reads its model alone",
+        )
+        say(found.line())
+        return None
+
+
+def _made_further(
+    made_with: sentence_transformers_folder.SentenceFolder, opened: Model, recipe: Recipe, say: Say
+) -> dict[str, Any]:
+    """The options of a task type that the folder fixes, whose vectors are learned further.
+
+    Raises:
+        IncompatibleError: it has a module that is not trained here.
+        UsageError: the pooling that is asked for does not go with its prompt.
+    """
+    made_with.require_learnable()
+    options = made_with.options(opened.tokenizer)
+    if recipe.pooling == "cls" and SKIPPED in options:
+        raise UsageError(
+            "the first token is not pooled where the prompt is left out",
+            where="--pooling",
+            found="cls, and include_prompt false in the folder",
+            wanted="mean or max",
+        )
+    # In the result they stand in the order in which all releases put them side by side.
+    ordered = [pooling for pooling in VECTOR_POOLINGS if pooling in made_with.poolings]
+    for found in made_with.findings():
+        say(replace(found, what=f"{found.what}, in learning and in the result").line())
+    if not made_with.plain:
+        names = ", ".join(each.name for each in made_with.after) or "nothing"
+        found = Finding(
+            "cosine-is-learned",
+            f"the folder has {names} behind the pooling and compares by {made_with.similarity}",
+            "what is learned here is the cosine of vectors of length 1, and the result says so",
+        )
+        say(found.line())
+    return {**options, "pooling": "+".join(ordered)}
+
+
+def _say_what_was_read(examples: Examples, say: Say) -> None:
+    for line in examples.task.lines():
+        say(line)
+    looked = survey.survey(examples)
+    for each in looked.tables():
+        say("\n" + tables.for_terminal(each))
+    if examples.sampled:
+        parts = ", ".join(
+            f"{part} {counted(len(examples.parts[part]), 'row')}" for part in examples.sampled
+        )
+        say(f"drawn from the rows for learning: {parts}; always the same ones")
+        if examples.together:
+            name = examples.task.columns[examples.together]
+            say(f"rows that share their {name!r} are in the same part")
+    for found in looked.findings:
+        say(found.line())
+
+
+def _refuse_idle(recipe: Recipe, task_type: TaskType) -> None:
+    """Refuse settings that mean nothing for such a task.
+
+    Raises:
+        UsageError: there are some.
+    """
+    if recipe.head_rate is not None and task_type.head is None:
+        raise UsageError(
+            "such a task has no head",
+            where="--head-rate",
+            found=task_type.task,
+            wanted="a task with a head, such as classification",
+            do="leave it out",
+        )
+    if recipe.within_words is not None and task_type.head != "span":
+        raise UsageError(
+            "the task does not extract answers from a text",
+            where="--within-words",
+            found=task_type.task,
+            do="leave it out",
+        )
+    if recipe.accumulate > 1 and task_type.rivals:
+        raise UsageError(
+            "each text is a wrong answer to the others of its step, which therefore cannot be cut",
+            where="--accumulate",
+            found=task_type.task,
+            do="leave it out, or choose a smaller --batch",
+        )
+
+
+def _settings(recipe: Recipe, width: int, method: Method) -> Settings:
+    """Of one method, for a model so wide."""
+    rate = method.rate(width) if recipe.rate is None else recipe.rate
+    epochs, least_steps = recipe.passes
+    return Settings(
+        epochs=epochs,
+        batch=recipe.batch,
+        accumulate=recipe.accumulate,
+        patience=recipe.patience,
+        least_steps=least_steps,
+        optimizer=AdamW(learning_rate=rate, decay=recipe.weight_decay),
+        schedule=Schedule(kind="linear", warmup=recipe.warmup),
+    )
+
+
+def _options(
+    task_type: TaskType, *, prompt: str | None, pooling: str | None, measure: str | None
+) -> dict[str, Any]:
+    """What of `task_type` is chosen beforehand.
+
+    Raises:
+        UsageError: a choice that such a task does not have.
+    """
+    options: dict[str, Any] = {}
+    if prompt is not None:
+        if not task_type.writes:
+            raise UsageError(
+                "such a task is not learned as text to text",
+                where="--prompt",
+                found=task_type.task,
+                do="say which column is source=… and which target=…",
+            )
+        template = Template(TEMPLATES.get(prompt, prompt))
+        if (found := set(template.fields)) != set(task_type.roles):
+            raise UsageError(
+                "the holes of the prompt are not what a row has",
+                where="--prompt",
+                found=", ".join(sorted(found)),
+                wanted=", ".join(f"{{{role}}}" for role in task_type.roles),
+            )
+        options["prompt"] = template.text
+    if pooling is not None:
+        if task_type.head != "sequence" and not task_type.alone:
+            raise UsageError(
+                "pooling applies only to tasks of whole texts",
+                where="--pooling",
+                found=task_type.task,
+            )
+        options["pooling"] = pooling
+    if measure is not None:
+        if measure not in (known := task_type.choosable):
+            raise UsageError(
+                "the metric to select by is unknown",
+                where="--measure",
+                found=measure,
+                wanted=near(measure, known),
+                do=f"choose one of: {', '.join(known)}",
+            )
+        options["measure"] = measure
+    return options

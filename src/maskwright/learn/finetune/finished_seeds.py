@@ -1,0 +1,189 @@
+"""Finished seeds of a fine-tuning that is not finished, so that a stop costs one seed at most.
+
+    out/unfinished/seed-N/
+      tuned.json           what training came to: figures, losses, the epoch chosen, seconds
+      weights.safetensors  what was trained, float32
+      MANIFEST.json        last; names the model, the data and the settings it was made from
+
+The same command takes them up again and ends with the same files; when it has ended they go.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from maskwright.base import dotted
+from maskwright.base.config import canonical_json
+from maskwright.base.errors import CheckpointError, UsageError
+from maskwright.base.storage import commit
+from maskwright.base.storage.strict_json import parse_object
+from maskwright.learn.finetune.tune import Tuned
+from maskwright.model.checkpoint import files
+from maskwright.model.nn.transformer import Transformer
+
+FOLDER, FACTS, WEIGHTS = "unfinished", "tuned.json", "weights.safetensors"
+LARGEST = 1 << 20  # bytes of the facts
+HASH = 64  # digits of a SHA-256
+REJECTS = "rejects.jsonl"  # rows that were passed over when the data was read
+
+
+# What the settings are called on the command line.
+OPTIONS = {
+    "training.epochs": "--epochs",
+    "training.batch": "--batch",
+    "training.accumulate": "--accumulate",
+    "training.patience": "--patience",
+    "training.optimizer.learning_rate": "--rate",
+    "training.optimizer.decay": "--weight-decay",
+    "training.schedule.warmup": "--warmup",
+    "method.name": "--method",
+    "method.layer_decay": "--layer-decay",
+    "method.head_rate": "--head-rate",
+    "length": "--length",
+    "long": "--long",
+    "precision": "--precision",
+    "device": "--device",
+    "model": "the model",
+    "data": "the rows of --data, their columns or parts",
+    "kind": "--task",
+    "settled.prompt": "--prompt",
+    "settled.pooling": "--pooling",
+    "settled.measure": "--measure",
+    "head": "the head",
+}
+
+
+class Difference(NamedTuple):
+    """One setting, as it is there and as it is here."""
+
+    there: str
+    here: str
+
+
+def _differences(name: str, there: Any, here: Any) -> list[Difference]:
+    """In what one entry differs, by the names of the command line."""
+    if there == here:
+        return []
+    apart: list[tuple[str, Any, Any]] = [(name, there, here)]
+    if isinstance(there, dict) and isinstance(here, dict):
+        apart = list(dotted.differences(there, here))
+    found = []
+    for path, old, new in apart:
+        hashed = isinstance(old, str) and len(old) == HASH
+        pairs = ("another", "its own") if hashed else (_shown(old), _shown(new))
+        option = OPTIONS.get(path) or path.replace("method.", "--set ", 1)
+        found.append(Difference(*(f"{option} {value}" for value in pairs)))
+    return found
+
+
+def _shown(value: Any) -> str:
+    return "not given" if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class FinishedSeeds:
+    """The finished seeds of a fine-tuning into `out`; `about` says of which one, in plain JSON."""
+
+    out: Path
+    about: Mapping[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        return self.out / FOLDER
+
+    def require_same(self) -> None:
+        """Refuse to go on with the seeds of another fine-tuning; call it under the lock.
+
+        Raises:
+            UsageError: naming what differs.
+            CheckpointError: a seed's folder is damaged.
+        """
+        commit.sweep(self.folder)
+        wanted = json.loads(canonical_json(dict(self.about)))
+        for each in sorted(self.folder.glob("seed-*")):
+            found = commit.verify(each).about
+            apart = [
+                change
+                for name in sorted(wanted.keys() | found.keys())
+                for change in _differences(name, found.get(name), wanted.get(name))
+            ]
+            if apart:
+                raise UsageError(
+                    "an unfinished fine-tuning with other settings is there",
+                    where=each,
+                    found="; ".join(each.there for each in apart[:8]),
+                    wanted="; ".join(each.here for each in apart[:8]) + ", as this command says",
+                    do="repeat the command with what is there, to go on with it; or choose another "
+                    "--out, or remove the folder",
+                )
+
+    def keep(self, seed: int, tuned: Tuned) -> None:
+        """Save what `seed` came to.
+
+        Raises:
+            OutputError, StoppedError, StorageError: as of `commit`.
+        """
+        weights = {
+            n: p.detach().cpu().contiguous()
+            for n, p in tuned.network.named_parameters()
+            if p.requires_grad
+        }
+        facts = {
+            "figures": [value if math.isfinite(value) else None for value in tuned.figures],
+            "losses": tuned.losses,
+            "epoch": tuned.epoch,
+            "seconds": tuned.seconds,
+        }
+
+        def write(staging: commit.Staging) -> None:
+            staging.write_json(FACTS, facts)
+            staging.write_bytes(WEIGHTS, files.chunks(weights))
+
+        commit.commit(
+            self._of(seed), write, about=dict(self.about), expected_bytes=files.num_bytes(weights)
+        )
+
+    def restore(self, seed: int, model: Transformer) -> Tuned | None:
+        """`model`, as it was built for this seed, with what the seed came to; None: not finished.
+
+        Raises:
+            CheckpointError: the files are damaged.
+        """
+        folder = self._of(seed)
+        if not folder.is_dir():
+            return None
+        weights = files.open_file(folder / WEIGHTS)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.requires_grad:
+                    parameter.copy_(weights.read(name))
+        facts = parse_object(
+            (folder / FACTS).read_bytes(), folder / FACTS, error=CheckpointError, largest=LARGEST
+        )
+        figures = [-math.inf if value is None else value for value in facts["figures"]]
+        return Tuned(
+            model.float().eval(), figures, facts["losses"], facts["epoch"], facts["seconds"]
+        )
+
+    def count(self) -> int:
+        """How many seeds are kept."""
+        return len(list(self.folder.glob("seed-*"))) if self.folder.is_dir() else 0
+
+    def has(self, seed: int) -> bool:
+        """Whether `seed` is kept."""
+        return self._of(seed).is_dir()
+
+    def finish(self) -> None:
+        """Remove them all: the whole is finished."""
+        if self.folder.is_dir():
+            commit.remove_folder(self.folder)
+
+    def _of(self, seed: int) -> Path:
+        return self.folder / f"seed-{seed}"

@@ -1,0 +1,486 @@
+"""How many labels are worth what: methods × numbers of labels × seeds, beside what needs no
+pretraining.
+
+    out/
+      curve.jsonl    a line for each training, written when it is done; what is there is not redone
+      curve.json     all figures by way, number of labels and seed
+      report.html    the curve, the table, and which way to take at which number of labels
+
+Each seed draws its own labels, so the spread is that of the draw too. Fewer labels are a beginning
+of more. Epochs are chosen on as many validation rows as there are labels, and on fifty at least,
+because who has few labels has few to choose by. How far the weights moved from where they began,
+and how much better the model is on what it learned from, is told for each training: bounds on what
+is lost on new texts grow with the first (McAllester 1999; Dziugaite & Roy 2017).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from maskwright.base import config
+from maskwright.base.counted import counted
+from maskwright.base.errors import DataError, UsageError
+from maskwright.base.metrics import seeds as intervals
+from maskwright.base.report import document, tables
+from maskwright.base.report.drawing.curves import Chart, Line, draw
+from maskwright.base.report.drawing.svg import COLOURS, style
+from maskwright.base.report.say import Say, printer, quiet
+from maskwright.base.report.tables import Table
+from maskwright.base.report.wording import figure
+from maskwright.base.storage import commit
+from maskwright.base.storage.strict_json import parse_object
+from maskwright.learn.finetune.finished_seeds import REJECTS
+from maskwright.learn.finetune.hashes import hash_rows, hashes
+from maskwright.learn.finetune.learner import Learner, reader
+from maskwright.learn.finetune.method import FULL, Method
+from maskwright.learn.finetune.tune import Settings, Watch, watching
+from maskwright.learn.pretrain.run import LOCK
+from maskwright.learn.tasks.base.choices import Long
+from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
+from maskwright.model.device.machine import Machine, unusual
+from maskwright.model.opening.model import Model
+from maskwright.model.opening.open import open_weights
+from maskwright.text.tables import examples as labelled
+from maskwright.text.tables import splits
+from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
+
+SCRATCH = "from scratch"
+UNTRAINED = " (no pretraining)"
+ASKED_AGAIN = 500  # rows of the training part
+LEVEL = 0.05
+NOT_KNOWN = "not known"
+
+
+@dataclass
+class Curve:
+    """Figures by way, number of labels, and seed.
+
+    Attributes:
+        baselines: ways that need no training of a model.
+        moved, learned: as `figures`, of what is trained: how far the weights moved, and the figure
+            on (some of) what was learned from.
+    """
+
+    measure: str
+    counts: list[int]
+    figures: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
+    baselines: list[str] = field(default_factory=list)
+    moved: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
+    learned: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
+
+    def put(self, approach: str, count: int, seed: int, value: float) -> None:
+        self.figures.setdefault(approach, {}).setdefault(count, {})[seed] = value
+
+    def put_trained(
+        self, approach: str, count: int, seed: int, evaluation: Mapping[str, float]
+    ) -> None:
+        """What one training came to (`measure_curve.py`)."""
+        self.put(approach, count, seed, evaluation["value"])
+        for name, each in (("moved", self.moved), ("learned", self.learned)):
+            each.setdefault(approach, {}).setdefault(count, {})[seed] = evaluation[name]
+
+    def mean(self, approach: str, count: int) -> float:
+        return intervals.over_seeds(list(self.figures[approach][count].values())).mean
+
+    def best(self, count: int, approaches: Sequence[str] | None = None) -> str:
+        """The way with the best mean; of equals the first."""
+        return max(
+            approaches or list(self.figures), key=lambda approach: self.mean(approach, count)
+        )
+
+    def apart(self, approach: str, other: str, count: int) -> bool | None:
+        """Whether the seeds tell the two apart; None where that cannot be known."""
+        gap = intervals.difference(self.figures[approach][count], self.figures[other][count])
+        return None if gap is None else gap.welch < LEVEL
+
+
+# ------------------------------------------------------------------------------ what is told
+def table(curve: Curve) -> Table:
+    """Mean and deviation of each way at each number of labels."""
+    rows = []
+    for approach, by_count in curve.figures.items():
+        cells = []
+        for count in curve.counts:
+            spread = intervals.over_seeds(list(by_count[count].values()))
+            known = math.isfinite(spread.deviation)
+            cells.append(figure(spread.mean) + (f" ± {figure(spread.deviation)}" if known else ""))
+        rows.append([approach, *cells])
+    return {
+        "title": f"{curve.measure} by number of labels",
+        "head": ["", *(f"{count:,}" for count in curve.counts)],
+        "rows": rows,
+        "note": "± is the standard deviation over seeds; each seed draws its own labels.",
+    }
+
+
+def strategy(curve: Curve) -> Table:
+    """Which way to take: the best by its mean, and what the seeds do not tell apart from it."""
+    rows = []
+    for count in curve.counts:
+        best = curve.best(count)
+        apart = {w: curve.apart(w, best, count) for w in curve.figures if w != best}
+        alike = [approach for approach, differs in apart.items() if differs is False]
+        unknown = [approach for approach, differs in apart.items() if differs is None]
+        shown_names = ", ".join(alike) or "–"
+        if unknown:
+            every = len(unknown) == len(apart)
+            shown_names = (
+                NOT_KNOWN if every else f"{shown_names}; {NOT_KNOWN}: {', '.join(unknown)}"
+            )
+        rows.append([f"{count:,}", best, figure(curve.mean(best, count)), shown_names])
+    return {
+        "title": "Which way at which number of labels",
+        "head": ["labels", "best mean", curve.measure, "not told apart from it"],
+        "rows": rows,
+        "note": f"Told apart: Welch's test over the seeds, p < {LEVEL:g}, for each pair by itself; "
+        "of one seed, or where no seed changed either of two figures, it is not known.",
+    }
+
+
+def journeys(curve: Curve) -> Table:
+    """How far the weights moved, and what is lost from known texts to new ones."""
+    rows = []
+    for approach, by_count in curve.moved.items():
+        for count in curve.counts:
+            far = intervals.over_seeds(list(by_count[count].values())).mean
+            known = intervals.over_seeds(list(curve.learned[approach][count].values())).mean
+            new = curve.mean(approach, count)
+            cells = (figure(far), figure(known), figure(new), figure(known - new))
+            rows.append([approach, f"{count:,}", *cells])
+    return {
+        "title": "How far the weights moved, and what that cost on new texts",
+        "head": ["", "labels", "moved", "known texts", "new texts", "gap"],
+        "rows": rows,
+        "note": "Moved: the distance of all weights below the head from where they began, beside "
+        f"their length there. Known texts: at most {ASKED_AGAIN} of those learned from.",
+    }
+
+
+def verdicts(curve: Curve) -> list[str]:
+    """What pretraining is worth at each number of labels, in a sentence."""
+    without = [*curve.baselines, SCRATCH]
+    ours = [approach for approach in curve.figures if approach not in without]
+    found = []
+    for count in curve.counts:
+        best, rival = curve.best(count, ours), curve.best(count, without)
+        gap = curve.mean(best, count) - curve.mean(rival, count)
+        apart = curve.apart(best, rival, count)
+        many_seeds = len(curve.figures[best][count]) > 1
+        unknown = "and as no seed changed either" if many_seeds else "with one seed"
+        word = {
+            None: f"{unknown} there is no verdict",
+            False: "which these seeds do not tell from nothing",
+            True: "by more than the spread",
+        }[apart]
+        found.append(
+            f"With {counted(count, 'label')} the best with pretraining ({best}) is "
+            f"{figure(abs(gap))} {'above' if gap >= 0 else 'below'} the best without it "
+            f"({rival.removesuffix(UNTRAINED)}), "
+            f"{word}."
+        )
+    return found
+
+
+def _lines(curve: Curve) -> Iterator[Line]:
+    shown = len(curve.figures) <= len(COLOURS)  # more areas than that hide each other
+    for place, (approach, by_count) in enumerate(curve.figures.items()):
+        spread = [
+            (float(c), min(by_count[c].values()), max(by_count[c].values())) for c in curve.counts
+        ]
+        points = [(float(c), curve.mean(approach, c)) for c in curve.counts]
+        many_seeds = max(map(len, by_count.values())) > 1
+        yield Line(
+            approach, points, style(place), dots=True, spread=spread if many_seeds and shown else ()
+        )
+
+
+def render(curve: Curve, about: dict[str, Any]) -> str:
+    """The page as text."""
+    lines = list(_lines(curve))
+    places = list(curve.figures)
+    moved = [
+        Line(
+            approach,
+            [(float(c), intervals.over_seeds(list(each.values())).mean) for c, each in far.items()],
+            style(places.index(approach)),
+            dots=True,
+        )
+        for approach, far in curve.moved.items()
+    ]
+    chart = partial(
+        Chart,
+        across="labels, logarithmic",
+        say=figure,
+        logarithmic=True,
+        marks=[float(count) for count in curve.counts],
+    )
+    return document.render(
+        "label_curve.html",
+        name=f"{about['task']}: {Path(about['model']).name}",
+        kind="Maskwright label curve",
+        curve=draw(chart(f"{curve.measure} on the {about['asked']} part", lines, height=360)),
+        areas=any(line.spread for line in lines),
+        verdicts=verdicts(curve),
+        moved=draw(chart("How far the weights moved from where they began", moved, from_zero=True)),
+        tables=[strategy(curve), table(curve), journeys(curve)],
+    )
+
+
+NAME, LINES, PAGE = "curve.json", "curve.jsonl", "report.html"
+LARGEST = 1 << 20  # bytes of a line
+LEAST_TO_CHOOSE_BY = 50
+
+
+def measure_curve(
+    model: Model | Path,
+    data: labelled.Examples,
+    out: Path,
+    *,
+    methods: Sequence[Method],
+    counts: Sequence[int],
+    settings: Callable[[Method], Settings],
+    seeds: Sequence[int] = range(3),
+    length: int | None = None,
+    long: Long = "head",
+    options: Mapping[str, Any] | None = None,
+    machine: Machine | None = None,
+    stream: TextIO | None = None,
+) -> Curve:
+    """Train every method, and the same model from scratch, with each number of labels.
+
+    Args:
+        counts: of training rows; 0 is all of them.
+        settings: of each method.
+        options: what of the task type is chosen beforehand.
+
+    Raises:
+        UsageError: more labels than there are, or figures of another task in `out`.
+        OutputError: `out` holds something else.
+    """
+    say, watch, reported = printer(stream), watching(stream), set[tuple[str, int]]()
+    commit.require_own(out, LINES, beside=(REJECTS,))
+    commit.probe_writable(out)
+    model = model if isinstance(model, Model) else open_weights(model)
+    task_type = task_for(data.task.name, () if data.labels is None else data.labels.names, options)
+    task_type = task_type.of_data(data)
+    last = TEST if TEST in data.parts else VALIDATION
+    numbers = _numbers(counts, len(data.parts[TRAIN]))
+    about = {
+        "task": task_type.task,
+        "model": model.folder.name,
+        "weights": hashes(model.path, model.hashes),
+        "asked": last,
+        "data": hash_rows(data),
+        "settled": dict(task_type.options),
+    }
+    with commit.Lock(out / LOCK):
+        known = _known(out / LINES, about)
+        curve = Curve(task_type.measure, numbers)
+        for count, seed in itertools.product(numbers, seeds):
+            sampled = _drawn(data, count, seed)
+            _put_baselines(curve, task_type, sampled, last, count, seed)
+            # Of drawn weights none has been learned before: all of them learn alike fast.
+            anew = Method(FULL, head_rate=methods[0].head_rate or 1.0)
+            for method, scratch in [*((m, False) for m in methods), (anew, True)]:
+                approach = SCRATCH if scratch else method.name
+                chosen = replace(settings(method), seed=seed)
+                asked_so = [method.layer_decay, method.head_factor, config.to_plain(chosen)]
+                asked_so += [length, long]
+                if more := method.changed_settings | unusual(machine):
+                    asked_so.append(more)
+                how = config.fingerprint(asked_so)
+                row = {"way": approach, "labels": count, "seed": seed, "settings": how[:16]}
+                train = partial(
+                    _trained,
+                    model,
+                    task_type,
+                    sampled,
+                    method,
+                    chosen,
+                    length,
+                    long,
+                    last,
+                    watch,
+                    machine,
+                    partial(_say_cut, reported, say),
+                    scratch=scratch,
+                )
+                evaluation = _remembered(out / LINES, known, row, train)
+                curve.put_trained(approach, count, seed, evaluation)
+                shown = figure(evaluation["value"])
+                say(f"{approach}, {counted(count, 'label')}, seed {seed}: {curve.measure} {shown}")
+        _tell(curve, about, out, say)
+    return curve
+
+
+def _numbers(counts: Sequence[int], total: int) -> list[int]:
+    """The numbers of labels, each once; 0 is the `whole`.
+
+    Raises:
+        UsageError: there are not so many.
+    """
+    numbers = sorted({count or total for count in counts})
+    if numbers[-1] > total or numbers[0] < 1:
+        raise UsageError(
+            "the number of labels is out of range",
+            where="--curve",
+            found=numbers,
+            wanted=f"1 to {total:,}, or all",
+        )
+    return numbers
+
+
+def _put_baselines(
+    curve: Curve, task_type: TaskType, sampled: labelled.Examples, last: str, count: int, seed: int
+) -> None:
+    """What needs no pretraining, with the same labels."""
+    for name, answers in task_type.baselines(sampled, last):
+        approach = name + UNTRAINED
+        value = task_type.measured(sampled.parts[last], answers)[curve.measure]
+        curve.put(approach, count, seed, _defined(value))
+        curve.baselines += [approach] if approach not in curve.baselines else []
+
+
+def _tell(curve: Curve, about: dict[str, Any], out: Path, say: Say) -> None:
+    """Write the figures and the page, and say what they come to."""
+    plain = {
+        "measure": curve.measure,
+        "figures": curve.figures,
+        "moved": curve.moved,
+        "learned": curve.learned,
+    }
+    document.write(out / NAME, json.dumps({**about, **plain}, indent=2) + "\n")
+    for made in (table(curve), strategy(curve), journeys(curve)):
+        say("\n" + tables.for_terminal(made))
+    say("\n".join(verdicts(curve)))
+    say(f"report: {document.write(out / PAGE, render(curve, about))}")
+
+
+def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:
+    """What an earlier call has measured, by way, labels, seed and settings; the first line says of
+    what.
+
+    Raises:
+        UsageError: of something else.
+    """
+    with path.open("a+b") as file:
+        file.seek(0)
+        written = file.read()
+        file.truncate(written.rfind(b"\n") + 1)  # a kill may tear the last line
+        if not written.count(b"\n"):
+            file.write(json.dumps(about).encode() + b"\n")
+    first, *rows = (
+        parse_object(line, f"{path}, line {number}", error=DataError, largest=LARGEST)
+        for number, line in enumerate(path.read_bytes().splitlines(), start=1)
+    )
+    if first != about:
+        raise UsageError(
+            "the folder holds the figures of another label curve",
+            where=path,
+            found=json.dumps(first)[:200],
+            wanted=json.dumps(about)[:200],
+            do="choose another --out",
+        )
+    names = ("way", "labels", "seed", "settings")
+    for number, row in enumerate(rows, start=2):
+        found = {name: value for name, value in row.items() if name not in names}
+        if (
+            not all(isinstance(row.get(n), str | int) for n in names)
+            or "value" not in found
+            or (not all(isinstance(value, int | float) for value in found.values()))
+        ):
+            raise DataError(
+                "a line is not the figures of a training",
+                where=f"{path}, line {number}",
+                found=json.dumps(row)[:200],
+                wanted=f"{', '.join(names)}, value",
+                do="remove the line: it is measured again",
+            )
+    return {
+        tuple(row[name] for name in names): {n: v for n, v in row.items() if n not in names}
+        for row in rows
+    }
+
+
+def _remembered(
+    path: Path,
+    known: dict[tuple[Any, ...], dict[str, float]],
+    row: dict[str, Any],
+    train: Callable[[], dict[str, float]],
+) -> dict[str, float]:
+    """What the training of this `row` came to: what is `known`, or done now and written down."""
+    place = tuple(row.values())
+    if place not in known:
+        known[place] = train()
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({**row, **known[place]}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    return known[place]
+
+
+def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
+    """The same with `count` training rows, and a validation part of that size."""
+    sampled = splits.with_few(data, count, seed)
+    choosing = data.parts[VALIDATION]
+    size = min(len(choosing), max(LEAST_TO_CHOOSE_BY, count))
+    swapped = replace(sampled, parts={TRAIN: choosing}, groups={})
+    few = splits.with_few(swapped, size, seed).parts[TRAIN]
+    return replace(sampled, parts={**sampled.parts, VALIDATION: few})
+
+
+def _trained(
+    model: Model,
+    task_type: TaskType,
+    data: labelled.Examples,
+    method: Method,
+    settings: Settings,
+    length: int | None,
+    long: Long,
+    last: str,
+    watch: Watch,
+    machine: Machine | None,
+    say_cut: Callable[[Mapping[str, Encoded]], None],
+    *,
+    scratch: bool,
+) -> dict[str, float]:
+    learner = Learner.of(model, task_type, method, length, long)
+    parts = {part: task_type.encode(rows, learner.frame) for part, rows in data.parts.items()}
+    say_cut(parts)
+    approach = SCRATCH if scratch else method.name
+    name = f"{approach}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}"
+    found = learner.learn(
+        parts, method, settings, last, quiet, watch, scratch=scratch, name=name, machine=machine
+    )
+    again = task_type.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
+    read = reader(found.tuned.network, found.task_type, learner.frame, learner.collation)
+    figures = {
+        "value": found.task_type.measured(data.parts[last], found.answers),
+        "learned": found.task_type.measured(
+            again.rows, found.task_type.answers(again, read(again))
+        ),
+    }
+    scores = {name: _defined(each[task_type.measure]) for name, each in figures.items()}
+    return {**scores, "moved": found.moved}
+
+
+def _say_cut(reported: set[tuple[str, int]], say: Say, parts: Mapping[str, Encoded]) -> None:
+    """What of each part did not fit, once for each number of rows; all trainings read alike."""
+    for part, encoded in parts.items():
+        place = (part, len(encoded.rows))
+        for found in () if place in reported else encoded.findings:
+            say(found.of(part).line())
+        reported.add(place)
+
+
+def _defined(value: float) -> float:
+    """The figure; answers that are all alike have no correlation with anything, which is 0 here."""
+    return value if math.isfinite(value) else 0.0

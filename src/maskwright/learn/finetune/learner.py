@@ -1,0 +1,302 @@
+"""A pretrained model with a head for a kind of task, ready to learn it any number of times."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from maskwright.base.counted import decimals
+from maskwright.base.errors import UsageError
+from maskwright.base.findings import Finding
+from maskwright.base.randomness import key, torch_seed
+from maskwright.learn.finetune import trained_weights
+from maskwright.learn.finetune.finished_seeds import FinishedSeeds
+from maskwright.learn.finetune.method import Method
+from maskwright.learn.finetune.tune import Settings, Tuned, Watch, steps_of, tune, unseen
+from maskwright.learn.tasks.base.add_head import add_head, reading_texts
+from maskwright.learn.tasks.base.choices import Long, require_long
+from maskwright.learn.tasks.base.encode import Frame, collation_of, frame_of, room
+from maskwright.learn.tasks.base.task_type import Answers, Encoded, Outputs, TaskType
+from maskwright.learn.train.loop import Hook
+from maskwright.model.adapters.base.adapter import Adapter
+from maskwright.model.checkpoint.transfer import load_matching
+from maskwright.model.device.machine import Machine
+from maskwright.model.families.base.family import family as family_named
+from maskwright.model.inference.encoded import Collation
+from maskwright.model.nn import initialise
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import Objective
+from maskwright.model.opening import folders, special_tokens
+from maskwright.model.opening.model import Model
+from maskwright.model.opening.open import open_weights
+from maskwright.text.tables.split_files import TRAIN, VALIDATION
+
+
+@dataclass(frozen=True)
+class Seed:
+    """What one seed came to.
+
+    Attributes:
+        outputs, answers: of the part that is asked at the end.
+        one_sided: that the answers to the validation part are all the same; or None.
+        moved: how far the weights below the head are from where they began, beside their length
+            there.
+    """
+
+    seed: int
+    tuned: Tuned
+    adapter: Adapter | None
+    task_type: TaskType
+    outputs: Outputs
+    answers: Answers
+    moved: float = math.nan
+    one_sided: Finding | None = None
+
+    def without_model(self) -> Seed:
+        """The same, its model given up."""
+        return replace(self, tuned=replace(self.tuned, model=None), adapter=None)
+
+    @property
+    def validation(self) -> float:
+        return max(self.tuned.figures)
+
+
+@dataclass(frozen=True)
+class Learner:
+    """The model in `path`, and how it is asked; `config` has the head of `kind`, and `family` the
+    name of the family that knows such a model."""
+
+    path: Path
+    loaded: Model
+    task_type: TaskType
+    config: TransformerConfig
+    family: str | None
+    frame: Frame
+    collation: Collation
+
+    @classmethod
+    def of(
+        cls,
+        model: Model | Path,
+        task_type: TaskType,
+        method: Method,
+        length: int | None = None,
+        long: Long = "head",
+    ) -> Learner:
+        """`model`, opened or its folder, or that of a run.
+
+        Args:
+            length: the most ids of an example; None: what the model has positions for, at most 512.
+            long: what becomes of a whole text that is longer.
+
+        Raises:
+            UsageError: no such folder, or a way with long texts that is none of this task.
+            IncompatibleError: a model without a tokenizer.
+        """
+        require_long(long)
+        if long != "head" and task_type.head != "sequence":
+            raise UsageError(
+                "the handling of long texts does not fit this task",
+                where="--long",
+                found=long,
+                wanted="head: this task reads long texts in windows"
+                if task_type.head in ("token", "span")
+                else "head: of longer texts the end is cut",
+            )
+        if task_type.head is None and method.head_alone:
+            raise UsageError(
+                "there is no head that could be trained alone",
+                where="--method",
+                found=method.name,
+                do="choose another method",
+            )
+        loaded = model if isinstance(model, Model) else open_weights(model)
+        path = loaded.path
+        config, family = add_head(loaded, task_type)
+        config = method.with_heads(reading_texts(config, task_type, long))
+        if family is not None and not family_named(family).belongs(config):
+            family = None
+        most = room(config, length or task_type.longest, method.positions)
+        collation = collation_of(config, loaded.tokenizer, loaded.extra)
+        return cls(
+            path,
+            loaded,
+            task_type,
+            config,
+            family,
+            frame_of(config, loaded.tokenizer, most, long),
+            replace(collation, alone=method.positions > 0),
+        )
+
+    @property
+    def head_is_new(self) -> bool:
+        """Whether the head is drawn, because there is none in the folder for these labels."""
+        ours, theirs = (
+            [(head.name, head.kind, head.labels) for head in config.heads]
+            for config in (self.config, self.loaded.config)
+        )
+        below = [
+            (each.pooler, [(head.transform, head.norm) for head in each.heads])
+            for each in (self.config, self.loaded.config)
+        ]
+        if (
+            ours != theirs
+            or below[0] != below[1]
+            or not self.task_type.continues(self.loaded.about.labels)
+        ):
+            return True
+        # The head that was learned is in the adapter; the model has a drawn one.
+        return folders.learned_beside(self.path)
+
+    def head_factor(self, method: Method) -> float:
+        """How many times as fast as the rest the scores of the head learn."""
+        return method.head_factor if self.config.heads and self.head_is_new else 1.0
+
+    def learn(
+        self,
+        parts: Mapping[str, Encoded],
+        method: Method,
+        settings: Settings,
+        last: str,
+        say: Callable[[str], None],
+        watch: Watch = unseen,
+        *,
+        scratch: bool = False,
+        name: str = "",
+        kept: FinishedSeeds | None = None,
+        machine: Machine | None = None,
+        first: bool = False,
+    ) -> Seed:
+        """Learn the training part by one seed, choose on the validation part, answer the `last`.
+
+        Args:
+            watch: shows how it goes.
+            scratch: begin with weights that are drawn, as if there had been no pretraining.
+            name: what is shown of it; else its seed.
+            kept: takes what the seed comes to; or has it, and nothing is trained.
+            machine: where and how precisely to train; None: the best this machine has.
+            first: whether it is told what trains.
+        """
+        generator = torch.Generator().manual_seed(torch_seed(key("init", settings.seed)))
+        if scratch:
+            model, loaded = initialise.build(self.config, generator), "drawn, nothing is loaded"
+        else:
+            model = initialise.build(self.config, generator)
+            made = load_matching(
+                self.loaded.network,
+                model,
+                not self.head_is_new,
+                trained_weights.reinitialised(method, model),
+            )
+            loaded = made.render()
+            method = replace(method, head_rate=self.head_factor(method))
+        adapter, share = trained_weights.attach(method, model, generator)
+        initial = _body(model)
+        if first:
+            say(f"model: {self.path}: {loaded}\nmethod: {method.name}; {share}")
+        tuned = kept.restore(settings.seed, model) if kept else None
+        if tuned is not None:
+            say(f"seed {settings.seed} · finished before, epoch {tuned.epoch} of it is taken up")
+        else:
+            steps = steps_of(settings, len(parts[TRAIN].examples.training_indices))
+            with watch(name or f"seed {settings.seed}", steps) as hook:
+                tuned = self._tuned(model, method, parts, settings, say, hook, machine)
+            self.task_type.after_training(tuned.network, parts[TRAIN])
+            if kept:
+                kept.keep(settings.seed, tuned)
+        read = reader(tuned.network, self.task_type, self.frame, self.collation)
+        chosen_by = parts[VALIDATION]
+        scored = functools.cache(lambda: read(chosen_by))
+        calibrated = self.task_type.calibrate(chosen_by, scored)
+        calibrated = calibrated.decoded(
+            chosen_by,
+            lambda task_type: reader(tuned.network, task_type, self.frame, self.collation)(
+                chosen_by
+            ),
+        )
+        last_read = reader(tuned.network, calibrated, self.frame, self.collation)
+        outputs = last_read(parts[last])
+        answers = calibrated.answers(parts[last], outputs)
+        moved = _distance(initial, _body(tuned.network))
+        one_sided = None
+        if not calibrated.writes:  # written answers are many tokens, and seldom the same
+            one_sided = calibrated.one_sided(
+                chosen_by.rows, calibrated.answers(chosen_by, scored())
+            )
+        return Seed(settings.seed, tuned, adapter, calibrated, outputs, answers, moved, one_sided)
+
+    def _tuned(
+        self,
+        model: Transformer,
+        method: Method,
+        parts: Mapping[str, Encoded],
+        settings: Settings,
+        say: Callable[[str], None],
+        hook: Hook,
+        machine: Machine | None,
+    ) -> Tuned:
+        task_type, collation = self.task_type, self.collation
+        vocabulary = special_tokens.vocabulary(self.frame.tokenizer)
+        objective = task_type.training_objective(model, vocabulary, self.frame.long, parts[TRAIN])
+        encoded, measure, number = parts[VALIDATION], task_type.measure, 0
+
+        def figure(learner: Objective) -> float:
+            nonlocal number
+            number += 1
+            outputs = task_type.outputs(learner, encoded, collation)
+            # As it will be asked: where there may be no answer, with the best threshold for one.
+            calibrated = task_type.calibrate(encoded, lambda: outputs)
+            value = calibrated.measured(encoded.rows, calibrated.answers(encoded, outputs))[measure]
+            shown = decimals(value) if math.isfinite(value) else "not defined"
+            say(
+                f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
+                f"validation {measure} {shown}"
+            )
+            return value
+
+        return tune(
+            objective,
+            parts[TRAIN].examples,
+            collation,
+            settings,
+            figure=figure,
+            rate_factors=functools.partial(trained_weights.learning_rate_factors, method),
+            machine=machine,
+            hooks=[hook],
+        )
+
+
+def _body(model: Transformer) -> dict[str, torch.Tensor]:
+    """A copy of all weights but those of heads and pooler; an adapter's are among them."""
+    return {
+        n: p.detach().float().clone()
+        for n, p in model.named_parameters()
+        if not n.startswith(("heads.", "pooler."))
+    }
+
+
+def _distance(initial: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tensor]) -> float:
+    apart = sum(float((ended[n].to(t.device) - t).square().sum()) for n, t in initial.items())
+    return math.sqrt(apart / max(1e-30, sum(float(t.square().sum()) for t in initial.values())))
+
+
+def objective_of(model: Transformer, task_type: TaskType, frame: Frame) -> Objective:
+    """What a finished model is asked through."""
+    vocabulary = special_tokens.vocabulary(frame.tokenizer)
+    objective = task_type.objective(model, vocabulary, frame.long)
+    objective.eval()
+    return objective
+
+
+def reader(
+    model: Transformer, task_type: TaskType, frame: Frame, collation: Collation
+) -> Callable[[Encoded], Outputs]:
+    """What gives the scores, or the texts, of a finished model."""
+    objective = objective_of(model, task_type, frame)
+    return lambda encoded: task_type.outputs(objective, encoded, collation)

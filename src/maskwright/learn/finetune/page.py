@@ -1,0 +1,130 @@
+"""The page of a fine-tuning: how well it went, how it learned, and where it is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from maskwright.base.errors import shorten
+from maskwright.base.report import document
+from maskwright.base.report.drawing.curves import Chart, Line, draw
+from maskwright.base.report.drawing.shades import grid
+from maskwright.base.report.drawing.svg import style
+from maskwright.base.report.tables import Table
+from maskwright.base.report.wording import figure
+from maskwright.learn.tasks.base.task_type import Mistake, TaskType
+from maskwright.text.tables.examples import BETWEEN
+
+SHOWN_MISTAKES, SHOWN_CLASSES = 40, 40
+
+
+def render(
+    *,
+    name: str,
+    task_type: TaskType,
+    eval_part: str,
+    table: Table,
+    figures: Mapping[str, Sequence[float]],
+    losses: Mapping[str, Sequence[float]],
+    rows: Sequence[Any],
+    answers: Any,
+    mistakes: Sequence[Mistake],
+    facts: Mapping[str, Any],
+    what: str = "fine-tuning",
+) -> str:
+    """The page as text.
+
+    Args:
+        asked: the part that was asked at the end; `rows` are its rows. Empty where there are none.
+        table: the figures beside the baselines.
+        figures, losses: of every epoch, by the name of each seed; none of a model that is only
+            asked.
+        answers, mistakes: of the chosen seed.
+        facts: whatever else is known of the run.
+        what: is shown, in a word or two.
+    """
+    of = f"examples of the {eval_part} part" if eval_part else "rows"
+    shown = min(len(rows), task_type.judged or len(rows))
+    return document.render(
+        "finetuning.html",
+        name=name,
+        kind=what,
+        summary=f"{task_type.task}, {len(rows):,} {of}",
+        table=table,
+        charts=_charts(task_type, figures, losses) if figures else [],
+        classes=task_type.by_class(rows, answers) or {},
+        confusion=_confusion(task_type, rows, answers),
+        mistakes=_mistakes(task_type, mistakes, shown),
+        facts=dict(facts),
+    )
+
+
+def _charts(
+    task_type: TaskType,
+    figures: Mapping[str, Sequence[float]],
+    losses: Mapping[str, Sequence[float]],
+) -> list[Markup]:
+    charts = ((f"{task_type.measure} on validation data", figures), ("loss of training", losses))
+    return [
+        draw(
+            Chart(
+                title=title,
+                lines=_by_epoch(by_seed),
+                across="epochs",
+                say=figure,
+                marks=_epochs(by_seed),
+                height=220,
+            )
+        )
+        for title, by_seed in charts
+    ]
+
+
+def _by_epoch(by_seed: Mapping[str, Sequence[float]]) -> list[Line]:
+    return [
+        Line(
+            seed, [(float(n), value) for n, value in enumerate(values, 1)], style(place), dots=True
+        )
+        for place, (seed, values) in enumerate(by_seed.items())
+    ]
+
+
+def _epochs(by_seed: Mapping[str, Sequence[float]]) -> list[float]:
+    most = max(map(len, by_seed.values()), default=1)
+    return [float(n) for n in range(1, most + 1, -(-most // 10))]
+
+
+def _confusion(task_type: TaskType, rows: Sequence[Any], answers: Any) -> Markup:
+    counts = task_type.confusion(rows, answers)
+    if counts is None or len(counts) > SHOWN_CLASSES:
+        return Markup()
+    shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
+    numbers = [str(n) for n in range(1, len(task_type.labels) + 1)]
+    named = [
+        f"{shorten(label, 24)} {n}" for label, n in zip(task_type.labels, numbers, strict=True)
+    ]
+    title = "What each class (a row) was taken for (a column), as a share of the row"
+    return grid(title, shares.tolist(), named, numbers)
+
+
+def _mistakes(task_type: TaskType, mistakes: Sequence[Mistake], rows: int) -> Table:
+    cells = [
+        [
+            m.where.rsplit("/", 1)[-1],
+            shorten(m.text.replace(BETWEEN, " | "), 300),
+            shorten(m.wanted),
+            shorten(m.predicted),
+            figure(m.weight) if m.weight % 1 else f"{m.weight:.0f}",
+        ]
+        for m in mistakes[:SHOWN_MISTAKES]
+    ]
+    return {
+        "title": "The worst mistakes",
+        "head": ["where", "text", "label", "predicted", task_type.wrongness],
+        "rows": cells,
+        "note": f"{len(mistakes):,} of {rows:,}; shown: {len(cells):,}, the worst first. Some may "
+        "be wrong in the file, not in the model.",
+    }

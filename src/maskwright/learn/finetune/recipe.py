@@ -1,0 +1,315 @@
+"""All that a fine-tuning is made from, as one frozen value: `finetune.toml` in the folder of a
+result is one, and `maskwright finetune FOLDER/finetune.toml` makes that result again. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from maskwright.base import catalogue, dotted
+from maskwright.base.config import hints_of, to_plain
+from maskwright.base.errors import ConfigError, UsageError, near
+from maskwright.base.toml import read_toml, to_toml
+from maskwright.learn.finetune.method import FULL, Method, adapter_settings, methods_of
+from maskwright.learn.tasks.base.choices import Long, require_long, require_pooling
+from maskwright.model.device.choices import Precision, require_device
+from maskwright.text.tables.columns import as_names
+from maskwright.text.tables.metric_names import require_selectable
+from maskwright.text.tables.reading_options import AS_IT_COMES, HowRead
+from maskwright.text.tables.shapes import shape_of
+
+NAME = "finetune.toml"
+HEADER = (
+    "# Made again by: maskwright finetune THIS_FILE --out DIR (paths are as they were typed)\n\n"
+)
+SEEDS, EPOCHS, LEAST_STEPS = 3, 3, 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What is trained on what, and how. The command line has an option for each of these, and its
+    help says the line below.
+
+    Attributes:
+        model: the folder of a model or a run.
+        data: a labelled file, or a folder of parts.
+        method: which weights are trained: full, probe (only a linear head), head (the model's own
+            head with its pooler), last-N (the last N layers), reinit-N (all, the last N layers from
+            new weights), gradual (unfreezing), or an adapter such as lora (maskwright list
+            adapters); with --curve several, separated by commas.
+        adapters: settings of adapters by name, as {"lora": {"rank": 16}}.
+        task: task type (default: inferred from the data).
+        columns: role -> names of columns, where they must not be inferred.
+        seeds: number of seeds to try (default 3, or 1 with --seed); the best on the validation part
+            is saved.
+        seed: the first seed (default 0); without --seeds the only one.
+        epochs: number of passes over the rows (default 3, each of several passes where these would
+            be fewer than 100 steps).
+        batch: examples per step.
+        accumulate: compute each step in this many portions: less memory, the same result.
+        rate: learning rate (default: by the method and the model's width).
+        length: maximum number of tokens per text (default: the model's maximum, at most 512).
+        long: how longer texts are read: cut to their head, tail or head-and-tail; or whole, in
+            pieces: pieces-mean or pieces-max combines the scores of the pieces, vectors-mean or
+            vectors-max their vectors, hierarchical adds layers over the vectors.
+        layer_decay: factor on the learning rate from each layer to the one below it.
+        head_rate: factor on the learning rate of the last layer of a new head (default 10 where
+            layers are trained and no --rate is given, else 1).
+        weight_decay: weight decay of the matrices; biases and norms have none.
+        warmup: share of the run in which the learning rate rises; after it, it falls to 0.
+        patience: stop a seed after this many epochs without improvement (default: never).
+        least_steps: minimum number of steps of a seed; fewer are made up for by several passes in
+            an epoch (default 100, or 0 with --epochs).
+        threads: number of processor threads (default: one for each core).
+        precision: float32, bfloat16, or auto: bfloat16 where the machine has matrix units for it.
+        device: cpu, cuda, one of several as cuda:1, or auto: a GPU if there is one.
+        prompt: input template of a model that writes its answer: "summarize: {source}"; with "sst2
+            sentence: {text}" or "{first} and {second}" it writes the label instead of using a head.
+        pooling: how token vectors become one vector per text: cls, mean or max (default cls; for
+            embedding tasks the one the model was made with, or mean).
+        measure: validation metric that selects epoch and seed, such as macro_f1 or matthews
+            (default: the usual one of the task).
+        within_words: answers to questions may begin and end within words (default: where those to
+            learn from often do).
+        curve: numbers of labels, 0 for all: no model is saved; each method is measured with so
+            many.
+        read: the encoding and separator of the files, what becomes of bad rows, and so on.
+        made_from: SHA-256 of the "model", the "data" (rows) and the "files" of a result.
+    """
+
+    model: str
+    data: str
+    method: str = FULL
+    adapters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    task: str | None = None
+    columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    seeds: int | None = None
+    seed: int | None = None
+    epochs: int | None = None
+    batch: int = 32
+    accumulate: int = 1
+    rate: float | None = None
+    length: int | None = None
+    long: Long = "head"
+    layer_decay: float = 1.0
+    head_rate: float | None = None
+    weight_decay: float = 0.01
+    warmup: float = 0.1
+    patience: int | None = None
+    least_steps: int | None = None
+    threads: int | None = None
+    precision: Precision = "auto"
+    device: str = "auto"
+    prompt: str | None = None
+    pooling: str | None = None
+    measure: str | None = None
+    within_words: bool | None = None
+    curve: tuple[int, ...] = ()
+    read: HowRead = AS_IT_COMES
+    made_from: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def passes(self) -> tuple[int, int]:
+        """The number of epochs, and the steps that they are at the least."""
+        usual = LEAST_STEPS if self.epochs is None else 0
+        return self.epochs or EPOCHS, usual if self.least_steps is None else self.least_steps
+
+    @property
+    def seed_numbers(self) -> range:
+        """The seeds that are tried."""
+        count = (SEEDS if self.seed is None else 1) if self.seeds is None else self.seeds
+        first = self.seed or 0
+        return range(first, first + count)
+
+    @property
+    def methods(self) -> list[Method]:
+        """The methods with their settings. A rate that is asked for is that of all weights, a new
+        head's too, unless `head_rate` says otherwise."""
+        head = 1.0 if self.head_rate is None and self.rate is not None else self.head_rate
+        return methods_of(self.method, self.layer_decay, head, self.adapters)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", as_names(self.columns))
+        if self.seeds is not None and self.seeds < 1:
+            raise UsageError(
+                "no seed to try", where="--seeds", found=self.seeds, wanted="1 or more"
+            )
+        if self.seed is not None and not 0 <= self.seed < 1 << 31:
+            raise UsageError(
+                "no such seed", where="--seed", found=self.seed, wanted="0 to 2147483647"
+            )
+        for option, share in (("--weight-decay", self.weight_decay), ("--warmup", self.warmup)):
+            if not 0.0 <= share < 1.0:
+                raise UsageError(
+                    "a share is out of range", where=option, found=share, wanted="0 to below 1"
+                )
+        if "," in self.method and not self.curve:
+            raise UsageError(
+                "several methods make no model",
+                where="--method",
+                found=self.method,
+                wanted="one",
+                do="compare them with --curve",
+            )
+        adapters = {name: _as_read(name, given) for name, given in self.adapters.items()}
+        object.__setattr__(self, "adapters", adapters)
+        _ = self.methods  # refuses what is no method, or no setting of one
+        self._require_choices()
+        self._require_numbers()
+
+    def _require_choices(self) -> None:
+        """Refuse what is none of the choices."""
+        require_long(self.long)
+        if self.pooling is not None:
+            require_pooling(self.pooling)
+        if self.task is not None:
+            shape_of(self.task)
+        if self.measure is not None:
+            require_selectable(self.measure, self.task)
+        if self.precision not in get_args(Precision):
+            raise UsageError(
+                "no such precision",
+                where="--precision",
+                found=self.precision,
+                wanted=near(self.precision, get_args(Precision)),
+            )
+        require_device(self.device, "--device")
+
+    def _require_numbers(self) -> None:
+        """Refuse numbers that are out of range."""
+        if self.length is not None and self.length < 4:
+            raise UsageError(
+                "the length leaves no room for a text",
+                where="--length",
+                found=self.length,
+                wanted="4 or more",
+            )
+        if self.rate is not None and not 0.0 < self.rate <= 1e3:
+            raise UsageError(
+                "no such learning rate",
+                where="--rate",
+                found=self.rate,
+                wanted="above 0, such as 2e-5",
+            )
+        for option, count, low in (
+            ("--batch", self.batch, 1),
+            ("--epochs", self.epochs, 1),
+            ("--patience", self.patience, 1),
+            ("--threads", self.threads, 1),
+            ("--least-steps", self.least_steps, 0),
+            ("--curve", min(self.curve, default=None), 0),
+        ):
+            if count is not None and count < low:
+                raise UsageError(
+                    "too small a number", where=option, found=count, wanted=f"{low} or more"
+                )
+        if not 1 <= self.accumulate <= self.batch:
+            raise UsageError(
+                "a step cannot be cut into so many portions",
+                where="--accumulate",
+                found=self.accumulate,
+                wanted=f"1 to {self.batch}",
+            )
+
+
+def _as_read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are given of an adapter, each of its own type."""
+    plain = to_plain(adapter_settings(name, given))
+    return {key: plain[key] for key in given}
+
+
+def read(path: Path | str) -> Recipe:
+    """The recipe in a file.
+
+    Raises:
+        UsageError: no such file, or a value out of range.  ConfigError: no recipe.
+    """
+    return read_toml(Recipe, Path(path))
+
+
+def changed(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
+    """`recipe` with other `values` by field. Other data are not those that it was made from;
+    settings of adapters that are no longer trained go; one seed is the only one."""
+    values = dict(values)
+    other = {*values, *(("files",) if "data" in values else ())}
+    made_from = {name: digest for name, digest in recipe.made_from.items() if name not in other}
+    if "method" in values and "adapters" not in values:
+        values["adapters"] = _of_methods(recipe.adapters, str(values["method"]))
+    if "seed" in values:
+        values.setdefault("seeds", None)
+    if "epochs" in values:
+        values.setdefault("least_steps", 0)
+    return replace(recipe, made_from=made_from, **values)
+
+
+def _of_methods(adapters: Mapping[str, Any], method: str) -> dict[str, Any]:
+    requested = [name.strip() for name in method.split(",")]
+    return {name: given for name, given in adapters.items() if name in requested}
+
+
+def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
+    """`recipe` with each `name=value` applied; all are in place before they are checked.
+
+    A name is that of a field, or ADAPTER.SETTING: `weight_decay=0.1`, `lora.rank=16`,
+    `read.reading.encoding=latin-1`.
+
+    Raises:
+        UsageError: not name=value, or two values for one name.
+        ConfigError: no such setting (with the near names), or a value that is none of it.
+    """
+    values = {
+        _path(name): dotted.parse_value(text)
+        for name, text in dotted.assignments(settings, "for example --set lora.rank=16").items()
+    }
+    # As `changed` has it of whole fields.
+    replaced = {name: value for name, value in values.items() if name in ("method", "seed")}
+    if "method" in replaced:
+        kept = _of_methods(recipe.adapters, str(replaced["method"]))
+        recipe = replace(recipe, adapters=kept)
+    if "seed" in replaced:
+        values.setdefault("seeds", None)
+    return dotted.replace_at(recipe, values)
+
+
+def _path(name: str) -> str:
+    """The dotted path of a setting in a recipe.
+
+    Raises:
+        ConfigError: there is none of that name; naming the near ones.
+    """
+    first, dot, _ = name.partition(".")
+    known = catalogue.names("adapters")
+    if dot and first in known:
+        return f"adapters.{name}"
+    own = [each.name for each in fields(Recipe) if each.name != "made_from"]
+    last = name.rpartition(".")[2]
+    if first in own and not (dot and not _has_parts(first)):
+        return name
+    of_adapters = [
+        f"{adapter}.{last}"
+        for adapter in known
+        if last != "kind" and last in hints_of(catalogue.load("adapters", adapter).SETTINGS)
+    ]
+    wanted = (
+        f"did you mean {' or '.join(map(repr, of_adapters))}?" if of_adapters else near(name, own)
+    )
+    raise ConfigError("no such setting", where=f"--set {name}", wanted=wanted)
+
+
+def _has_parts(name: str) -> bool:
+    """Whether a field is a table."""
+    return name in ("adapters", "columns", "read")
+
+
+def render(recipe: Recipe) -> str:
+    """The text of its file: what an adapter or a number of seeds is by default, too, so that it
+    stays what it was."""
+    adapters = {
+        method.name: {k: v for k, v in to_plain(method.adapter).items() if k != "kind"}
+        for method in recipe.methods
+        if method.adapter is not None
+    }
+    trained = {name: given for name, given in adapters.items() if given}
+    return HEADER + to_toml(replace(recipe, adapters=trained, seeds=len(recipe.seed_numbers)))

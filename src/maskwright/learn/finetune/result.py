@@ -1,0 +1,445 @@
+"""What a fine-tuning leaves in its folder: the best seed's model, and what all of them came to.
+
+out/
+  model/         the best seed by validation, a Hugging Face folder with the names of the labels;
+                 not of a head that was trained alone, which is read above the model it names
+  adapter/       what was trained, where a method trains little, as `peft` reads it if it can;
+                 folded into the model above where it can be, else read beside it
+  task.json      what is read of a file, and how, to predict with it
+  predict.py     how the model is asked, to be read and carried along
+  results.json   every seed's figures, the chosen one's with intervals, the baselines
+  report.html    the same to look at, with the figures of each class and the worst mistakes
+  MANIFEST.json  last: without it nothing of the above is answered from
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.config import to_plain
+from maskwright.base.counted import counted, decimals, rounded
+from maskwright.base.findings import Finding
+from maskwright.base.metrics import seeds as intervals
+from maskwright.base.report import document, tables
+from maskwright.base.report.say import Say
+from maskwright.base.report.tables import Table
+from maskwright.learn.finetune import page, script
+from maskwright.learn.finetune.learner import Learner, Seed
+from maskwright.learn.finetune.method import Method
+from maskwright.learn.tasks.base.task_type import Encoded, TaskType
+from maskwright.model.adapters.base import folder as folder_of_adapters
+from maskwright.model.adapters.base.adapter import Adapter
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, TaskRecord
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.objectives.supervised import PROBLEM_TYPES
+from maskwright.model.opening import folders
+from maskwright.model.opening.model import fingerprint
+from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.shapes import may_be_list
+from maskwright.text.tables.split_files import VALIDATION
+
+SHOWN_LABELS = 40
+
+
+def card(
+    *,
+    task_type: TaskType,
+    name: str,
+    base: str,
+    data: Mapping[str, str],
+    rows: Mapping[str, int],
+    findings: Mapping[str, Sequence[Finding]],
+    settings: Mapping[str, Any],
+    eval_part: str,
+    figures: Mapping[str, float],
+    table: Table,
+    plain: bool,
+    loads: Sequence[str],
+) -> str:
+    """The card as text.
+
+    Args:
+        base: the model that was fine-tuned.
+        data: SHA-256 of each file.
+        rows: how many of each part.
+        findings: what did not fit, by part.
+        settings: of the training, by name.
+        figures: of the part `asked`, by measure.
+        plain: whether transformers reads the folder.
+        loads: lines of code, as a person would type them.
+    """
+    return document.render(
+        "finetuned.md",
+        front=_front_matter(task_type, name, base, plain, data, eval_part, figures),
+        name=name,
+        task=task_type.task,
+        base=base,
+        labels=task_type.labels[:SHOWN_LABELS],
+        more_labels=len(task_type.labels) - SHOWN_LABELS,
+        table=table,
+        rows=rows,
+        data=data,
+        findings=[found.of(part) for part, listed in findings.items() for found in listed],
+        settings=settings,
+        loads=loads,
+    )
+
+
+def _front_matter(
+    task_type: TaskType,
+    name: str,
+    base: str,
+    plain: bool,
+    data: Iterable[str],
+    eval_part: str,
+    figures: Mapping[str, float],
+) -> dict[str, Any]:
+    known = {m: rounded(v) for m, v in figures.items() if math.isfinite(v)}
+    result = {
+        "task": {"type": task_type.pipeline, "name": task_type.task},
+        "dataset": {
+            "name": ", ".join(data) or "the rows given",
+            "type": "local",
+            "split": eval_part,
+        },
+        "metrics": [{"type": m, "name": m, "value": v} for m, v in known.items()],
+    }
+    return {
+        "library_name": "transformers" if plain else "maskwright",
+        "base_model": base,
+        "pipeline_tag": task_type.pipeline,
+        "tags": ["maskwright", task_type.task],
+        "metrics": list(known),
+        "model-index": [{"name": name, "results": [result]}],
+    }
+
+
+RESULTS, PAGE = "results.json", "report.html"
+# What transformers asks a folder of ours by, in its last two generations.
+PIPELINES = ("text-classification", "token-classification")
+
+
+def best_of(found: Sequence[Seed]) -> Seed:
+    """The best seed by validation, of equals the first."""
+    return max(found, key=lambda one: (one.validation, -one.seed))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the seeds of one fine-tuning came to.
+
+    Attributes:
+        out: its folder.
+        parts: the rows of `data` as the model reads them; `asked` is the one asked at the end.
+        facts: its settings, to be shown.
+        origin: the SHA-256 of each file that `data` comes from.
+    """
+
+    out: Path
+    learner: Learner
+    data: labelled.Examples
+    parts: Mapping[str, Encoded]
+    eval_part: str
+    method: Method
+    found: Sequence[Seed]
+    facts: Mapping[str, Any]
+    origin: Mapping[str, str]
+
+    @property
+    def best(self) -> Seed:
+        return best_of(self.found)
+
+    def write(self, say: Say) -> None:
+        """Say what the seeds came to, and write the best of them with all that belongs to it."""
+        best, table = self.best, self.table()
+        say("\n" + tables.for_terminal(table))
+        for found in self._warnings():
+            say(found.line())
+            table["note"] += f" Warning: {found}."
+        chosen = f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part"
+        facts = {**self.facts, "chosen": chosen}
+        adapter, alone = best.adapter, self.method.head_alone
+        attached = alone or (adapter is not None and not adapter.settings.merges)
+        readme = self._card(table, facts, attached)
+        if adapter is not None:
+            base = self.learner.path.resolve()
+            folder_of_adapters.save(
+                adapter,
+                self.out / ADAPTER,
+                base=str(base),
+                family=self.learner.family,
+                base_sha256=fingerprint(base) if alone else None,
+                readme=readme if alone else None,
+            )
+        task = self._task(attached).render()
+        if not alone:
+            _leave_beside(adapter)
+            self._write_model(readme, task)
+        document.write(self.out / TASK, task)
+        plain = self.learner.family is not None and not attached
+        frame = self.learner.frame
+        document.write(
+            self.out / script.NAME,
+            script.script(
+                self.best.task_type, model=MODEL, length=frame.length, long=frame.long, plain=plain
+            ),
+        )
+        document.write(self.out / RESULTS, json.dumps(self._plain(table), indent=2) + "\n")
+        say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
+
+    def _choice(self) -> str:
+        """A sentence about how epoch and seed were chosen."""
+        if any(map(math.isfinite, self.best.tuned.figures)):
+            return f"Epoch and seed were chosen on {VALIDATION} data."
+        return (
+            f"On {VALIDATION} data no figure is defined, so nothing was chosen: it is the "
+            "first seed and its last epoch."
+        )
+
+    def table(self) -> Table:
+        """The figures of the chosen seed and of the baselines, with intervals; the spread of
+        seeds."""
+        task_type, truth, best = self.best.task_type, self.data.parts[self.eval_part], self.best
+        rows, names = [], list(task_type.measures)
+        for name, answers in [
+            (f"fine-tuned, seed {best.seed}", best.answers),
+            *task_type.baselines(self.data, self.eval_part),
+        ]:
+            estimated = task_type.estimated(truth, answers)
+            names = list(estimated)
+            rows.append([name, *(each.render() for each in estimated.values())])
+        if len(self.found) > 1:
+            each = [one.task_type.measured(truth, one.answers) for one in self.found]
+            spreads = (intervals.over_seeds([e[m] for e in each]) for m in names)
+            rows.insert(1, [f"all {len(self.found)} seeds", *map(_spread, spreads)])
+        return {
+            "title": f"{task_type.task} on the {self.eval_part} part, "
+            f"{counted(len(truth), 'example')}",
+            "own_first": True,
+            "head": ["", *names],
+            "rows": rows,
+            "note": "95 % intervals by resampling the examples; ± is the standard deviation over "
+            f"seeds. {self._choice()}"
+            + (
+                " There is no test part: these figures flatter."
+                if self.eval_part == VALIDATION
+                else ""
+            ),
+        }
+
+    def _warnings(self) -> list[Finding]:
+        """What a good figure may hide: answers that are all the same."""
+        best, truth = self.best, self.data.parts[self.eval_part]
+        found = {self.eval_part: best.task_type.one_sided(truth, best.answers)}
+        found = {VALIDATION: best.one_sided} | found
+        return [one.of(f"{part} part") for part, one in found.items() if one]
+
+    def _card(self, table: Table, facts: Mapping[str, Any], attached: bool) -> str:
+        """The card; `attached`: what was learned is in the adapter beside a model."""
+        learner, task_type, best = self.learner, self.learner.task_type, self.best
+        alone = self.method.head_alone
+        return card(
+            task_type=task_type,
+            name=self.out.resolve().name,
+            base=folders.called(learner.path),
+            data=self.origin,
+            rows={part: len(each) for part, each in self.data.parts.items()},
+            findings={part: encoded.findings for part, encoded in self.parts.items()},
+            settings=facts,
+            eval_part=self.eval_part,
+            figures=best.task_type.measured(self.parts[self.eval_part].rows, best.answers),
+            table=table,
+            plain=learner.family is not None and not alone,
+            loads=_loads(self.out, learner, attached, alone),
+        )
+
+    def _write_model(self, readme: str, task: str) -> None:
+        """The model folder, with its own copy of the `task`, so that it reads alike where it is
+        copied away."""
+        learner, task_type, best = self.learner, self.learner.task_type, self.best
+        about = About(
+            family=learner.family,
+            labels=() if task_type.writes else task_type.labels,
+            problem_type=PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None,
+            readme=readme,
+            decoder_start=learner.collation.decoder_start,
+            conventions=replace(learner.loaded.conventions, measure=None),
+            writing=_writing(best.task_type) if task_type.writes else {},
+        )
+        more = {**task_type.files(learner.frame, learner.config.width), TASK: task}
+        pretrained.save(
+            best.tuned.network,
+            learner.frame.tokenizer.padding(),
+            self.out / MODEL,
+            about,
+            more={name: text.encode() for name, text in more.items()},
+        )
+
+    def _task(self, attached: bool) -> TaskRecord:
+        """What is read of a file, and how, to predict."""
+        task_type, frame, roles = (
+            self.learner.task_type,
+            self.learner.frame,
+            self.data.task.columns.roles,
+        )
+        read = (*task_type.roles, *task_type.beside)
+        values = _numbers(self.data.labels)
+        return TaskRecord(
+            format=FORMAT,
+            kind=task_type.task,
+            columns={role: tuple(names) for role, names in roles.items() if role in read},
+            targets={role: tuple(names) for role, names in roles.items() if role not in read},
+            length=frame.length,
+            long=frame.long,
+            labels=tuple(task_type.labels),
+            values=None if values is None else tuple(values),
+            separator=self.data.task.separator,
+            settled=dict(self.best.task_type.options),
+            attached=attached,
+        )
+
+    def _plain(self, table: Table) -> dict[str, Any]:
+        """Every seed's figures."""
+        task_type, rows = self.learner.task_type, self.parts[self.eval_part].rows
+        return {
+            "task": task_type.task,
+            "method": self.method.name,
+            **({"adapter": to_plain(self.method.adapter)} if self.method.adapter else {}),
+            "layer_decay": self.method.layer_decay,
+            "head_rate": self.learner.head_factor(self.method),
+            "measure": task_type.measure,
+            "asked": self.eval_part,
+            "chosen": self.best.seed,
+            "findings": [
+                found.of(part).to_json()
+                for part, encoded in self.parts.items()
+                for found in encoded.findings
+            ]
+            + [found.to_json() for found in self._warnings()],
+            "seeds": [
+                {
+                    "seed": one.seed,
+                    "epoch": one.tuned.epoch,
+                    "validation": [_finite(v) for v in one.tuned.figures],
+                    "loss": one.tuned.losses,
+                    "seconds": one.tuned.seconds,
+                    **{m: _finite(v) for m, v in one.task_type.measured(rows, one.answers).items()},
+                }
+                for one in self.found
+            ],
+            "table": table,
+        }
+
+    def _page(self, table: Table, facts: Mapping[str, Any]) -> str:
+        best, encoded = self.best, self.parts[self.eval_part]
+        base = folders.called(self.learner.path)
+        return page.render(
+            name=self.out.resolve().name,
+            task_type=best.task_type,
+            eval_part=self.eval_part,
+            table=table,
+            figures={f"seed {one.seed}": one.tuned.figures for one in self.found},
+            losses={f"seed {one.seed}": one.tuned.losses for one in self.found},
+            rows=encoded.rows,
+            answers=best.answers,
+            mistakes=best.task_type.mistakes(encoded, best.outputs),
+            facts={"model": base, **facts, "data": dict(self.origin)},
+        )
+
+
+def _writing(task_type: TaskType) -> dict[str, int]:
+    """How transformers is to write answers as they are written here."""
+    decoding = {"num_beams": int(task_type.options.get("beams", 1))}
+    longest = task_type.options.get("longest")
+    return decoding if longest is None else {**decoding, "max_new_tokens": int(longest)}
+
+
+def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str]:
+    """How the model is used; `attached`: only with the adapter beside it; `alone`: which is a head
+    above a model that lies elsewhere."""
+    name, task_type, frame = out.resolve().name, learner.task_type, learner.frame
+    row = _row_of(task_type)
+    lines = ["import maskwright", f"maskwright.load({name!r}).predict([{row}])"]
+    if alone:
+        base = folders.called(learner.path)
+        lines = [
+            f"# {name}/{ADAPTER} is a head; {base} below it lies where adapter.json says.",
+            *lines,
+            "",
+            "# As one folder with all weights:",
+            "from maskwright import api",
+            f"api.write_whole({name!r}, {name + '-whole'!r})",
+        ]
+    elif attached:
+        lines.insert(0, f"# What was learned is in {name}/{ADAPTER}; {MODEL}/ alone goes without.")
+    elif learner.family is not None and task_type.pipeline in PIPELINES:
+        lines += [
+            "",
+            "from transformers import pipeline",
+            f"ask = pipeline({task_type.pipeline!r}, model='{name}/{MODEL}')",
+        ]
+        if task_type.head == "sequence":
+            cut = "" if frame.long == "head" else f" (their head; {frame.long} is Maskwright's)"
+            top_k = ", top_k=None" if task_type.problem == "multi" else ""
+            text = (
+                "{'text': 'first …', 'text_pair': 'second …'}"
+                if len(task_type.roles) == 2
+                else "'…'"
+            )
+            lines += [
+                f"ask({text}, truncation=True, max_length={frame.length}{top_k})  "
+                f"# cuts longer texts{cut}"
+            ]
+            if top_k:
+                lines += ["# Every label with its score; those above 0.5 are told."]
+        else:
+            lines += ["ask('…')"]
+    elif learner.family is not None and task_type.head is None and not task_type.writes:
+        lines += [
+            "",
+            "from sentence_transformers import SentenceTransformer",
+            f"SentenceTransformer('{name}/{MODEL}').encode(['…'])",
+        ]
+    return lines
+
+
+def _row_of(task_type: TaskType) -> str:
+    """A row for `predict` as a person types it: a text, or a tuple of what fills the roles."""
+    is_tuple = len(task_type.roles) > 1
+    values = [
+        "['…', '…']" if may_be_list(role) else f"'{role} …'" if is_tuple else "'…'"
+        for role in task_type.roles
+    ]
+    return f"({', '.join(values)})" if is_tuple else values[0]
+
+
+def _leave_beside(adapter: Adapter | None) -> None:
+    """Make the model an ordinary one again, with what was learned in its weights where these can
+    say it, and else without."""
+    if adapter is not None:
+        (adapter.merge if adapter.settings.merges else adapter.detach)()
+
+
+def _numbers(known: Vocabulary | None) -> list[int] | None:
+    """What stands for the classes in the data, where these are numbers."""
+    if known is None or not known.has_numbers:
+        return None
+    return [value for value in known.values if isinstance(value, int)]
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _spread(spread: intervals.Spread) -> str:
+    """Mean and deviation; a dash where one seed's figure is not defined."""
+    if not math.isfinite(spread.mean):
+        return "–"
+    return f"{decimals(spread.mean)} ± {decimals(spread.deviation)}"

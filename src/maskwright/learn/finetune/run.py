@@ -1,0 +1,340 @@
+"""From a model folder and labelled rows to a fine-tuned model, over several seeds.
+
+Each seed draws another head and another order. Epoch and seed are chosen on validation data; the
+test part is evaluated once, at the end. A stop costs one seed at most (finished_seeds.py). The
+files of the result are listed in result.py; every figure stands next to baselines that need no
+pretraining, such as the commonest label. A task is a `TaskType` (tasks/).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+
+from maskwright.base.config import fingerprint, to_plain
+from maskwright.base.counted import counted
+from maskwright.base.errors import MaskwrightError, UsageError
+from maskwright.base.findings import Finding
+from maskwright.base.report import document
+from maskwright.base.report.say import Say, printer, quiet
+from maskwright.base.report.wording import duration, size
+from maskwright.base.storage import commit
+from maskwright.base.storage import files as storage
+from maskwright.base.storage.files import DISK, existing_parent
+from maskwright.base.terminal import shell_word
+from maskwright.learn.finetune import script
+from maskwright.learn.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
+from maskwright.learn.finetune.hashes import hash_rows
+from maskwright.learn.finetune.learner import Learner, Seed
+from maskwright.learn.finetune.method import FULL, Method
+from maskwright.learn.finetune.result import PAGE, RESULTS, Result, best_of
+from maskwright.learn.finetune.tune import Settings, passes_of, steps_of, watching
+from maskwright.learn.pretrain.run import LOCK
+from maskwright.learn.tasks.base.choices import Long
+from maskwright.learn.tasks.base.task_type import Encoded, task_for
+from maskwright.learn.train.loop import Hook, Record
+from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.state import TrainState
+from maskwright.model.checkpoint import shapes
+from maskwright.model.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish, is_finished
+from maskwright.model.device.machine import Machine, unusual
+from maskwright.model.opening.model import Model
+from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
+
+TRIAL_STEPS = 3
+
+
+class _Clock:
+    """The loop's hook: when each step ended."""
+
+    def __init__(self) -> None:
+        self.marks: list[float] = []
+
+    def after_step(self, state: TrainState, record: Record) -> None:
+        self.marks.append(time.perf_counter())
+
+    def at_end(self, state: TrainState) -> None:
+        """Nothing is left to do."""
+
+
+def disk_bytes(learner: Learner, method: Method, seeds: int) -> int:
+    """Bytes that the output folder takes at the least: the model's float32 weights, and, until it
+    is written, those that each of `seeds` trains."""
+    kept = seeds if method.trains_all else 0
+    return 4 * shapes.num_parameters(learner.config) * (1 + kept)
+
+
+def tell(
+    learner: Learner,
+    data: Examples,
+    parts: Mapping[str, Encoded],
+    method: Method,
+    settings: Settings,
+    seeds: int,
+    out: Path,
+    say: Say,
+    machine: Machine | None = None,
+) -> None:
+    """Say what learning `parts` would cost; a few steps are tried, and nothing is written."""
+    examples = parts[TRAIN].examples
+    count = len(examples.training_indices)
+    steps, passes = steps_of(settings, count), passes_of(settings, count)
+    say(
+        f"cost: {counted(seeds, 'seed')} of {counted(steps, 'step')} each: {settings.epochs} × "
+        f"{counted(passes, 'pass', 'passes')} over {count:,} examples, {settings.batch} a step, "
+        f"{float(examples.lengths.mean()):.0f} tokens each"
+    )
+    seconds = _seconds_per_step(learner, data, method, settings, machine)
+    validation = (
+        len(parts[VALIDATION].rows) * settings.epochs / (3 * count * settings.epochs * passes)
+    )
+    room = existing_parent(out)
+    say(
+        f"time: about {duration(seeds * steps * seconds * (1 + validation))} on this machine\n"
+        f"disk: {size(disk_bytes(learner, method, seeds))} in {out}, where "
+        f"{size(DISK.free_bytes(room))} are free"
+    )
+
+
+def _seconds_per_step(
+    learner: Learner, data: Examples, method: Method, settings: Settings, machine: Machine | None
+) -> float:
+    """Of a short trial that is thrown away."""
+    clock = _Clock()
+    rows = data.parts[TRAIN][: TRIAL_STEPS * settings.batch]
+    few = learner.task_type.encode(rows, learner.frame)
+    one = learner.task_type.encode(data.parts[VALIDATION][: settings.batch], learner.frame)
+
+    def watch(name: str, steps: int) -> AbstractContextManager[Hook]:
+        return nullcontext(clock)
+
+    learner.learn(
+        {TRAIN: few, VALIDATION: one},
+        method,
+        replace(settings, epochs=1, least_steps=0),
+        last=VALIDATION,
+        say=quiet,
+        watch=watch,
+        machine=machine,
+    )
+    gaps = [b - a for a, b in zip(clock.marks, clock.marks[1:], strict=False)]
+    return sum(gaps) / len(gaps) if gaps else 0.0
+
+
+EVERYTHING = Method(FULL)
+
+
+def finetune(
+    model: Model | Path,
+    data: labelled.Examples,
+    out: Path,
+    *,
+    method: Method = EVERYTHING,
+    settings: Settings | None = None,
+    seeds: int | Sequence[int] = 3,
+    length: int | None = None,
+    long: Long = "head",
+    options: Mapping[str, Any] | None = None,
+    origin: Mapping[str, str] | None = None,
+    extra_files: Mapping[str, str] | None = None,
+    machine: Machine | None = None,
+    stream: TextIO | None = None,
+    dry: bool = False,
+) -> Path:
+    """Fine-tune `model`, opened or its folder (also a run), on the training part of `data`.
+
+    Args:
+        method: what of the model trains, and how fast beside the rate in `settings`.
+        settings: None: the published ones, with a rate that fits method and width.
+        seeds: how many, from 0 on, or which ones.
+        length: the most ids of an example; None: what the model has positions for, at most 512.
+        long: what becomes of a whole text that is longer.
+        options: of the task type, chosen beforehand, such as the "prompt" of written answers.
+        origin: the SHA-256 of each file that `data` comes from, for the model card.
+        beside: further texts for the folder, by file name; without them it is not finished.
+        machine: where and how precisely to train; None: the best this machine has.
+        dry: only say what it would cost.
+
+    Returns:
+        The model folder; of a head that was trained alone, the folder of that.
+
+    Raises:
+        UsageError: a task that is not learned here, or a model in `out` already.
+        OutputError: `out` holds something else.
+        IncompatibleError: a model without tokenizer.
+    """
+    say = printer(stream)
+    task_type = task_for(data.task.name, () if data.labels is None else data.labels.names, options)
+    task_type = task_type.of_data(data)
+    require_unfinished(out)
+    if not dry:
+        commit.probe_writable(out)
+    numbers = range(seeds) if isinstance(seeds, int) else seeds
+    learner = Learner.of(model, task_type, method, length, long)
+    settings = settings or Settings(
+        optimizer=AdamW(learning_rate=method.rate(learner.config.width))
+    )
+    parts = {part: task_type.encode(rows, learner.frame) for part, rows in data.parts.items()}
+    for part, encoded in parts.items():
+        for finding in encoded.findings:
+            say(finding.of(part).line())
+    passes = passes_of(settings, len(parts[TRAIN].examples.training_indices))
+    if passes > 1:
+        say(
+            f"each epoch is {passes} passes over the {counted(len(data.parts[TRAIN]), 'row')}, for "
+            f"at least {settings.least_steps} steps in all; --epochs N is N passes"
+        )
+    if dry:
+        tell(learner, data, parts, method, settings, len(numbers), out, say, machine)
+        return out / MODEL
+    last = TEST if TEST in parts else VALIDATION
+    plain_method = replace(method, head_rate=method.head_factor)  # however it was said
+    kept = FinishedSeeds(
+        out,
+        {
+            "model": learner.loaded.fingerprint,
+            "data": hash_rows(data),
+            "task": {
+                "kind": task_type.task,
+                "labels": task_type.labels,
+                "settled": task_type.options,
+            },
+            "head": fingerprint([to_plain(head) for head in learner.config.heads]),
+            "settings": {
+                "training": {**to_plain(settings), "seed": 0},
+                "method": _method_facts(plain_method),
+                "length": learner.frame.length,
+                "long": long,
+                **unusual(machine),
+            },
+        },
+    )
+    left = sum(not kept.has(seed) for seed in numbers)
+    storage.require_space(out, disk_bytes(learner, method, left))
+    facts = _facts(learner, method, settings, passes) | unusual(machine)
+    facts |= {"seeds tried": len(numbers)}
+    if learner.family is None:
+        what = "no class of transformers has such a model"
+        so = "what is saved is read by Maskwright alone"
+        say(Finding("read-by-maskwright-alone", what, so).line())
+    with commit.Lock(out / LOCK):
+        require_unfinished(out)  # another process may have ended it meanwhile
+        commit.sweep(out)
+        kept.require_same()
+        learn = partial(
+            learner.learn,
+            parts,
+            method,
+            last=last,
+            say=say,
+            watch=watching(stream),
+            kept=kept,
+            machine=machine,
+        )
+        found = _seeds(learn, settings, numbers, out, say)
+        for half in (out / MODEL, out / ADAPTER):  # of a try that was stopped while it wrote
+            if half.exists():
+                commit.remove_folder(half)
+        Result(out, learner, data, parts, last, method, found, facts, origin or {}).write(say)
+        for name, text in (extra_files or {}).items():
+            document.write(out / name, text)
+        finish(out, [RESULTS, PAGE, script.NAME, *(extra_files or {})])
+        kept.finish()
+    made = out / (ADAPTER if method.head_alone else MODEL)
+    say(f"model: {made}\nnext: maskwright predict {shell_word(out)} FILE")
+    return made
+
+
+def _seeds(
+    learn: Callable[..., Seed], settings: Settings, seeds: Sequence[int], out: Path, say: Say
+) -> list[Seed]:
+    """What each seed came to; only the best still has its model."""
+    found: list[Seed] = []
+    try:
+        for seed in seeds:
+            found.append(learn(replace(settings, seed=seed), first=not found))
+            best = best_of(found)
+            found = [one if one is best else one.without_model() for one in found]
+    except KeyboardInterrupt:
+        done = f"{len(found)} of {len(seeds)} seeds finished and kept" if found else "no seed done"
+        say(f"stopped, {done}; the same command with --out {shell_word(out)} goes on")
+        raise
+    return found
+
+
+def require_unfinished(out: Path) -> None:
+    """Refuse a folder with a finished model, or with something else; one that was stopped while
+    writing still has what its seeds came to. From a finished one, what a kill of ours left is
+    removed.
+
+    Raises:
+        UsageError: the model is there already.
+        OutputError: what is there is none of ours.
+    """
+    if is_finished(out):
+        with contextlib.suppress(MaskwrightError):
+            if (ours := commit.read_manifest(out)).about == ABOUT:
+                with commit.Lock(out / LOCK):
+                    left = [out / FOLDER, out / f"{storage.DOOMED}{FOLDER}"]
+                    for name in (name for name in ours.files if "/" not in name):
+                        left += storage.temporaries_of(out / name)
+                    for path in filter(Path.exists, left):
+                        commit.remove_folder(path)
+        raise UsageError(
+            "a fine-tuned model is there already", where=out, do="choose another --out"
+        )
+    commit.require_own(out, FOLDER, beside=(REJECTS,))
+
+
+def _facts(learner: Learner, method: Method, settings: Settings, passes: int) -> dict[str, Any]:
+    """The settings, to be shown."""
+    task_type, factor = learner.task_type, learner.head_factor(method)
+    windows = task_type.head in ("token", "span")
+    longer = "longer ones in windows" if windows else learner.frame.long
+    return {
+        "method": method.name,
+        **_adapter_facts(method),
+        "layer decay": method.layer_decay,
+        **({} if factor == 1.0 else {"new head's learning rate": f"{factor:g} ×"}),
+        "optimizer": settings.optimizer.kind,
+        "learning rate": f"{settings.optimizer.learning_rate:g}",
+        "weight decay": settings.optimizer.decay,
+        "warm-up": f"{settings.schedule.warmup:g} of the run",
+        "epochs": settings.epochs,
+        "passes over the rows in each": passes,
+        "batch": settings.batch,
+        "threads": torch.get_num_threads(),
+        **({} if settings.accumulate == 1 else {"portions of a step": settings.accumulate}),
+        **({"prompt": task_type.options["prompt"]} if "prompt" in task_type.options else {}),
+        "longest text": f"{learner.frame.length} tokens, {longer}",
+    }
+
+
+def _method_facts(method: Method) -> dict[str, Any]:
+    """The method as plain values; of an adapter what is not its default."""
+    plain = {name: value for name, value in to_plain(method).items() if name != "adapter"}
+    return plain | ({method.name: method.changed_settings} if method.changed_settings else {})
+
+
+def _adapter_facts(method: Method) -> dict[str, str]:
+    """The settings of the adapter in a line, if it has any."""
+    values = (
+        [
+            f"{name} {', '.join(value) if isinstance(value, list) else value}"
+            for name, value in to_plain(method.adapter).items()
+            if name != "kind" and value is not None
+        ]
+        if method.adapter is not None
+        else []
+    )
+    return {"adapter": ", ".join(values)} if values else {}

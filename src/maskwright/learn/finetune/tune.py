@@ -1,0 +1,288 @@
+"""Train a model with a head on labelled examples: the one loop, epochs, the best epoch kept.
+
+    tune(objective, train, …)     ->  Tuned: the model in float32, the figure of every epoch
+
+The batches of an epoch are a keyed shuffle of all examples, so nothing has to be remembered. An
+epoch is chosen by the caller's own figure on validation data, the earliest among equals; with
+`patience` training stops when so many epochs in a row were no better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import TextIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.base.budget import Budget
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.base.randomness import key, permute
+from maskwright.base.report.panel import Panel
+from maskwright.learn.train import loop
+from maskwright.learn.train.loop import Hook, Record
+from maskwright.learn.train.optimizers.settings import AdamW, Optimizer
+from maskwright.learn.train.parameter_rates import ParameterRates, RateFactors
+from maskwright.learn.train.parameters import Parameters
+from maskwright.learn.train.schedule import Schedule
+from maskwright.learn.train.state import TrainState
+from maskwright.model.batch import Batch
+from maskwright.model.device.machine import Machine, choose
+from maskwright.model.inference.batches import PACKED
+from maskwright.model.inference.encoded import Collation, Examples
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The published defaults of BERT's fine-tuning (Devlin et al. 2018, A.3), but for decay on the
+    learning rate after a warm-up of a tenth.
+
+    Attributes:
+        accumulate: in how many portions a step is computed.
+        patience: how many epochs without a better figure end the run; None: none do.
+        least_steps: where there are so few examples that the epochs would be fewer steps than
+            these, each is several passes over the data (Mosbach et al. 2021, arXiv:2006.04884).
+    """
+
+    epochs: int = 3
+    batch: int = 32
+    accumulate: int = 1
+    optimizer: Optimizer = field(default_factory=lambda: AdamW(learning_rate=5e-5))
+    schedule: Schedule = field(default_factory=lambda: Schedule(kind="linear", warmup=0.1))
+    patience: int | None = None
+    least_steps: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low in (
+            ("epochs", 1),
+            ("batch", 1),
+            ("accumulate", 1),
+            ("patience", 1),
+            ("least_steps", 0),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise ConfigError(
+                    "a setting of fine-tuning is out of range",
+                    where=name,
+                    found=value,
+                    wanted=f"{low} or more",
+                )
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What came of it.
+
+    Attributes:
+        model: in float32, in evaluation mode; None where it was given up for a better one.
+        figures: of the epochs that were run, one after the other; empty without a figure.
+        losses: the mean training loss of each epoch.
+        epoch: the one whose weights these are, from 1.
+        seconds: training alone.
+    """
+
+    model: Transformer | None
+    figures: list[float]
+    losses: list[float]
+    epoch: int
+    seconds: float
+
+    @property
+    def network(self) -> Transformer:
+        """The model, where it is still there."""
+        assert self.model is not None
+        return self.model
+
+
+def tune(
+    objective: Objective,
+    train: Examples,
+    collation: Collation,
+    settings: Settings,
+    *,
+    figure: Callable[[Objective], float] | None = None,
+    rate_factors: Callable[[Transformer, int], RateFactors | None] | None = None,
+    machine: Machine | None = None,
+    hooks: Sequence[loop.Hook] = (),
+) -> Tuned:
+    """Train those parameters of `objective` that want a gradient; its model is the result's.
+
+    Args:
+        figure: after each epoch, higher is better; None: the last epoch is kept.
+        rate_factors: of the model and the number of steps, how fast each parameter learns.
+        machine: where and how precisely to compute; None: the best this machine has.
+        hooks: what else wants to know of every step, before `figure` does.
+
+    Raises:
+        DataError: there is no example.  DivergedError: a loss is no number.
+    """
+    indices = train.training_indices
+    if not len(indices):
+        raise DataError("there is no example to learn from", where="train")
+    machine, model = machine or choose(), objective.product
+    kept = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
+    parameters = Parameters(objective.to(machine.device), machine.compute)
+    per_pass = -(-len(indices) // settings.batch)
+    steps = steps_of(settings, len(indices))
+    portions = _portions(train, settings)
+
+    def batches(step: int, number: int) -> Batch | None:
+        turn, place = divmod(step, per_pass)
+        begin = place * settings.batch
+        numbers = np.arange(begin, min(begin + settings.batch, len(indices)))[number::portions]
+        chosen = indices[permute(key("shuffle", settings.seed, turn), len(indices), numbers)]
+        return train.batch(chosen, collation)[0] if len(chosen) else None
+
+    plan = loop.Plan(
+        seed=settings.seed,
+        microbatches=portions,
+        budget=Budget(steps=steps),
+        schedule=settings.schedule,
+        device=machine.device,
+    )
+    stop = loop.StopFlag()
+    per_epoch = steps // settings.epochs
+    epochs = _Epochs(objective, parameters, per_epoch, figure, settings.patience, stop)
+    optimizer = settings.optimizer.start(parameters)
+    if rate_factors is not None and (wanted := rate_factors(model, steps)) is not None:
+        optimizer = ParameterRates(optimizer, _of_objective(wanted))
+    state = loop.train(
+        objective, batches, optimizer, plan, TrainState(), hooks=[*hooks, epochs], stop=stop
+    )
+    finished = _widened(model, epochs.best, kept)
+    return Tuned(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
+
+
+def steps_of(settings: Settings, count: int) -> int:
+    """How many steps training on `count` examples is."""
+    return settings.epochs * passes_of(settings, count) * -(-count // settings.batch)
+
+
+def passes_of(settings: Settings, count: int) -> int:
+    """How many passes over `count` examples an epoch is."""
+    per_pass = -(-count // settings.batch)
+    return max(1, -(-settings.least_steps // (settings.epochs * per_pass)))
+
+
+def _portions(train: Examples, settings: Settings) -> int:
+    """Into how many parts a step is cut: so many that texts in pieces need no more memory than
+    whole ones."""
+    if train.pieces is None:
+        return settings.accumulate
+    needed = -(-settings.batch * int(train.lengths.mean()) // PACKED)
+    return min(settings.batch, max(settings.accumulate, needed))
+
+
+def _of_objective(rate_factors: RateFactors) -> RateFactors:
+    """`rate_factors` of a model by the names that its parameters have in an objective."""
+    return lambda step: {f"product.{name}": factor for name, factor in rate_factors(step).items()}
+
+
+class _Epochs:
+    """Follows the loop: a figure after each epoch, the best weights, the stop."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        parameters: Parameters,
+        per_epoch: int,
+        figure: Callable[[Objective], float] | None,
+        patience: int | None,
+        stop: loop.StopFlag,
+    ) -> None:
+        self.objective, self.parameters, self.per_epoch = objective, parameters, per_epoch
+        self.figure, self.patience, self.stop = figure, patience, stop
+        self.figures: list[float] = []
+        self.losses: list[float] = []
+        self.best: dict[str, Tensor] = {}
+        self.chosen = 0
+        self._sum = 0.0
+
+    def after_step(self, state: TrainState, record: loop.Record) -> None:
+        self._sum += record["loss"]
+        if state.step % self.per_epoch:
+            return
+        self.losses.append(self._sum / self.per_epoch)
+        self._sum = 0.0
+        epoch = state.step // self.per_epoch
+        if self.figure is None:
+            self._keep(epoch)
+            return
+        self.objective.eval()
+        value = self.figure(self.objective)
+        self.objective.train()
+        # A correlation with answers that are all alike is no number: no epoch is worse. As long as
+        # there is none, nothing can be chosen by it, and the last epoch is kept.
+        self.figures.append(value if math.isfinite(value) else -math.inf)
+        none = max(self.figures) == -math.inf
+        if none or self.figures[-1] > max(self.figures[:-1], default=-math.inf):
+            self._keep(epoch)
+        elif self.patience is not None and epoch - self.chosen >= self.patience:
+            self.stop.raised = True
+
+    def at_end(self, state: TrainState) -> None:
+        pass
+
+    def _keep(self, epoch: int) -> None:
+        self.chosen = epoch
+        self.best = {n: t.detach().clone() for n, t in self.parameters.state().items()}
+
+
+def _widened(
+    model: Transformer, trained: dict[str, Tensor], kept: dict[str, Tensor]
+) -> Transformer:
+    """`model` in float32: what was trained from its masters, the rest as it was."""
+    own = {name.removeprefix("product."): tensor for name, tensor in trained.items()}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.data = {**kept, **own}[name].float().to(parameter.device)
+    return model.float().eval()
+
+
+# ---------------------------------------------------------------- what a training shows meanwhile
+# (what is trained, its steps) -> a hook of the loop, which shows as long as the context is open
+Watch = Callable[[str, int], AbstractContextManager[Hook]]
+
+
+class _Shown:
+    """Every step to the panel, if there is one; the loop's hook."""
+
+    def __init__(self, panel: Panel | None = None) -> None:
+        self.panel = panel
+
+    def after_step(self, state: TrainState, record: Record) -> None:
+        if self.panel is not None:
+            self.panel.step(record)
+
+    def at_end(self, state: TrainState) -> None:
+        pass
+
+
+def watching(stream: TextIO | None = None) -> Watch:
+    """Shows every training on `stream`, or on standard output: a panel on a terminal, which is
+    taken away however the training ends, or a line every ten seconds."""
+
+    @contextmanager
+    def watch(name: str, steps: int) -> Iterator[Hook]:
+        panel = Panel({"recipe": name, "steps": steps}, stream)
+        panel.start()
+        try:
+            yield _Shown(panel)
+        finally:
+            panel.close()
+
+    return watch
+
+
+@contextmanager
+def unseen(name: str, steps: int) -> Iterator[Hook]:
+    """Shows nothing."""
+    yield _Shown()

@@ -1,0 +1,204 @@
+"""From a recipe's choices to the objects that train: the model and the objective (rows: `rows`).
+
+This is the only place where the names in a recipe become objects. Folders that a recipe names are
+pinned by their hashes, and refused before any work is done if they are missing (`resolved`).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskwright.base import config
+from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.base.randomness import key, torch_seed
+from maskwright.base.toml import to_toml
+from maskwright.learn.pretrain import start
+from maskwright.learn.pretrain.rows import check_length
+from maskwright.learn.recipes.base.check import config_of, require_settings
+from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, Point, Recipe
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.initialise import build as build_transformer
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import Objective
+from maskwright.model.opening import folders, special_tokens
+from maskwright.model.opening.open import open_weights
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+
+def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfig:
+    """The config of the recipe's model. Its vocabulary is the tokenizer's unless the recipe or its
+    folder sets one.
+
+    Raises:
+        ConfigError: a setting the family does not know, or a vocabulary smaller than the
+        tokenizer's.
+    """
+    model = recipe.model
+    if isinstance(model, FamilyModel):
+        size = {"vocab_size": tokenizer.vocabulary_size}
+        network = config_of(model, {**size, **_special_ids(tokenizer)})
+    else:
+        network = model.config if isinstance(model, Point) else start.layout(model).config
+    if network.tokens.vocabulary < tokenizer.vocabulary_size:
+        raise IncompatibleError(
+            "the tokenizer has more tokens than the model's vocabulary",
+            where="model",
+            found=f"{tokenizer.vocabulary_size} tokens",
+            wanted=f"at most {network.tokens.vocabulary}",
+            do="train a smaller tokenizer (tokenizer.vocabulary)",
+        )
+    return network
+
+
+def family_name(recipe: Recipe) -> str | None:
+    """The family whose names the recipe's model is saved under; None: the first family it belongs
+    to."""
+    if isinstance(recipe.model, Folder):
+        member = start.layout(recipe.model).family
+        return None if member is None else member.name
+    return recipe.model.family if isinstance(recipe.model, FamilyModel) else None
+
+
+def model(
+    recipe: Recipe,
+    network: TransformerConfig,
+    say: Callable[[str], None] = lambda text: None,
+) -> Transformer:
+    """A new model, whose weights are a function of the recipe's seed, or the model of its folder.
+
+    Args:
+        say: takes a line on which weights were taken from a folder and which were missing.
+    """
+    generator = torch.Generator().manual_seed(torch_seed(key("init", recipe.training.seed)))
+    choice = recipe.initialisation
+    fresh = build_transformer(
+        network,
+        generator,
+        distribution=choice.distribution,
+        deviation=choice.deviation,
+        scaled_residual=choice.scaled_residual,
+    )
+    return (
+        start.init_from_folder(recipe.model, fresh, say)
+        if isinstance(recipe.model, Folder)
+        else fresh
+    )
+
+
+def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Objective:
+    """The recipe's objective around `network`. The objective's own weights are a function of the
+    recipe's seed, too."""
+    member, options = recipe.objective.member, recipe.objective.checked
+    others = {}
+    for name, (folder, sha256) in _networks(recipe).items():
+        start.require_same(folder, sha256)
+        others[name] = _finished(folder, tokenizer).to(network.device)
+        check_length(recipe, others[name].config, f"objective.options.{name}")
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(torch_seed(key("init", recipe.training.seed, 1)))
+        try:
+            built = member.build(network, options, special_tokens.vocabulary(tokenizer), **others)
+        except IncompatibleError as error:
+            raise _remedied(error, recipe) from error
+    assert isinstance(built, Objective)
+    return built
+
+
+def _remedied(error: IncompatibleError, recipe: Recipe) -> IncompatibleError:
+    """The refusal of an objective that misses a head of a folder's model, with the remedy: draw
+    that head."""
+    if not isinstance(recipe.model, Folder) or not str(error.where).startswith("model"):
+        return error
+    member = start.layout(recipe.model).family
+    if member is None:
+        return error
+    names = ", ".join(member.architectures)
+    remedy = f"draw it anew: --set model.architecture=NAME, of {names}"
+    return IncompatibleError(
+        error.what, where=error.where, found=error.found, wanted=error.wanted, do=remedy
+    )
+
+
+def resolved(recipe: Recipe) -> Recipe:
+    """`recipe` with the hashes of the folders it reads, after all checks that need no text.
+
+    Raises:
+        ConfigError: a setting that the family, or an option that the objective, does not know; or a
+            network that none names.
+        IncompatibleError: the objective does not learn from such rows.
+        UsageError, CheckpointError and others: there is no model where the recipe says.
+    """
+    # As it will be read from its file: a 3 that stands for 3.0 would be another recipe there, and
+    # of a free table what is None is left out.
+    text = to_toml(recipe)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            "a path cannot be written into recipe.toml",
+            where="recipe",
+            found=ascii(text[max(0, error.start - 40) : error.end + 10]),
+            wanted="paths in UTF-8",
+            do="rename the file",
+        ) from error
+    read = config.from_plain(Recipe, tomllib.loads(text))
+    if read.objective == recipe.objective:
+        read = replace(read, objective=recipe.objective)  # which is resolved already
+    recipe = read
+    require_settings(recipe)
+    _require_networks(recipe)
+    recipe = start.pinned(recipe)
+    options = dict(recipe.objective.options)
+    for name in recipe.objective.spec.networks:
+        path, found = start.pinned_folder(options[name], options.get(f"{name}_sha256"))
+        options |= {name: path, f"{name}_sha256": found}
+    return replace(recipe, objective=recipe.objective.with_options(options))
+
+
+def _require_networks(recipe: Recipe) -> None:
+    for name in recipe.objective.spec.networks:
+        if not recipe.objective.options.get(name):
+            raise ConfigError(
+                f"`{recipe.objective.name}` needs a {name}",
+                where=f"objective.options.{name}",
+                found="nothing",
+                wanted="the folder of a model or of a run, with the tokenizer of this recipe",
+                do=f"train one, and name it: --set objective.options.{name}=FOLDER",
+            )
+    for folder, _ in _networks(recipe).values():
+        pretrained.described(folders.model_folder(folder))
+
+
+def _networks(recipe: Recipe) -> dict[str, tuple[Path, str | None]]:
+    """The folder of each further network of the objective by name, and its hash, if it is known."""
+    options = vars(recipe.objective.checked)
+    names = recipe.objective.spec.networks
+    return {name: (Path(options[name]), options[f"{name}_sha256"]) for name in names}
+
+
+def _finished(folder: Path, tokenizer: Tokenizer) -> Transformer:
+    """The network in a model folder, or in the newest checkpoint of a run.
+
+    Raises:
+        IncompatibleError: its tokenizer is not `tokenizer`.
+    """
+    model = open_weights(folder)
+    if model.words is not None:
+        pretrained.require_tokenizer(model.words.fingerprint, tokenizer)
+    return model.network
+
+
+def _special_ids(tokenizer: Tokenizer) -> dict[str, Any]:
+    ids = {
+        "pad_token_id": tokenizer.pad,
+        "bos_token_id": tokenizer.begin,
+        "eos_token_id": tokenizer.end,
+    }
+    return {k: v for k, v in ids.items() if v is not None}

@@ -1,0 +1,121 @@
+"""The card of a pretrained model: the README.md next to its weights, made from the recipe alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from maskwright.base.config import to_plain
+from maskwright.base.errors import IncompatibleError
+from maskwright.base.report import document, opened
+from maskwright.learn.recipes.base.recipe import Recipe
+from maskwright.model.checkpoint import layout
+from maskwright.model.checkpoint.conventions import Conventions
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.objectives.base.spec import Spec
+from maskwright.model.opening import of_recipe
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+HERE = "."  # the folder of the card
+
+
+def about(recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer, known: About) -> About:
+    """`known` with the model's conventions and its card."""
+    conventions = conventions_of(recipe, len(config.stacks))
+    known = replace(known, conventions=conventions)
+    written = layout.documents(layout.of_config(config, known.family), tokenizer, known, {})
+    text = written["config.json"]
+    assert isinstance(text, bytes)
+    return replace(known, readme=_card(recipe, config, json.loads(text), tokenizer, conventions))
+
+
+def conventions_of(recipe: Recipe, stacks: int) -> Conventions:
+    """The conventions of the recipe's model, which has one stack or two."""
+    member, options = recipe.objective.member, recipe.objective.options
+    rows, corpus = to_plain(recipe.rows), to_plain(recipe.corpus)
+    return of_recipe.conventions_of(member, to_plain(options), rows, corpus, stacks)
+
+
+def _card(
+    recipe: Recipe,
+    config: TransformerConfig,
+    saved: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    conventions: Conventions,
+) -> str:
+    """The text of the card; `saved` is the config.json next to it."""
+    ask, warning = (
+        ask_of(recipe.objective.spec, config, tokenizer, conventions),
+        opened.misread(saved),
+    )
+    front = {
+        "library_name": "maskwright" if warning else "transformers",
+        **({"pipeline_tag": ask.tag} if ask else {}),
+        "tags": ["maskwright", recipe.objective.name],
+    }
+    return document.render(
+        "pretrained.md",
+        front=front,
+        name=recipe.name,
+        objective=recipe.objective.name,
+        note=recipe.note,
+        warning=warning,
+        loads=opened.code(saved, HERE).splitlines(),
+        ask=ask.line if ask else "",
+    )
+
+
+@dataclass(frozen=True)
+class Ask:
+    """How a user asks a model.
+
+    Attributes:
+        tag: the name that hubs have for it.
+        verb: the command, `fill-mask` or `generate`.
+        prompt: a text that the model can be given, in words that its tokenizer knows.
+    """
+
+    tag: str
+    verb: str
+    prompt: str
+
+    @property
+    def line(self) -> str:
+        """The call in Python, from within the model's folder."""
+        if self.verb == "fill-mask":
+            return f"api.fill_mask({HERE!r}, {self.prompt!r})"
+        return f"api.generate_text({HERE!r}, {self.prompt!r}, tokens=20)"
+
+
+def ask_of(
+    spec: Spec, config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions
+) -> Ask | None:
+    """How a user asks the model; None where it scores no tokens, or was not trained to write."""
+    if config.vocabulary_head is None:
+        return None
+    text, writes = _known(tokenizer), config.decoder is not None and conventions.decoder_trained
+    spans = len(config.stacks) == 2 and writes and bool(tokenizer.sentinels)
+    spans &= tokenizer.mask is None or spec.usual_for == "sentinels"
+    if config.encoder is not None and tokenizer.mask is not None and not spans:
+        sign = tokenizer.tokens([tokenizer.mask])[0]
+        return Ask("fill-mask", "fill-mask", f"{text} {sign}".strip())
+    if not writes:
+        return None
+    if spans:
+        sign = tokenizer.vocabulary[tokenizer.sentinels[0]]
+        return Ask("fill-mask", "fill-mask", f"{text} {sign}".strip())
+    tag = "text-generation" if config.encoder is None else "text2text-generation"
+    return Ask(tag, "generate", text)
+
+
+def _known(tokenizer: Tokenizer) -> str:
+    """A few words that the tokenizer knows."""
+    try:
+        tokenizer.encode("It is")
+        return "It is"
+    except IncompatibleError:
+        ordinary = (i for i in range(tokenizer.vocabulary_size) if i not in tokenizer.special_ids)
+        return next((text for i in ordinary if (text := tokenizer.decode([i])).strip()), "")

@@ -1,0 +1,208 @@
+"""A run's checkpoints: each is a Hugging Face folder with the training state.
+
+    checkpoints/step-00001200/
+        config.json, model.safetensors, tokenizer.json, ...     loads in transformers as it stands
+        training/optimizer.safetensors                          moments, by parameter name
+        training/objective.safetensors                          what else is trained, if anything
+        training/masters.safetensors                            weights, where an average is saved
+        training/state.json                                     a few numbers
+        MANIFEST.json                                           sizes and hashes, written last
+
+The saved weights are the float32 masters, or their average where there is one: then the masters
+lie with the state of training, to go on from. The newest folder that verifies is the one that
+counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.base.errors import CheckpointError, StorageError
+from maskwright.base.storage import commit
+from maskwright.base.storage.manifest import require_as_saved
+from maskwright.base.storage.strict_json import parse_object
+from maskwright.learn.pretrain import journal
+from maskwright.learn.train.average import Average
+from maskwright.learn.train.optimizers.optimizer import OptimizerState
+from maskwright.learn.train.state import TrainState
+from maskwright.model.checkpoint import files, pretrained
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.opening.open import open_weights
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+STATE = "training/state.json"
+MOMENTS = "training/optimizer.safetensors"
+OTHERS = "training/objective.safetensors"
+MASTERS = "training/masters.safetensors"
+LARGEST_STATE = 64 << 20
+# How an objective names the network that gets saved.
+OWN = "product."
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """What a checkpoint restored, and why newer ones were skipped."""
+
+    path: Path
+    state: TrainState
+    about: dict[str, Any]
+    skipped: list[CheckpointError | StorageError]
+
+
+class Checkpoints:
+    """The folder `run/checkpoints`, which holds the newest `keep` checkpoints.
+
+    Args:
+        about: facts for every manifest (recipe, tokenizer, data and machine).
+        model: what is written into each saved model's folder.
+    """
+
+    def __init__(
+        self, run: Path, keep: int, about: dict[str, Any], model: About | None = None
+    ) -> None:
+        self.folder = run / "checkpoints"
+        self.keep = keep
+        self.about = about
+        self.model = model
+
+    def path(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}"
+
+    def save(
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        optimizer: OptimizerState,
+        state: TrainState,
+        average: Average | None = None,
+    ) -> Path:
+        """Commit the checkpoint of `state.step`. Older ones are removed only after it is on disk
+        and verified.
+
+        Raises:
+            StoppedError: the disk is full.  StorageError, OutputError: it cannot be written.
+            CheckpointError: a weight is not finite.
+        """
+        target = self.path(state.step)
+        if _is_complete(target, full=True):
+            return target
+        masters = optimizer.parameters.state()
+        weights = masters if average is None else average.state()
+        content = pretrained.save_files(model, tokenizer, self.model, state=own_weights(weights))
+        others = {n: t for n, t in weights.items() if not n.startswith(OWN)}
+
+        def write(staging: commit.Staging) -> None:
+            for name, data in content.items():
+                staging.write_bytes(name, data() if callable(data) else data)
+            staging.write_bytes(MOMENTS, files.chunks(moments))
+            if others:
+                staging.write_bytes(OTHERS, files.chunks(others))
+            if average is not None:
+                staging.write_bytes(MASTERS, files.chunks(masters))
+            staging.write_json(STATE, {**state.to_json(), "optimizer_steps": optimizer.steps})
+
+        moments = optimizer.state()
+        size = sum(t.nbytes for t in [*masters.values(), *moments.values()])
+        size += 0 if average is None else sum(t.nbytes for t in weights.values())
+        about = {**self.about, "step": state.step, "journal": journal.stamp(self.folder.parent)}
+        commit.commit(target, write, about=about, expected_bytes=size, replace=True)
+        self.retain(target)
+        return target
+
+    def retain(self, newest: Path) -> None:
+        """Remove all checkpoints before `newest` except the last `keep`, which include it, once
+        `newest` has been read back and verified. Those of later steps are damaged ones that a
+        resumed run skipped."""
+        steps = commit.numbered(self.folder)
+        steps = steps[: steps.index(newest) + 1]
+        complete = [p for p in steps if _is_complete(p)]
+        old = [p for p in steps[:-1] if p not in complete[-self.keep :]]
+        if not old:
+            return
+        commit.verify(newest)
+        for folder in old:
+            commit.remove_folder(folder)
+
+    def restore(self, optimizer: OptimizerState, average: Average | None = None) -> Resumed:
+        """Load the newest valid checkpoint into `optimizer`, its parameters' masters and their
+        `average`.
+
+        Raises:
+            CheckpointError: none is valid; each is listed with its reason.
+        """
+        path, manifest, skipped = commit.newest(self.folder)
+        network = open_weights(path).network
+        weights = {OWN + n: p.detach() for n, p in network.named_parameters()}
+        if (path / OTHERS).exists():
+            weights |= _tensors(path / OTHERS)
+        if average is not None:
+            average.load(weights)
+            weights = _tensors(path / MASTERS)
+        optimizer.parameters.load(weights)
+        state, steps = read_state(path)
+        optimizer.load(_tensors(path / MOMENTS), steps)
+        return Resumed(path, state, manifest.about, skipped)
+
+
+@torch.no_grad()
+def take_others(objective: nn.Module, checkpoint: Path) -> list[str]:
+    """Load into `objective` the weights that were trained next to its product, if the checkpoint
+    has any and the objective has the same; returns their names."""
+    if not (checkpoint / OTHERS).exists():
+        return []
+    require_as_saved(checkpoint / OTHERS)
+    parameters = dict(objective.named_parameters())
+    others = files.open_file(checkpoint / OTHERS)
+    found = {name: others.read(name) for name in others.entries}
+    if any(n not in parameters or parameters[n].shape != t.shape for n, t in found.items()):
+        return []
+    for name, tensor in found.items():
+        parameters[name].copy_(tensor)
+    return list(found)
+
+
+def read_state(checkpoint: Path) -> tuple[TrainState, int]:
+    """The training state in a checkpoint's folder, and the number of steps of its optimizer.
+
+    Raises:
+        CheckpointError: not a training state.
+    """
+    path = checkpoint / STATE
+    data = path.read_bytes()
+    require_as_saved(path, data)
+    plain = parse_object(data, path, error=CheckpointError, largest=LARGEST_STATE)
+    steps = plain.pop("optimizer_steps", -1)
+    if type(steps) is not int:
+        raise CheckpointError(
+            "not a training state",
+            where=path,
+            found=repr(steps),
+            wanted="the steps of the optimizer",
+            do="resume from an older checkpoint: remove this one",
+        )
+    return TrainState.from_json(plain, str(path)), steps
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    opened = files.open_file(path)
+    return {name: opened.read(name) for name in opened.entries}
+
+
+def _is_complete(folder: Path, *, full: bool = False) -> bool:
+    """Whether a checkpoint has all its files in their sizes and, with `full`, their hashes."""
+    try:
+        commit.verify(folder, full=full)
+    except CheckpointError:
+        return False
+    return True
+
+
+def own_weights(masters: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The product's weights among an objective's, under the product's own names."""
+    return {n.removeprefix(OWN): t for n, t in masters.items() if n.startswith(OWN)}

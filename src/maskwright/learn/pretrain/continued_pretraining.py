@@ -1,0 +1,322 @@
+"""Continued pretraining of a model on other text (Gururangan et al. 2020, arXiv:2004.10964).
+
+A run continues with its own objective and rows. For any other folder these follow from the model:
+an encoder fills masks, a decoder predicts the next token, and an encoder-decoder writes what was
+cut out of its text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shlex
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+import torch
+
+from maskwright.base.errors import IncompatibleError, MaskwrightError
+from maskwright.base.findings import Finding
+from maskwright.base.metrics import metrics
+from maskwright.base.report import page, tables
+from maskwright.base.report.say import printer
+from maskwright.learn.pretrain import build, checkpoints, run, start
+from maskwright.learn.pretrain.rows import held_out_rows
+from maskwright.learn.recipes.base.continued import LENGTH, RATE, WIDTH, of_model, of_run
+from maskwright.learn.recipes.base.find import override, read, with_text
+from maskwright.learn.recipes.base.recipe import Folder, Recipe
+from maskwright.learn.train import distribute
+from maskwright.model.batch import Batch
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint.layout import Layout
+from maskwright.model.device import machine
+from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import encode, facts
+from maskwright.model.objectives.base.spec import usual_for
+from maskwright.model.objectives.modules.supervised import pool_texts
+from maskwright.model.opening import folders, special_tokens
+from maskwright.model.opening.open import open_weights
+from maskwright.model.opening.run_folder import is_run
+from maskwright.text.corpus import embedded
+from maskwright.text.corpus.files import Paths
+from maskwright.text.store.pack import PackedDocuments
+from maskwright.text.store.store import TokenStore
+from maskwright.text.store.tokenize import build_store
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+MINUTES, HELD_OUT = 10.0, "data/held-out"
+WORTH = "What training further was worth"
+SENTENCE_MODEL = "modules.json"  # of sentence-transformers
+GENERAL = 60_000  # bytes of text that has nothing to do with the run
+SEEN_ROWS, SEEN_TEXTS = 64, 200
+# A new head is trained alone for a share of the run, and faster than the body under it, which
+# was never trained for it and has most to lose: that learns at a rate for a width of 768, too.
+HEAD_FIRST, HEAD_RATE, BODY_RATE = 0.3, 1e-3, 1e-5
+
+
+def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
+    """The recipe that continues the pretraining of the model in `folder`, on the embedded text
+    until another text is named.
+
+    Raises:
+        UsageError: no such folder.
+        IncompatibleError: it has no tokenizer, or is of two stacks and has no mask to write for.
+    """
+    if is_run(folder):
+        return of_run(folder, minutes)
+    path = folders.model_folder(folder)
+    form = pretrained.described(path)
+    config = form.config
+    longest = min(
+        getattr(stack.embeddings.positions, "length", LENGTH) for stack in config.stacks.values()
+    )
+    narrower = max(1.0, WIDTH / config.width)
+    model = Folder(path=str(path), architecture=_architecture(form))
+    rate = RATE * narrower
+    if model.architecture is not None:
+        rate = HEAD_RATE
+        model = replace(
+            model, head_first=HEAD_FIRST, body_rate=min(1.0, BODY_RATE * narrower / rate)
+        )
+    return of_model(
+        model,
+        minutes,
+        name=f"{folders.called(path)}-further",
+        note=f"a {form.model_type}, further",
+        objective=_objective(path, form),
+        rate=rate,
+        length=min(LENGTH, longest),
+    )
+
+
+def adapt(
+    folder: Path | str,
+    texts: Paths,
+    out: Path | str,
+    *,
+    minutes: float = MINUTES,
+    settings: Sequence[str] = (),
+    stream: TextIO | None = None,
+) -> Path:
+    """Continue the pretraining of the model in `folder` on `texts` in the new folder `out`, and
+    report the change of the loss on that text and on other text; returns the last checkpoint. An
+    interrupted run is resumed like any other, and reports then.
+
+    Raises:
+        MaskwrightError: as `recipe_of` and `run.pretrain`.
+    """
+    folder, out, say = Path(folder), Path(out), printer(stream)
+    recipe = override(with_text(recipe_of(folder, minutes), texts), settings)
+    if distribute.join().first:
+        for found in _findings(folder, recipe):
+            say(found.line())
+    last = run.pretrain(recipe, out, stream=stream)
+    close(out, stream=stream)
+    return last
+
+
+def _findings(folder: Path, recipe: Recipe) -> Iterator[Finding]:
+    """Findings for the user before the pretraining of a model is continued."""
+    model = recipe.model
+    assert isinstance(model, Folder)
+    if (folder / SENTENCE_MODEL).is_file():
+        yield Finding(
+            "model-of-vectors",
+            "this model was made for vectors of texts; learning to fill masks makes these worse",
+            "its pooling is not taken along: what comes of it is a model to fine-tune",
+            "to compare vectors, keep the model as it is, or fine-tune it: maskwright finetune "
+            f"{shlex.quote(str(folder))} --data PAIRS --task embedding",
+        )
+    if model.architecture is not None and model.head_first:
+        yield Finding(
+            "head-learns-first",
+            "the folder has no scores over the vocabulary",
+            f"these learn alone for the first {model.head_first:.0%} of the run "
+            "(model.head_first); then the model below them learns, too, "
+            f"{model.body_rate:g} times as fast (model.body_rate)",
+        )
+
+
+def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> None:
+    """Report how continued pretraining changed the losses of the complete run `out`, if it is such
+    a run.
+
+    Args:
+        again: report even if the run's folder has the table already.
+    """
+    recipe = read(out / run.RECIPE)
+    if not isinstance(recipe.model, Folder) or not distribute.join().first:
+        return
+    if not again and any(table.get("title") == WORTH for table in tables.read(out)):
+        return
+    if not Path(recipe.model.path).is_dir():
+        what = f"the model from which this run began is not there any more ({recipe.model.path})"
+        so = "there is nothing to compare with"
+        printer(stream)(Finding("model-before-is-gone", what, so).line())
+        return
+    try:
+        results = worth(out)
+    except MaskwrightError as error:  # the model is trained and saved all the same
+        what = "what training further was worth cannot be measured"
+        why = f"{error.what} ({error.where})"
+        printer(stream)(Finding("worth-unknown", what, why).line())
+        return
+    tables.add(out, results)
+    for table in results:
+        printer(stream)(tables.for_terminal(table))
+    lost = [row[0] for row in results[0]["rows"][1:] if row[-1].startswith("+")]
+    if lost:
+        found = Finding(
+            "worse-on-other-text",
+            f"something was lost on {lost[0]}",
+            remedy="whether what was won is worth it, a task of yours can show: fine-tune both "
+            "models on it",
+            severity="warning",
+        )
+        printer(stream)(found.line())
+    page.write_report(out)
+
+
+def worth(out: Path) -> list[tables.Table]:
+    """The change of the loss of the run `out` on its own held-out text and on other text; and, for
+    an encoder that was not pretrained here, how far the vectors of texts moved."""
+    recipe = read(out / run.RECIPE)
+    assert isinstance(recipe.model, Folder)
+    path = Path(recipe.model.path)
+    tokenizer = Tokenizer.load(out / "tokenizer")
+    initial = build.model(recipe, build.transformer_config(recipe, tokenizer))
+    known = start.take(out, initial, recipe.model.new) or recipe.model.architecture is None
+    last = folders.newest(out)
+    models = [(initial, path)] * known + [(open_weights(last).network, last)]
+    store = TokenStore.open(out / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
+    # A checkpoint lies in its run's folder, which has the held-out text, too.
+    old = path.parent.parent / HELD_OUT
+    own = path.parent.name == "checkpoints" and old.is_dir()
+    found = {"the new text": _losses(recipe, models, tokenizer, store)}
+    if own:
+        # Rows of another kind may ask for what was not written down when that text was prepared.
+        with contextlib.suppress(MaskwrightError):
+            before = TokenStore.open(old, tokenizer_fingerprint=tokenizer.fingerprint)
+            found["the text before"] = _losses(recipe, models, tokenizer, before)
+    else:
+        with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(MaskwrightError):
+            general = build_store(
+                embedded.documents(limit_bytes=GENERAL), tokenizer, Path(scratch) / "store"
+            )
+            found["general text"] = _losses(recipe, models, tokenizer, general)
+    rows = []
+    for name, losses in found.items():
+        gap = f"{losses[-1] - losses[0]:+.4f}" if known else "–"
+        rows.append([name, *["–"] * (not known), *(f"{loss:.4f}" for loss in losses), gap])
+    note = "In nats for each target, the same rows and the same questions before and after."
+    if recipe.model.new and known:
+        note += " Before: the new head above the model as it was."
+    elif not known:
+        note = (
+            "In nats for each target; a model without scores over the vocabulary has no loss "
+            "before."
+        )
+    if "general text" in found:
+        note += " General text: documentation in this Python installation."
+    results: list[tables.Table] = [
+        {
+            "title": WORTH,
+            "head": ["held-out loss", "before", "after", "change"],
+            "rows": rows,
+            "note": note,
+        }
+    ]
+    if not own and initial.encoder is not None and initial.decoder is None:
+        results.append(_moved(initial, models[-1][0], store, recipe.rows.length))
+    return results
+
+
+def _moved(before: Transformer, after: Transformer, store: TokenStore, length: int) -> tables.Table:
+    """How similarly two models order the similarities of held-out texts."""
+    rows = PackedDocuments(store, length)
+    numbers = np.arange(min(len(rows), SEEN_ROWS))
+    taken = rows.rows(numbers, 0)
+    batch = Batch(tokens=torch.from_numpy(taken.tokens), **facts(taken))
+    found = []
+    for model in (before, after):
+        with torch.no_grad():
+            vectors = pool_texts(encode(model.eval(), batch), batch.documents, "mean")
+        unit = torch.nn.functional.normalize(vectors[:SEEN_TEXTS].float(), dim=1)
+        pairs = torch.triu_indices(len(unit), len(unit), 1)
+        found.append((unit @ unit.T)[pairs[0], pairs[1]].numpy())
+    correlation = metrics.METRICS["spearman"](*found) if len(found[0]) > 1 else math.nan
+    shown = f"{correlation:.3f}" if math.isfinite(correlation) else "–"
+    return {
+        "title": "What is left of the vectors of texts",
+        "head": ["", "before", "after"],
+        "rows": [["which texts are alike", "1.000", shown]],
+        "note": "Mean vectors of held-out texts: the rank correlation of their similarities with "
+        "those before. Where a model was made for such vectors, what is lost here is lost to it.",
+    }
+
+
+def _losses(
+    recipe: Recipe,
+    models: Sequence[tuple[Transformer, Path]],
+    tokenizer: Tokenizer,
+    store: TokenStore,
+) -> list[float]:
+    """The loss of each model on `store`; its folder may hold further weights of the objective."""
+    found = []
+    device = machine.choose(recipe.training.precision, recipe.training.device).device
+    for model, path in models:
+        objective = build.objective(recipe, model, tokenizer)
+        checkpoints.take_others(objective, path)
+        figures = likelihood.evaluate(
+            objective.to(device),
+            held_out_rows(recipe, store),
+            rows=recipe.evaluation.rows,
+            batch_rows=recipe.evaluation.batch,
+        )
+        found.append(figures.loss)
+    return found
+
+
+def _objective(path: Path, form: Layout) -> str:
+    if form.config.encoder is None:
+        return usual_for("decoder").name
+    vocabulary = special_tokens.vocabulary(Tokenizer.load(path))
+    if form.config.decoder is None:
+        if vocabulary.mask is None:
+            raise IncompatibleError(
+                "an encoder needs a mask token to be trained further",
+                where=path,
+                found="a tokenizer without a mask token",
+                do="name a folder with the decoder, too",
+            )
+        return usual_for("encoder").name
+    if vocabulary.sentinels:
+        return usual_for("sentinels").name
+    if vocabulary.mask is None:
+        raise IncompatibleError(
+            "an encoder-decoder needs a token that stands for a gap in a text",
+            where=path,
+            found="a tokenizer with neither sentinels nor a mask",
+            do="write a recipe with an objective of your own",
+        )
+    return usual_for("masks").name
+
+
+def _architecture(form: Layout) -> str | None:
+    """The class with a vocabulary head and no other head, if the folder's model has no vocabulary
+    head."""
+    if form.family is None or form.config.vocabulary_head is not None:
+        return None
+    for name, parts in form.family.architectures.items():
+        if (
+            parts.vocabulary
+            and not parts.heads
+            and parts.decoder in (None, form.config.decoder is not None)
+        ):
+            return name
+    return None

@@ -1,0 +1,271 @@
+"""What happens between steps: log, evaluate, save. The loop knows none of it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskwright.base.errors import StoppedError
+from maskwright.base.findings import Finding
+from maskwright.base.report.panel import Panel
+from maskwright.base.terminal import shell_word
+from maskwright.learn.pretrain.journal import Journal
+from maskwright.learn.pretrain.journal import read as read_journal
+from maskwright.learn.pretrain.prepare import Prepared
+from maskwright.learn.pretrain.session import TrainingSession
+from maskwright.learn.train.state import TrainState
+from maskwright.model.device.neighbours import Neighbours
+from maskwright.model.device.process_memory import peak_memory
+from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.inference.decode import Sampling, generate
+from maskwright.model.inference.fill_mask import fill
+from maskwright.model.inference.held_out_loss import SEED
+from maskwright.model.inference.prepared import prepare
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.encoder_decoder import EncoderDecoder
+from maskwright.model.objectives.base.objective import Objective
+from maskwright.model.opening.special_tokens import opening
+from maskwright.text.store.rows import RowSource
+
+PROMPT_TOKENS, SHOWN_TOKENS = 12, 40
+
+
+def sample(
+    objective: Objective, prepared: Prepared, rows: RowSource, step: int
+) -> dict[str, Any] | None:
+    """A `sample` line for the journal; None if the model neither fills masks nor writes.
+
+    Args:
+        rows: of the held-out text, for objectives over two stacks.
+    """
+    model, tokenizer = objective.scorer, prepared.tokenizer
+    # No more than half a row, so that the model has room for it however it is written again.
+    length = min(2 * PROMPT_TOKENS, rows.length // 2)
+    ids = [int(i) for i in prepared.held_out.document(0)[:length]]
+    if not ids:
+        return None
+    if isinstance(objective, EncoderDecoder):
+        return {"kind": "sample", "step": step, **_rewritten(objective, prepared, rows)}
+    if model.config.encoder is not None and tokenizer.mask is not None:
+        sign = tokenizer.tokens([tokenizer.mask])[0]
+        glue = "" if tokenizer.kind == "character" else " "
+        fresh = np.arange(len(ids)) == 0
+        first, after = _word(prepared.held_out.begins_word(np.array(ids), fresh))
+        left, right = tokenizer.decode(ids[:first]), tokenizer.decode(ids[after:])
+        prompt = f"{left}{glue}{sign}{glue}{right.removeprefix(glue)}"
+        # Of two stacks this objective trains the encoder alone, and that is what is shown.
+        found = fill(
+            prepare(model, live=True),
+            tokenizer,
+            [prompt],
+            top=5,
+            shift=objective.prediction_offset,
+            alone=True,
+        )[0]
+        text = "  ".join(f"{c.token} {c.probability:.0%}" for c in found[0].candidates)
+        return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
+    if model.config.decoder is not None and model.config.encoder is None:
+        start = ids[:PROMPT_TOKENS]
+        sampling = _sampling(prepared, model, 0.8)
+        written = generate(
+            prepare(model, live=True),
+            [start],
+            SHOWN_TOKENS,
+            sampling,
+            whole=objective.bidirectional_prefix,
+        )[0]
+        return {
+            "kind": "sample",
+            "step": step,
+            "prompt": tokenizer.decode(start),
+            "text": tokenizer.decode(start + written)[len(tokenizer.decode(start)) :],
+        }
+    return None
+
+
+def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource) -> dict[str, str]:
+    """The beginning of the first row as the encoder reads it, and what the decoder writes."""
+    rows = source.rows(np.array([0]), 0)
+    length = min(2 * PROMPT_TOKENS, int((rows.documents == 1).sum()))
+    batch = objective.corrupt(rows.cut(0, length), np.zeros(1, dtype=np.int64), SEED)
+    assert batch.decoder_tokens is not None
+    read = batch.tokens[0] if batch.documents is None else batch.tokens[batch.documents != 0]
+    written = generate(
+        prepare(objective.product, live=True),
+        [_decoder_prefix(batch.decoder_tokens[0].tolist(), opening(prepared.tokenizer))],
+        SHOWN_TOKENS,
+        _sampling(prepared, objective.product, 0.0),
+        sources=[read.tolist()],
+        end=objective.vocabulary.end,
+    )[0]
+    # The text is shown without its frame, but with the sentinels that say which gap is filled.
+    tokenizer = prepared.tokenizer
+    hidden = tokenizer.special_ids - {*tokenizer.sentinels}
+    text = tokenizer.decode([token for token in written if token not in hidden], False)
+    return {"prompt": tokenizer.decode(read.tolist(), False), "text": text}
+
+
+def _decoder_prefix(decoded: list[int], first: list[int]) -> list[int]:
+    """The decoder's tokens before the first word: the start token and, where texts are framed, the
+    opening tokens."""
+    count = 1 + len(first)
+    return decoded[:count] if decoded[1:count] == first else decoded[:1]
+
+
+def _sampling(prepared: Prepared, model: Transformer, temperature: float) -> Sampling:
+    """Sampling without padding and without ids beyond the tokenizer's vocabulary."""
+    known, rows = prepared.tokenizer.vocabulary_size, model.config.tokens.vocabulary
+    padding = [] if prepared.tokenizer.pad is None else [prepared.tokenizer.pad]
+    return Sampling(temperature=temperature, forbidden=(*padding, *range(known, rows)))
+
+
+def _word(begins: NDArray[np.bool_]) -> tuple[int, int]:
+    """The first position of the one-token word nearest to the prompt's middle, and the position
+    after it; of any word if no word is one token.
+
+    Args:
+        begins: (T,) where a word begins.
+    """
+    starts = np.flatnonzero(begins).tolist() or [0]
+    ends = [*starts[1:], len(begins)]
+    single = [(a, b) for a, b in zip(starts, ends, strict=True) if b - a == 1]
+    words = single or list(zip(starts, ends, strict=True))
+    return min(words, key=lambda word: abs(word[0] - len(begins) // 2))
+
+
+# How often a full disk is waited out before the run stops.
+PATIENCE = 3
+
+
+class Log:
+    """Writes every step to the journal and the panel."""
+
+    def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
+        self.journal, self.panel = journal, panel
+        self.device = session.machine.device
+        self._last = (session.state.seconds, session.state.tokens)
+        self._written = time.monotonic()
+        self._every = session.recipe.training.log_seconds
+        again = f"maskwright resume {shell_word(session.out)}"
+        alone = session.processes.world == 1 and self.device.type == "cpu"
+        self._neighbours = Neighbours(torch.get_num_threads(), again) if alone else None
+
+    def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
+        self.journal.write(record)
+        if record["kind"] == "skipped":
+            self.panel.skipped(record)
+        else:
+            self.panel.step(record)
+        if time.monotonic() - self._written >= self._every:
+            self._time(state)
+
+    def at_end(self, state: TrainState) -> None:
+        self._time(state)
+
+    def _time(self, state: TrainState) -> None:
+        seconds, tokens = self._last
+        if state.seconds > seconds:
+            tokens_per_second = (state.tokens - tokens) / (state.seconds - seconds)
+            peak = peak_memory(self.device)
+            self.journal.time(state.step, state.seconds, tokens_per_second, peak)
+            if self._neighbours and (found := self._neighbours.slowed(tokens_per_second)):
+                self.panel.note(found.line())
+        self._last = (state.seconds, state.tokens)
+        self._written = time.monotonic()
+
+
+class Evaluate:
+    """Measures held-out text and makes a sample, every so many steps and when the run is
+    complete."""
+
+    def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
+        self.session, self.journal, self.panel = session, journal, panel
+        # The journal has the evaluations of earlier sessions.
+        lines = read_journal(session.out)
+        self._done = max((r["step"] for r in lines if r["kind"] == "evaluation"), default=-1)
+
+    def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
+        every = self.session.recipe.evaluation.every
+        if every and state.step % every == 0:
+            self._evaluate(state)
+
+    def at_end(self, state: TrainState) -> None:
+        if not self.session.stop.raised and self._done != state.step:
+            self._evaluate(state)
+
+    def _evaluate(self, state: TrainState) -> None:
+        average = self.session.average
+        with nullcontext() if average is None else average.in_place():
+            self._ask(state)
+        self._done = state.step
+
+    def _ask(self, state: TrainState) -> None:
+        s = self.session
+        figures = likelihood.evaluate(
+            s.objective,
+            s.held_out_rows,
+            rows=s.recipe.evaluation.rows,
+            batch_rows=s.recipe.evaluation.batch,
+            bytes_per_token=s.prepared.held_out_bytes_per_token
+            if s.objective.is_language_model
+            else None,
+            live=True,
+        )
+        record = {"kind": "evaluation", "step": state.step, **figures.to_json()}
+        self.journal.write(record)
+        self.panel.evaluation(record)
+        shown = sample(s.objective, s.prepared, s.held_out_rows, state.step)
+        if shown is not None:
+            self.journal.write(shown)
+            self.panel.sample(shown)
+
+
+class Save:
+    """Saves a checkpoint every so many steps, at the end, and when the run is stopped.
+
+    If the disk is full, the older checkpoint stays and training continues with a note; after a few
+    attempts the run stops.
+    """
+
+    def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
+        self.session, self.journal, self.panel = session, journal, panel
+        self._failures = 0
+        self._saved = -1
+
+    def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
+        every = self.session.recipe.checkpoints.every
+        if every and state.step % every == 0:
+            try:
+                self._save(state)
+                self._failures = 0
+            except StoppedError as error:
+                self._failures += 1
+                if self._failures >= PATIENCE:
+                    raise
+                why = f"{error.what}, {error.found}"
+                self.panel.note(
+                    Finding(
+                        "checkpoint-not-saved",
+                        "not saved, training goes on",
+                        why,
+                        severity="warning",
+                    ).line()
+                )
+
+    def at_end(self, state: TrainState) -> None:
+        if self._saved != state.step:
+            self._save(state)
+
+    def _save(self, state: TrainState) -> None:
+        s = self.session
+        self.journal.flush()
+        path = s.checkpoints.save(
+            s.objective.product, s.prepared.tokenizer, s.optimizer, state, s.average
+        )
+        self.panel.checkpoint(path.name)
+        self._saved = state.step

@@ -1,0 +1,201 @@
+"""The records of a run, in two files.
+
+`metrics.jsonl` holds only what an identical run writes again, byte for byte: losses, rates,
+evaluations, samples. `timings.jsonl` holds the rest: seconds, tokens per second, memory. The
+journal is flushed before a checkpoint is saved, and resuming cuts it back to the checkpoint. If the
+disk is full, lines wait in memory for the next flush.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from maskwright.base.errors import DataError, MaskwrightError
+from maskwright.base.storage.files import FULL, in_our_words, new_file
+
+METRICS = "metrics.jsonl"
+TIMINGS = "timings.jsonl"
+# Bytes of lines that wait before they are written.
+WAITING = 8192
+REMEDY = "take an intact copy of the run, or remove its folder and let it be trained again"
+
+
+class Journal:
+    """Appends to both files of the run folder `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._files: dict[str, BinaryIO] = {}
+        self._waiting: dict[str, bytearray] = {}
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        _: TracebackType | None,
+    ) -> None:
+        """Write the waiting lines; an error here is raised only if the block raised none."""
+        try:
+            self.flush()
+        except MaskwrightError:
+            if error is None:
+                raise
+        finally:
+            for file in self._files.values():
+                file.close()
+
+    def write(self, record: dict[str, Any]) -> None:
+        """One line of `metrics.jsonl`; it must hold nothing that depends on time or place."""
+        self._append(METRICS, record)
+
+    def time(self, step: int, seconds: float, tokens_per_second: float, peak_memory: int) -> None:
+        """One line of `timings.jsonl`; memory in bytes."""
+        self._append(
+            TIMINGS,
+            {
+                "step": step,
+                "seconds": round(seconds, 3),
+                "tokens_per_second": round(tokens_per_second, 1),
+                "peak_memory": peak_memory,
+            },
+        )
+
+    def flush(self) -> None:
+        """Everything written so far is on disk when this returns.
+
+        Raises:
+            StoppedError: the disk is full.  OutputError, StorageError: it cannot be written.
+        """
+        with in_our_words(self.folder):
+            for name in self._waiting:
+                self._write(name)
+                os.fsync(self._files[name].fileno())
+
+    def _append(self, name: str, record: dict[str, Any]) -> None:
+        waiting = self._waiting.setdefault(name, bytearray())
+        waiting += (json.dumps(record, separators=(",", ":")) + "\n").encode()
+        if len(waiting) < WAITING:
+            return
+        with in_our_words(self.folder / name):
+            try:
+                self._write(name)
+            except OSError as error:
+                if error.errno not in FULL:  # whoever saves next tells, and waits
+                    raise
+
+    def _write(self, name: str) -> None:
+        if name not in self._files:
+            self._files[name] = (self.folder / name).open("ab", buffering=0)
+        waiting = self._waiting[name]
+        while waiting:
+            del waiting[: self._files[name].write(bytes(waiting))]
+
+
+def cut(folder: Path, step: int) -> int:
+    """Remove the lines after `step` from both files; returns the number of removed lines.
+
+    A last line that a crash cut short counts as after. Each file is replaced as a whole.
+    """
+    removed = 0
+    for name in (METRICS, TIMINGS):
+        path = folder / name
+        if not path.is_file():
+            continue
+        lines = path.read_bytes().splitlines(keepends=True)
+        remaining = [line for line in lines if (at := _step(line)) is not None and at <= step]
+        if len(remaining) == len(lines):
+            continue
+        removed += len(lines) - len(remaining)
+        with new_file(path) as file:
+            file.writelines(remaining)
+    return removed
+
+
+def read(folder: Path, name: str = METRICS) -> list[dict[str, Any]]:
+    """All complete lines of one of the two files."""
+    path = folder / name
+    if not path.is_file():
+        return []
+    with path.open("rb") as lines:
+        found = [json.loads(line) for line in lines if _step(line) is not None]
+    return found if name != METRICS else [r for r in found if isinstance(r.get("kind"), str)]
+
+
+def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> list[dict[str, Any]]:
+    """The lines of `metrics.jsonl`, checked before they are compared with those of other runs.
+
+    Args:
+        saved: the `stamp` in the newest checkpoint; None: an earlier release's checkpoint, of which
+            only the fields of the lines are checked.
+        bits: whether evaluations have bits per byte.
+
+    Raises:
+        DataError: the lines are not those that were saved, or lack a number.
+    """
+    path = folder / METRICS
+    if saved is not None and stamp(folder, saved.get("bytes")) != saved:
+        raise DataError(
+            "metrics.jsonl is not the file that the run saved",
+            where=path,
+            wanted=f"sha256 {saved.get('sha256')} of the first {saved.get('bytes')} bytes",
+            do=REMEDY,
+        )
+    lines = read(folder)
+    names = {"train": ("tokens",), "evaluation": ("loss", *["bits_per_byte"] * bits)}
+    for line in lines:
+        if missing := [n for n in names.get(line["kind"], ()) if not _is_number(line.get(n))]:
+            raise DataError(
+                "a line of metrics.jsonl lacks a number",
+                where=path,
+                found=f"step {line['step']}: {missing[0]}: {line.get(missing[0])!r}"[:200],
+                do=REMEDY,
+            )
+    trained = {line["step"] for line in lines if line["kind"] == "train"}
+    evaluated = {line["step"] for line in lines if line["kind"] == "evaluation"}
+    if not evaluated or not evaluated <= trained:
+        raise DataError("metrics.jsonl lacks a step or an evaluation", where=path, do=REMEDY)
+    return lines
+
+
+def times(folder: Path) -> list[dict[str, Any]]:
+    """The lines of `timings.jsonl` that have a time."""
+    return [
+        line
+        for line in read(folder, TIMINGS)
+        if _is_number(line.get("seconds")) and _is_number(line["step"])
+    ]
+
+
+def stamp(folder: Path, size: Any = None) -> dict[str, Any] | None:
+    """The size of `metrics.jsonl` and its hash, or those of its first `size` bytes; None if there
+    is no such file, or it is shorter."""
+    path = folder / METRICS
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    size = len(data) if size is None else size
+    if not isinstance(size, int) or not 0 <= size <= len(data):
+        return None
+    return {"bytes": size, "sha256": hashlib.sha256(data[:size]).hexdigest()}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _step(line: bytes) -> int | None:
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None  # torn, or no line of ours

@@ -1,0 +1,234 @@
+"""The stores of a run that mixes its text: which value of a column each has, and their shares.
+
+data/values.json   {"column": "source", "values": ["books", "web"]}: those of train-0, train-1
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from maskwright.base.errors import DataError, near
+from maskwright.base.report import document
+from maskwright.base.storage.strict_json import parse_object
+from maskwright.learn.recipes.base.recipe import MOST_VALUES, OTHERS, Corpus, Recipe, shares
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.read import Spool
+from maskwright.text.store.mixture import ScheduledMixture, mixed
+from maskwright.text.store.rows import RowSource
+from maskwright.text.store.store import TokenStore
+
+VALUES = "values.json"
+LARGEST_RECORD = 1 << 20
+LISTED = 20
+WITH_OTHERS = f"--set 'corpus.weights={{…, \"{OTHERS}\" = 1}}'"
+MOST_POINTS = 4096
+
+
+class ByValue:
+    """The training documents in a spool for each value of the column `corpus.mix_by`.
+
+    Args:
+        folder: on whose disk they are kept.
+    """
+
+    complete = True
+
+    def __init__(self, corpus: Corpus, folder: Path) -> None:
+        self._corpus, self._folder = corpus, folder
+        self._column = str(corpus.mix_by)
+        self._weights = corpus.weights if isinstance(corpus.weights, dict) else {}
+        self._spools: dict[str, Spool] = {}
+        self._others: dict[str, None] = {}  # values that `*` stands for, for messages
+        self._unknown: dict[str, int] = {}  # documents of values without a weight
+        self._without: list[str] = []  # ids of documents without a value
+        self._lacking = 0
+
+    def add(self, document: Document) -> None:
+        """Keep one more.
+
+        Raises:
+            DataError: there are too many values.
+            StoppedError, StorageError: the disk is full, or fails.
+        """
+        given, value = document.notes.get(self._column), value_of(self._corpus, document)
+        if value is None:
+            self._lacking += given is None
+            if given is None:
+                self._without = self._without or [document.id]
+            elif given in self._unknown or len(self._unknown) < MOST_VALUES:
+                self._unknown[given] = self._unknown.get(given, 0) + 1
+            return
+        if value == OTHERS and given is not None and len(self._others) < MOST_VALUES**2:
+            self._others[given] = None
+        if value not in self._spools:
+            if len(self._spools) == MOST_VALUES:
+                raise self._too_many()
+            self._spools[value] = Spool(self._folder)
+        self._spools[value].add(document)
+
+    def __iter__(self) -> Iterator[Document]:
+        """All documents, value after value."""
+        for value in self.values:
+            yield from self._spools[value]
+
+    @property
+    def values(self) -> list[str]:
+        """In the order of the stores."""
+        return sorted(self._spools)
+
+    def of(self, value: str) -> Spool:
+        """The documents that have the value; `*` means all others."""
+        return self._spools[value]
+
+    def require_shares(self) -> None:
+        """Refuse documents without a share, and weights without documents.
+
+        Raises:
+            DataError: naming them.
+        """
+        column, where = self._column, ", ".join(self._corpus.text)
+        if self._lacking:
+            raise DataError(
+                "documents have no value in the column that is mixed by",
+                where=self._without[0],
+                found=f"{self._lacking:,} documents without {column!r}",
+                wanted="a value for every document",
+                do="fill in the values, or give these documents a weight together with all others: "
+                f"{WITH_OTHERS}",
+            )
+        if self._unknown:
+            most = sorted(self._unknown, key=lambda value: (-self._unknown[value], value))
+            listed = ", ".join(f"{value} ({self._unknown[value]:,})" for value in most[:LISTED])
+            raise DataError(
+                "values of the column that is mixed by have no weight",
+                where=f"{where}, column {column!r}",
+                found=listed + ", …" * (len(most) > LISTED),
+                wanted=f"a weight for each value in corpus.weights; {near(most[0], self._weights)}",
+                do=f"add them, or one weight for all others: {WITH_OTHERS}",
+            )
+        if unused := sorted({*self._weights} - {*self._spools}):
+            raise DataError(
+                "a weight is for a value that no training document has",
+                where=f"{where}, column {column!r}",
+                found=f"corpus.weights: {', '.join(unused[:LISTED])}",
+                wanted=near(unused[0], {*self._spools, *self._others} - {OTHERS}),
+                do="correct the value, or leave it out",
+            )
+
+    def _too_many(self) -> DataError:
+        return DataError(
+            "the column that is mixed by has too many values",
+            where=f"{', '.join(self._corpus.text)}, column {self._column!r}",
+            found=f"more than {MOST_VALUES}, such as {', '.join(self.values[:5])}",
+            wanted=f"at most {MOST_VALUES}",
+            do=f"weigh the most important, and all others together: {WITH_OTHERS}",
+        )
+
+
+def value_of(corpus: Corpus, document: Document) -> str | None:
+    """The value that a document is mixed by, `*` for one of all others; None: it has no share."""
+    value = document.notes.get(str(corpus.mix_by))
+    weights = corpus.weights
+    if not isinstance(weights, dict) or value in weights:
+        return value
+    return OTHERS if OTHERS in weights else None
+
+
+def keep_values(folder: Path, column: str, values: Sequence[str]) -> None:
+    """Write down which value each store of the run in `folder` has."""
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    record = json.dumps({"column": column, "values": list(values)}, indent=2)
+    document.write(folder / "data" / VALUES, record + "\n")
+
+
+def values_of(folder: Path) -> list[str] | None:
+    """The value of each store of the run in `folder`; None if that is not known yet.
+
+    Raises:
+        DataError: the record is damaged.
+    """
+    path = folder / "data" / VALUES
+    if not path.is_file():
+        return None
+    plain = parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_RECORD)
+    values = plain.get("values")
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise DataError(
+            "the record of the mixed values is damaged",
+            where=path,
+            found=repr(values)[:80],
+            do="remove the folder data, and start again",
+        )
+    return values
+
+
+def weights_of(corpus: Corpus, stores: Sequence[TokenStore]) -> tuple[float, ...]:
+    """The weight of each store, over the whole run; none where they are not mixed."""
+    if not corpus.mixed:
+        return ()
+    if isinstance(corpus.weights, tuple) and corpus.weights and not corpus.weights_end:
+        return corpus.weights
+    begin, end = shares(corpus, [store.num_tokens for store in stores])
+    return tuple(((begin + end) / 2).tolist())
+
+
+def mixed_rows(
+    recipe: Recipe, sources: Sequence[RowSource], stores: Sequence[TokenStore]
+) -> RowSource:
+    """The rows of all stores in the shares that the recipe wants."""
+    corpus, seed = recipe.corpus, recipe.training.seed
+    if not corpus.weights_end:
+        return mixed(sources, weights_of(corpus, stores), seed=seed)
+    begin, end = shares(corpus, [store.num_tokens for store in stores])
+    return ScheduledMixture(sources, begin, end, samples_by_progress(recipe), seed=seed)
+
+
+def mixture_of_run(
+    recipe: Recipe, rows: RowSource, stores: Sequence[TokenStore]
+) -> dict[str, list[str]]:
+    """Lines on the rows that a run with changing shares takes from each store; empty for others.
+
+    Args:
+        rows: of the last phase.
+    """
+    if not isinstance(rows, ScheduledMixture):
+        return {}
+    samples = int(samples_by_progress(recipe)[-1][0])
+    names = names_of(recipe.corpus, stores[0].path.parent.parent)
+    listed = ", ".join(
+        f"{count / samples:.1%} {name} (read {count / max(1, len(source)):.2g} times)"
+        for name, count, source in zip(names, rows.realised(samples), rows.sources, strict=True)
+    )
+    return {"mixture": [f"rows of the whole run: {listed}"]}
+
+
+def names_of(corpus: Corpus, folder: Path) -> list[str]:
+    """What each store of the run in `folder` is called in lines for the user."""
+    if corpus.mix_by is None:
+        return [Path(name).name for name in corpus.text]
+    return ["all others" if name == OTHERS else name for name in values_of(folder) or []]
+
+
+def samples_by_progress(recipe: Recipe) -> list[tuple[float, float]]:
+    """(rows trained on, share of the budget used by then), from (0, 0) to (all, 1); a budget in
+    tokens is counted by the lengths of its rows."""
+    training, phases = recipe.training, recipe.phases
+    budget, micro = training.budget, training.microbatches
+    if budget.steps is None and budget.tokens is None:  # of a run that is only looked at
+        return [(0.0, 0.0), (1.0, 1.0)]
+    points, samples, used = [(0.0, 0.0)], 0, 0.0
+    while used < budget.total:
+        over = used / budget.total
+        phase = next((p for p in phases if over < p.until), phases[-1])
+        rows = training.ramp.rows(phase.batch // micro, over) * micro
+        cost = 1 if budget.steps is not None else rows * phase.length
+        # Where every step is alike, all up to the next change are one.
+        alike = training.ramp.start == 1.0
+        count = max(1, math.ceil((phase.until * budget.total - used) / cost)) if alike else 1
+        samples, used = samples + count * rows, used + count * cost
+        points.append((float(samples), min(1.0, used / budget.total)))
+    thin = max(1, len(points) // MOST_POINTS)
+    return [*points[:-1:thin], (float(samples), 1.0)]

@@ -1,0 +1,542 @@
+"""From the recipe's text to a tokenizer and two token stores, one for training and one held out.
+
+Every step commits a folder and is skipped if that folder exists, so an interrupted preparation
+continues where it stopped; a text that has changed meanwhile is refused. Raw files are read once in
+a command: while the tokenizer is trained, the checked documents wait in spools (`text/corpus/read.py`).
+
+    text --+--> tokenizer/train --> tokenizer/
+           +--> spools --data/tokenize--> data/train/, data/held-out/
+
+Texts with weights have a store each, `data/train-0/` and so on, and so has every value of a column
+that is mixed by; their held-out parts are one store, in which each has its natural share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskwright.base import config
+from maskwright.base.counted import counted
+from maskwright.base.errors import ConfigError, DataError, IncompatibleError, MaskwrightError
+from maskwright.base.findings import Finding
+from maskwright.base.report import document
+from maskwright.base.report.say import Say
+from maskwright.base.storage import files as storage
+from maskwright.base.storage.files import DISK, TEMPORARY, in_our_words, listed, remove_folder
+from maskwright.base.storage.manifest import hash_file
+from maskwright.base.storage.strict_json import parse_object
+from maskwright.learn.pretrain.by_value import build as build_by_value
+from maskwright.learn.pretrain.mixing import keep_values, names_of, values_of
+from maskwright.learn.pretrain.text import Text, require_other_files, resolve, text_bytes, texts_of
+from maskwright.learn.recipes.base.objective_rows import needs_sentences
+from maskwright.learn.recipes.base.recipe import Corpus, Recipe, TokenizerFolder, shares
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.files import find
+from maskwright.text.store.store import MANIFEST, TokenStore
+from maskwright.text.store.tokenize import build_store
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import train as train_tokenizer
+from maskwright.text.tokenizer.unknown import OTHER_MODEL, REMEDY
+
+QUICKLY = 256 << 20  # bytes that are hashed to tell what changed, where nothing hangs on it
+LISTED = 5
+
+
+def changed_meanwhile(names: list[str], do: str) -> IncompatibleError:
+    """The refusal of files that changed between two readings."""
+    return IncompatibleError(
+        "the text changed while the run was prepared",
+        where=", ".join(names[:LISTED]) + ", …" * (len(names) > LISTED),
+        wanted="files that stay as they are until the tokens are made",
+        do=do,
+    )
+
+
+def differences(
+    corpus: Corpus, paths: Iterable[Path], read: Mapping[str, str], *, quickly: bool = False
+) -> list[str]:
+    """How the text differs from what was `read` (SHA-256 by file), a few words for each file.
+
+    Args:
+        paths: the files and folders of the text.
+        quickly: do not hash more than a little.
+    """
+    changes = []
+    sizes = 0
+    for name, digest in read.items():
+        path = Path(name)
+        if not path.is_file():
+            changes.append(f"{name} is not there")
+            continue
+        sizes += path.stat().st_size
+        if not (quickly and sizes > QUICKLY) and hash_file(path) != digest:
+            changes.append(f"{name} has changed")
+    if corpus.limit_bytes is None and read:
+        for path in paths:
+            try:
+                found = find([path])[0]
+            except MaskwrightError:
+                continue  # missing or empty: reported above
+            changes += [f"{s.shown} was added" for s in found if s.shown not in read]
+    return changes
+
+
+TRAIN, HELD_OUT, TOKENIZER = "train", "held-out", "tokenizer"
+TEXT_TO_STORE = 3  # bytes of text for a byte of tokens, at the most
+LARGEST_RECORD = 1 << 30  # bytes; a name and a hash for each file
+SAMPLED_DOCUMENTS = 32  # documents, for whether a tokenizer keeps text as it is
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The tokenizer and stores of a run.
+
+    Attributes:
+        train: one store, or one for each text, or value of a column, that has a share.
+    """
+
+    tokenizer: Tokenizer
+    train: tuple[TokenStore, ...]
+    held_out: TokenStore
+    provenance: dict[str, Any]
+
+    @property
+    def train_fingerprint(self) -> str:
+        """The fingerprint of all training stores, without the weights, which are the recipe's."""
+        prints = [store.fingerprint for store in self.train]
+        return prints[0] if len(prints) == 1 else config.fingerprint(prints)
+
+    @property
+    def held_out_bytes_per_token(self) -> float:
+        return float(self.held_out.document_bytes.sum()) / max(1, self.held_out.num_tokens)
+
+
+def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
+    """Make, or find, the tokenizer and the stores of `recipe` in the run folder `folder`.
+
+    Raises:
+        DataError: no text, text that cannot be read, or a copy of it held out.
+        ConfigError: a path with an unset variable, or a file that would be read twice.
+        IncompatibleError: the text has changed since a part of it was read.
+    """
+    by_value = recipe.corpus.mix_by is not None
+    texts: list[Text] = []
+    if is_prepared(recipe.corpus, folder):
+        for line in _changes_note(recipe.corpus, folder):
+            say(line)
+    else:
+        if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
+            require_other_files(recipe.corpus)
+            # Until the tokenizer is there, or the values.
+            kept = by_value or not isinstance(recipe.tokenizer, TokenizerFolder)
+            share = 1 / TEXT_TO_STORE + kept
+            storage.require_space(folder, share * text_bytes(recipe.corpus))
+        texts = texts_of(recipe.corpus, folder)
+    tokenizer_folder = folder / "tokenizer"
+    if not tokenizer_folder.is_dir():
+        trained = _tokenizer(recipe, texts, say)
+        _keep_read(folder, texts)
+        trained.save(tokenizer_folder)
+    tokenizer = Tokenizer.load(tokenizer_folder)
+    store_of = partial(_store, recipe, folder, tokenizer, say)
+    if by_value:
+        train = _stores_by_value(folder, texts, store_of)
+        names = [store.path.name for store in train]
+    else:
+        names = _parts(recipe.corpus, folder) or []
+        each = [[text] for text in texts] or [[]] * len(names)
+        train = tuple(store_of(name, one) for name, one in zip(names, each, strict=True))
+    _require_tokenizers_text(folder, names, recipe.corpus)
+    files_for_it = recipe.corpus.held_out_text  # the same for all texts
+    held_out = store_of(HELD_OUT, texts[:1] if files_for_it else texts)
+    if by_value and texts:
+        build_by_value(recipe, folder, texts[0], tokenizer)
+    if files_for_it:
+        _require_no_copies(folder, names)
+    else:
+        _require_same_text(folder, names)
+    mixture = {}
+    if len(train) > 1:
+        mixture["mixture"] = _shares(recipe.corpus, folder, train)
+        say(f"mixture: {mixture['mixture']}")
+    provenance_file = folder / "data" / "provenance.json"
+    made = Prepared(tokenizer, train, held_out, {})
+    if not provenance_file.is_file():
+        provenance = {
+            **_where_from(recipe.corpus, folder),
+            **mixture,
+            "read": {part: _origin(folder, part) for part in (*names, HELD_OUT)},
+            "train": made.train_fingerprint,
+            "held_out": held_out.fingerprint,
+        }
+        document.write(provenance_file, json.dumps(provenance, indent=2) + "\n")
+    return replace(made, provenance=_read(provenance_file))
+
+
+def _stores_by_value(
+    folder: Path, texts: Sequence[Text], store_of: Callable[..., TokenStore]
+) -> tuple[TokenStore, ...]:
+    """A store for each value of the column that is mixed by; without `texts` they are there."""
+    values = values_of(folder)
+    if texts and not (values and all(_is_store(folder, n) for n in _numbered(len(values)))):
+        (text,) = texts
+        found = text.by_value()
+        keep_values(folder, str(text.corpus.mix_by), found.values)
+        return tuple(
+            store_of(name, texts, documents=found.of(value), lines=name == f"{TRAIN}-0")
+            for name, value in zip(_numbered(len(found.values)), found.values, strict=True)
+        )
+    return tuple(store_of(name, []) for name in _numbered(len(values or [])))
+
+
+def _numbered(count: int) -> list[str]:
+    """Names of training stores that are mixed."""
+    return [f"{TRAIN}-{number}" for number in range(count)]
+
+
+def _is_store(folder: Path, part: str) -> bool:
+    return (folder / "data" / part / MANIFEST).is_file()
+
+
+def training_stores(folder: Path) -> list[TokenStore]:
+    """What the run in `folder` learned from; empty where no text is kept."""
+    found = [path.parent for path in (folder / "data").glob(f"{TRAIN}*/{MANIFEST}")]
+    return [TokenStore.open(path) for path in sorted(found, key=_number)]
+
+
+def _number(path: Path) -> int:
+    """Of a store: 12 of `train-12`."""
+    return int(path.name.partition("-")[2] or 0)
+
+
+def _store(
+    recipe: Recipe,
+    folder: Path,
+    tokenizer: Tokenizer,
+    say: Say,
+    part: str,
+    texts: Sequence[Text],
+    *,
+    documents: Iterable[Document] | None = None,
+    lines: bool = True,
+) -> TokenStore:
+    """The store of a part of the texts, made if it is not there; then they are needed.
+
+    Args:
+        documents: those of the store; None: all of the part.
+        lines: say what the reading of the texts met.
+    """
+    path, held_out = folder / "data" / part, part == HELD_OUT
+    if not (path / MANIFEST).is_file():
+        path.parent.mkdir(exist_ok=True)
+        if documents is None:
+            documents = itertools.chain.from_iterable(
+                text.held_out() if held_out else text.training() for text in texts
+            )
+        counting, unknown = tokenizer.counting()
+        given = isinstance(recipe.tokenizer, TokenizerFolder)
+        remedy = OTHER_MODEL if given else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
+
+        def keep() -> None:
+            _keep_origin(_origin_file(folder, part), texts, unknown.findings(remedy))
+
+        sentences = needs_sentences(recipe)
+        build_store(documents, counting, path, sentences=sentences, read=keep)
+        reported = texts if lines else ()
+        for line in itertools.chain.from_iterable(
+            text.report_lines(held_out=held_out) for text in reported
+        ):
+            say(line)
+    store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
+    say(f"{part}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}")
+    for found in _unknown_to_tokenizer(folder, part):
+        say(found.line())
+    if store.num_documents == 0:
+        raise DataError(
+            f"the part {part!r} has no documents",
+            where=", ".join(text.where for text in texts) or path,
+            found="0 documents",
+            wanted="a text of which something can be held out",
+            do="give more text, or name held-out files in corpus.held_out_text",
+        )
+    return store
+
+
+def keeps_text(tokenizer: Tokenizer, store: TokenStore) -> bool:
+    """Whether the first documents of `store` could be written again from their tokens: no capitals
+    are folded, and all bytes come back. The text itself may be gone by now."""
+    for number in range(min(len(store.document_bytes), SAMPLED_DOCUMENTS)):
+        text = tokenizer.decode(store.document(number).tolist())
+        if len(text.encode()) != store.document_bytes[number] or _folds(tokenizer, text):
+            return False
+    return True
+
+
+def _folds(tokenizer: Tokenizer, text: str) -> bool:
+    """Whether the tokenizer reads capitals of `text` as small letters. Its cleaning is asked, and
+    not its vocabulary, which may lack some of them."""
+    loud, quiet = text.upper(), text.lower()
+    return loud != quiet and tokenizer.normalise(loud) == tokenizer.normalise(quiet)
+
+
+def _origin_file(folder: Path, part: str) -> Path:
+    """Where it is kept what a store was made of. Not in the store, which is the same for the same
+    text wherever that lies."""
+    return folder / "data" / f"{part}-origin.json"
+
+
+def _keep_origin(path: Path, texts: Sequence[Text], unknown: Sequence[Finding]) -> None:
+    """Write down the files of the last readings with their hashes, what was met in them, and what
+    of them is unknown to the tokenizer."""
+    met = [text.counts for text in texts if text.counts is not None]
+    if met or unknown:
+        origin = {
+            "files": {name: digest for counts in met for name, digest in counts.hashes.items()},
+            "summary": "; ".join(counts.summary() for counts in met),
+            "notes": [found.to_json() for counts in met for found in counts.findings],
+            "unknown": [found.to_json() for found in unknown],
+        }
+        document.write(path, json.dumps(origin, indent=2) + "\n")
+
+
+def _origin(folder: Path, part: str) -> dict[str, Any]:
+    """The files that a store was made of, with their hashes, and what was met in them."""
+    path = _origin_file(folder, part)
+    return _read(path) if path.is_file() else {}
+
+
+def text_changed(corpus: Corpus, folder: Path, *, quickly: bool = False) -> list[str]:
+    """What of the text is no longer what the tokens in `folder` were made of, a few words each: a
+    file that is gone, was added, or has changed.
+
+    Args:
+        quickly: hash only a little.
+    """
+    read: dict[str, str] = {}
+    for record in sorted((folder / "data").glob("*-origin.json")):
+        read |= _files(_read(record), record)
+    paths = []
+    for name in (*corpus.text, *corpus.held_out_text):
+        with contextlib.suppress(
+            ConfigError
+        ):  # an unset variable: its files are reported as missing
+            paths.append(resolve(name))
+    return differences(corpus, paths, read, quickly=quickly)
+
+
+def text_is_there(corpus: Corpus) -> bool:
+    """Whether every file and folder that the recipe names is there."""
+    try:
+        return all(resolve(n).exists() for n in (*corpus.text, *corpus.held_out_text))
+    except ConfigError:
+        return False
+
+
+def is_prepared(corpus: Corpus, folder: Path) -> bool:
+    """Whether tokenizer and tokens are all there, so that the text itself is not needed."""
+    names = _parts(corpus, folder)
+    if names is None or not (folder / "tokenizer").is_dir():
+        return False
+    return all(_is_store(folder, name) for name in (*names, HELD_OUT))
+
+
+def take_tokens(source: Path, folder: Path) -> None:
+    """Give the run folder `folder` the tokenizer and the tokens of the run `source`, whole or not
+    at all.
+
+    Raises:
+        OutputError, StorageError, StoppedError: they cannot be written.
+    """
+    with in_our_words(folder):
+        for part in ("data", "tokenizer"):  # it counts as prepared with the last of them
+            staged = folder / f"{TEMPORARY}{part}"
+            if staged.exists():
+                remove_folder(staged)
+            shutil.copytree(source / part, staged)
+            for place, _, files in os.walk(staged, topdown=False):
+                for name in files:
+                    DISK.fsync_path(Path(place) / name)
+                DISK.fsync_folder(Path(place))
+            DISK.rename(staged, folder / part)
+            DISK.fsync_folder(folder)
+
+
+def _parts(corpus: Corpus, folder: Path) -> list[str] | None:
+    """The names of the stores that are trained on; None if they depend on a text that was not yet
+    read."""
+    if corpus.mix_by is not None:
+        values = values_of(folder)
+        return None if values is None else _numbered(len(values))
+    return _numbered(len(corpus.text)) if corpus.mixed else [TRAIN]
+
+
+def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
+    """A note on how the text differs from what the tokens were made of; empty if it does not."""
+    if not (changes := text_changed(corpus, folder, quickly=True)):
+        return []
+    what = "the text is not what this run's tokens were made of"
+    return [Finding("other-text", what, listed(changes), "the run goes on with its tokens").line()]
+
+
+def _where_from(corpus: Corpus, folder: Path) -> dict[str, Any]:
+    """Where the text came from; by the recipe's names if these lead nowhere now."""
+    try:
+        return Text(corpus, folder).provenance()
+    except ConfigError:
+        return {"source": "files", "files": [*corpus.text, *corpus.held_out_text]}
+
+
+def _keep_read(folder: Path, texts: Sequence[Text]) -> None:
+    """Record the files of the tokenizer's text, before the tokenizer is saved."""
+    if files := {name: digest for text in texts for name, digest in text.hashes().items()}:
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        document.write(
+            _origin_file(folder, TOKENIZER), json.dumps({"files": files}, indent=2) + "\n"
+        )
+
+
+def _files(record: dict[str, Any], path: Path) -> dict[str, str]:
+    """The files of a record with their hashes.
+
+    Raises:
+        DataError: it lists none.
+    """
+    found = record.get("files", {})
+    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+        raise DataError(
+            "the record of the text's files is damaged",
+            where=f"{path}: files",
+            found=repr(found)[:80],
+            do="remove the file, if the text is what it was",
+        )
+    return found
+
+
+def _unknown_to_tokenizer(folder: Path, part: str) -> list[Finding]:
+    """The recorded findings on text that the tokenizer does not know, or reads as other text.
+
+    Raises:
+        DataError: the record is damaged.
+    """
+    recorded = _origin(folder, part).get("unknown") or []
+    try:
+        # Earlier releases wrote one finding, and no list.
+        each = recorded if isinstance(recorded, list) else [recorded]
+        return [Finding.from_json(found) for found in each]
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            "the record of the text's files is damaged",
+            where=f"{_origin_file(folder, part)}: unknown",
+            found=repr(recorded)[:80],
+            do="remove the file, if the text is what it was",
+        ) from error
+
+
+def _files_of(folder: Path, part: str) -> dict[str, str]:
+    return _files(_origin(folder, part), _origin_file(folder, part))
+
+
+def _require_tokenizers_text(folder: Path, parts: Sequence[str], corpus: Corpus) -> None:
+    """Refuse to make tokens of another text than the tokenizer was trained on.
+
+    Raises:
+        IncompatibleError: a file has changed, gone or been added meanwhile.
+    """
+    learned = _files_of(folder, TOKENIZER)
+    cut: dict[str, str] = {}
+    for part in parts:
+        cut |= _files_of(folder, part)
+    if not learned or not cut:
+        return
+    every = {**learned, **cut} if corpus.limit_bytes is None else learned.keys() & cut.keys()
+    if changed := [name for name in every if learned.get(name) != cut.get(name)]:
+        raise changed_meanwhile(changed, f"remove {folder} and start again")
+
+
+def _require_same_text(folder: Path, parts: Sequence[str]) -> None:
+    """Refuse a held-out part of another text than the training part: it could contain training
+    text.
+
+    Raises:
+        IncompatibleError: a file has changed between the two readings.
+    """
+    before: dict[str, str] = {}
+    for part in parts:
+        before |= _files_of(folder, part)
+    after = _files_of(folder, HELD_OUT)
+    if before and after and before != after:
+        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        raise changed_meanwhile(changed, f"remove {folder} and start again")
+
+
+def _require_no_copies(folder: Path, parts: Sequence[str]) -> None:
+    """Refuse held-out files of which a copy is among the training files.
+
+    Raises:
+        DataError: naming both.
+    """
+    learned = {digest: name for part in parts for name, digest in _files_of(folder, part).items()}
+    for name, digest in _files_of(folder, HELD_OUT).items():
+        if digest in learned:
+            raise DataError(
+                "a held-out file is training text, too",
+                where=name,
+                found=f"a copy of {learned[digest]}",
+                wanted="other texts in corpus.held_out_text",
+                do="remove one of them, and choose another --out",
+            )
+
+
+def _shares(corpus: Corpus, folder: Path, train: Sequence[TokenStore]) -> str:
+    """The share of each text, or value, among the training rows, and how often it is read in an
+    epoch."""
+    sizes = np.array([store.num_tokens for store in train])
+    begin, end = shares(corpus, sizes.tolist())
+    times = (begin + end) / 2 * sizes.sum() / np.maximum(1, sizes)
+    names = names_of(corpus, folder)
+    part = (
+        f"{_percent(first)}{f' to {_percent(last)}' if corpus.weights_end else ''} {name} "
+        f"({often:.2g} times an epoch)"
+        for name, first, last, often in zip(names, begin, end, times, strict=True)
+    )
+    return ", ".join(part)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share == 0 or share >= 0.1 else f"{share:.1%}"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_RECORD)
+    except DataError as error:
+        raise DataError(
+            "the record of the text's files is damaged",
+            where=path,
+            found=f"{error.what}: {error.found}",
+            do="remove the file; it is written again",
+        ) from error
+
+
+def _tokenizer(recipe: Recipe, texts: Sequence[Text], say: Say) -> Tokenizer:
+    if isinstance(recipe.tokenizer, TokenizerFolder):
+        made, origin = Tokenizer.load(recipe.tokenizer.path), f", from {recipe.tokenizer.path}"
+    else:
+        say("training the tokenizer")
+        documents = itertools.chain.from_iterable(text.for_tokenizer() for text in texts)
+        made = train_tokenizer(documents, recipe.tokenizer, lambda found: say(found.line()))
+        how = recipe.tokenizer.training
+        origin = f", {how}" if how else ""
+    say(f"tokenizer: {made.kind}, {made.vocabulary_size:,} tokens{origin}")
+    return made

@@ -1,0 +1,183 @@
+"""From stored tokens to the rows that the recipe's objective learns from, or is measured on; and
+whether these rows fit the positions of a model."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.base.findings import Finding
+from maskwright.learn.pretrain.mixing import mixed_rows
+from maskwright.learn.recipes.base.objective_rows import require_rows, row_kind, streams
+from maskwright.learn.recipes.base.recipe import Folder, Recipe
+from maskwright.learn.train import loop
+from maskwright.learn.train.schedule import Ramp
+from maskwright.learn.train.state import TrainState
+from maskwright.model.batch import Batch
+from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.nn.config import Learned, TransformerConfig
+from maskwright.model.objectives.base.objective import Objective
+from maskwright.text.store.loader import Loader
+from maskwright.text.store.pack import PackedDocuments, PackedSentences
+from maskwright.text.store.pairs import SentencePairs
+from maskwright.text.store.rows import Rows, RowSource
+from maskwright.text.store.store import TokenStore
+from maskwright.text.store.stream import Stream, Windows
+
+
+class Microbatches:
+    """The microbatches of the next step, a function of the number of rows taken so far and of the
+    share of the budget that is used.
+
+    All microbatches of a step have equally many rows. Where the row length changes, the count of
+    rows continues in the order of the new rows.
+
+    Args:
+        phases: (share of the budget, loader): each loader is used until that share is reached.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        phases: Sequence[tuple[float, Loader]],
+        plan: loop.Plan,
+        state: TrainState,
+        ramp: Ramp | None = None,
+    ) -> None:
+        self.objective, self.phases, self.plan, self.state = objective, phases, plan, state
+        self.ramp = ramp or Ramp()
+
+    def __call__(self, step: int, number: int) -> Batch:
+        rows, epochs = self.rows(number)
+        return self.objective.corrupt(rows, epochs, self.plan.seed, self._progress)
+
+    def rows(self, number: int) -> tuple[Rows, NDArray[np.int64]]:
+        """The rows of microbatch `number` before they are corrupted, and the epoch of each."""
+        progress, last = self._progress, self.phases[-1][1]
+        loader = next((one for until, one in self.phases if progress < until), last)
+        size = self.ramp.rows(loader.batch_rows // self.plan.microbatches, progress)
+        indices, epochs = loader.take(self.state.samples + number * size, size)
+        return loader.rows_of(indices, epochs), epochs
+
+    @property
+    def _progress(self) -> float:
+        return loop.progress(self.plan, self.state)
+
+
+# The share of a table of positions that counts as trained.
+NEARLY = 0.9
+
+
+def held_out_rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:
+    """The `rows` of held-out text: the same for every seed of the recipe."""
+    return rows(recipe, store, length, seed=likelihood.SEED)
+
+
+def training_rows(
+    recipe: Recipe, stores: Sequence[TokenStore], length: int | None = None
+) -> RowSource:
+    """The `rows` of one store, or of several stores mixed as the recipe says."""
+    return mixed_rows(recipe, [rows(recipe, store, length) for store in stores], stores)
+
+
+def rows(
+    recipe: Recipe, store: TokenStore, length: int | None = None, *, seed: int | None = None
+) -> RowSource:
+    """The store's tokens as rows; `length` and `seed` are the recipe's if none are given.
+
+    An objective that predicts the next token gets one token more per row, and one that shortens
+    blocks of text gets blocks of which `length` tokens are left.
+
+    Raises:
+        IncompatibleError: the objective does not learn from such rows.
+    """
+    require_rows(recipe)
+    kind, length = row_kind(recipe), length or recipe.rows.length
+    spec = recipe.objective.spec
+    shifted = spec.rows == "stream"
+    seed = recipe.training.seed if seed is None else seed
+    if kind == "documents":
+        return PackedDocuments(store, length, seed=seed)
+    if kind == "sentences":
+        return PackedSentences(store, length + 1 if shifted else length, seed=seed)
+    if kind == "stream":
+        return Stream(store, length if streams(recipe) else length - 1)  # and one token more
+    if kind == "windows":
+        return Windows(store, length + 1 if shifted else length)
+    if kind == "blocks":
+        if spec.text_length is not None:
+            length = spec.text_length(recipe.objective.checked, length)
+        return Windows(store, length, step=length)
+    if kind == "pairs":
+        return SentencePairs(store, length, seed=seed)
+    assert kind == "swapped-pairs"
+    return SentencePairs(store, length, seed=seed, negatives="swapped")
+
+
+def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") -> None:
+    """Refuse rows that are longer than the table of positions of a stack that reads them.
+
+    Args:
+        whose: the setting that names the model, if it is not the recipe's own model.
+    """
+    lengths = [phase.length for phase in recipe.phases]
+    longest = max(lengths)
+    where = "rows.length"
+    if recipe.rows.length < longest:
+        where = f"training.phases.{lengths.index(longest)}.length"
+    for name, stack in network.stacks.items():
+        read = partial(_length_read, recipe, network, name)
+        limit = stack.longest
+        needed = read(longest)
+        if limit is None or needed <= limit:
+            continue
+        fitting = bisect.bisect_right(range(limit + 1), limit, key=read) - 1
+        raise IncompatibleError(
+            "rows are longer than the model's table of positions",
+            where=whose or where,
+            found=longest if needed == longest else f"{longest}: the {name} reads {needed}",
+            wanted=f"at most {limit} ({name})",
+            do=f"make {where} {fitting} or less, or give the model more positions"
+            if recipe.training.phases or whose
+            else f"--set rows.length={fitting}, or give the model more positions",
+        )
+
+
+def untrained_positions(recipe: Recipe, network: TransformerConfig) -> Finding | None:
+    """The finding that no row trains some position vectors: longer texts meet them as they were
+    initialised. None if there are none, or if the model comes from a folder."""
+    if isinstance(recipe.model, Folder):
+        return None
+    longest = max(phase.length for phase in recipe.phases)
+    for name, stack in network.stacks.items():
+        table = stack.embeddings.positions
+        read = _length_read(recipe, network, name, longest)
+        if isinstance(table, Learned) and read < NEARLY * table.length:
+            return Finding(
+                "untrained-positions",
+                f"the {name} has vectors for {table.length:,} positions, of which rows of "
+                f"{longest:,} tokens train {read:,}",
+                "longer texts will meet untrained vectors",
+                "longer rows in training.phases, or a smaller table",
+            )
+    return None
+
+
+def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length: int) -> int:
+    """The largest number of tokens that a stack reads of rows of `length`."""
+    spec, kind = recipe.objective.spec, row_kind(recipe)
+    if len(network.stacks) == 2 and spec.lengths is not None:
+        options = recipe.objective.checked
+        # A row of packed texts has at least one special token; other rows may be all text.
+        text = length if kind in ("stream", "windows") else length - 1
+        if kind == "blocks" and spec.text_length is not None:
+            text = spec.text_length(options, length)
+        inputs, targets = spec.lengths(options, max(2, text))
+        return int(max(length, inputs) if stack == "encoder" else targets)
+    extra = kind == "stream" and spec.rows != "stream" and streams(recipe)
+    return length + (extra and stack == "encoder")

@@ -1,0 +1,383 @@
+"""`pretrain(recipe, out)` and `resume(out)`: a whole run, from text to a model folder.
+
+    out/
+      recipe.toml         the resolved recipe, runnable as it stands
+      run.json            what is trained, on what, where; the reference losses
+      metrics.jsonl       one line per step, evaluation and sample; equal for equal runs
+      timings.jsonl       seconds, tokens per second, memory
+      tokenizer/  data/   made from the recipe's text
+      checkpoints/        Hugging Face folders, each with the training state
+      report.html         written at the end, and when it is stopped
+      crash/              reports on steps whose loss was not finite
+
+`pretrain` writes the recipe and `resume` reads it; after that both are the same code. A resumed run
+is bit-exact with the same build of torch, thread count and precision; if one of these changed, the
+run says so and continues.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from maskwright.base import dotted, memory
+from maskwright.base.errors import (
+    ConfigError,
+    IncompatibleError,
+    OutputError,
+    ResourceError,
+    UsageError,
+)
+from maskwright.base.findings import Finding
+from maskwright.base.report import document, opened, tables
+from maskwright.base.report.page import write_report
+from maskwright.base.report.panel import Panel
+from maskwright.base.report.say import printer, quiet
+from maskwright.base.storage import commit
+from maskwright.base.terminal import shell_word
+from maskwright.base.toml import to_toml
+from maskwright.learn.pretrain import build, by_value, crash, journal, refused, repeat
+from maskwright.learn.pretrain.hooks import Evaluate, Log, Save
+from maskwright.learn.pretrain.prepare import Prepared, prepare, text_changed
+from maskwright.learn.pretrain.rows import Microbatches, held_out_rows
+from maskwright.learn.pretrain.session import TrainingSession, start_session
+from maskwright.learn.recipes.base.find import read
+from maskwright.learn.recipes.base.recipe import FREE, INEXACT, Recipe, frozen_part
+from maskwright.learn.train import distribute, loop
+from maskwright.learn.train.diverged import DivergedError
+from maskwright.learn.train.signals import listening
+from maskwright.model.checkpoint.pretrained import CONFIG
+from maskwright.model.checkpoint.safe_read import read_json
+from maskwright.model.device import machine, process_memory
+from maskwright.model.device.step_cost import training_flops
+from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.objectives.base.objective import Objective
+from maskwright.model.opening.folders import has_checkpoint
+from maskwright.model.opening.run_folder import is_run
+from maskwright.text.store.loader import Loader
+
+TRIAL_ROWS = 64
+
+
+def flops_per_token(recipe: Recipe, prepared: Prepared, objective: Objective) -> float:
+    """Operations of matrix products, forward and backward, per token of a row: the mean over the
+    phases of the run, on rows of its held-out text."""
+    flops, start = 0.0, 0.0
+    for phase in recipe.phases:
+        rows = held_out_rows(recipe, prepared.held_out, phase.length)
+        middle = (start + phase.until) / 2  # where rates of masks that change are at their mean
+        trial = next(likelihood.evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
+        share, start = phase.until - start, phase.until
+        flops += share * training_flops(objective, trial) / trial.tokens.numel()
+    return flops
+
+
+def with_counted_budget(recipe: Recipe, prepared: Prepared) -> Recipe:
+    """`recipe` with its budget in tokens where it is in floating-point operations."""
+    if recipe.training.budget.flops is None:
+        return recipe
+    network = build.model(recipe, build.transformer_config(recipe, prepared.tokenizer))
+    objective = build.objective(recipe, network, prepared.tokenizer)
+    per_token = flops_per_token(recipe, prepared, objective)
+    budget = recipe.training.budget.in_tokens(per_token)
+    return replace(recipe, training=replace(recipe.training, budget=budget))
+
+
+RECIPE, LOCK = refused.RECIPE, refused.LOCK
+AdjustRecipe = Callable[[Recipe, Prepared], Recipe]
+
+
+class Stopped(SystemExit):
+    """A signal ended the run after a committed checkpoint; the exit code is 128 + the signal."""
+
+
+def pretrain(
+    recipe: Recipe,
+    out: Path | str,
+    *,
+    origin: Path | None = None,
+    stream: TextIO | None = None,
+    adjust: AdjustRecipe | None = None,
+) -> Path:
+    """Train `recipe` in the new folder `out`; returns the last checkpoint's folder.
+
+    Args:
+        origin: the run that the recipe comes from. If its text does not exist, its tokens are used.
+        adjust: may change the recipe after its text is prepared and before anything is trained (the
+            quickstart sets its budget so); the changed recipe is saved and run.
+
+    Raises:
+        OutputError: `out` holds something that this recipe did not make, or cannot be written.
+        MaskwrightError: the recipe's text, sizes or machine make the run impossible.
+    """
+    recipe, out = build.resolved(repeat.with_its_tokenizer(recipe, origin)), Path(out)
+    processes = distribute.join()
+    processes.share(recipe.training.microbatches)  # refused before anything is read
+    before = refused.Before(out)
+    with contextlib.ExitStack() as held:
+        if processes.first:
+            _claim(recipe, out, held)
+            held.enter_context(before.leaving_nothing())
+            repeat.take(recipe, origin, out, printer(stream))
+            if adjust is not None:
+                try:
+                    recipe = adjust(recipe, prepare(recipe, out, printer(stream)))
+                except KeyboardInterrupt:  # `resume` would train the recipe unadjusted
+                    again = f"the same command with --out {_quoted(out)} goes on"
+                    printer(stream)(f"stopped before the first step; {again}")
+                    raise
+                document.write(out / RECIPE, to_toml(recipe))
+        processes.wait()
+        return _run(recipe, out, processes, held, stream=stream)
+
+
+def resume(
+    out: Path | str, *, stream: TextIO | None = None, settings: Recipe | None = None
+) -> Path:
+    """Continue the run in `out` from its newest valid checkpoint.
+
+    Args:
+        settings: the recipe with changed free settings (how often to evaluate, for example).
+
+    Raises:
+        UsageError: `out` is not a run.  IncompatibleError: a changed setting changes the result.
+        CheckpointError: there are checkpoints, and none is valid.
+    """
+    out = Path(out)
+    if not is_run(out):
+        raise UsageError(
+            "not the folder of a run",
+            where=out,
+            wanted=f"a folder with {RECIPE}",
+            do="start one with: maskwright pretrain RECIPE --out FOLDER; what finetune, compare or "
+            "curate began goes on by the same command",
+        )
+    recipe = read(out / RECIPE)
+    if settings is not None:
+        _refuse_changes(recipe, settings)
+        recipe = settings
+    processes = distribute.join()
+    with contextlib.ExitStack() as held:
+        if processes.first:
+            held.enter_context(commit.Lock(out / LOCK))
+        return _run(recipe, out, processes, held, stream=stream)
+
+
+def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
+    """Put the recipe into its folder: a new one, or one without a checkpoint whose content this
+    recipe would make. From then on `held` has the lock of the folder."""
+    commit.probe_writable(out)
+    out.mkdir(parents=True, exist_ok=True)
+    held.enter_context(commit.Lock(out / LOCK))
+    again = (out / refused.REFUSED).is_file() and not (out / RECIPE).exists()
+    if again and not _same_start(recipe, out, refused.REFUSED):
+        refused.clear(out)
+    if refused.inside(out) and not again and not _same_start(recipe, out):
+        other = ""
+        if (out / RECIPE).is_file():
+            other = f", or go on with it: maskwright resume {_quoted(out)}"
+            if not has_checkpoint(out):
+                other = ", or remove it: it has no checkpoint"
+        raise OutputError(
+            "the output folder is not empty",
+            where=out,
+            found=_other_run(recipe, out),
+            do=f"choose another --out{other}",
+        )
+    document.write(out / RECIPE, to_toml(recipe))
+    (out / refused.REFUSED).unlink(missing_ok=True)
+
+
+def _other_run(recipe: Recipe, out: Path) -> str | None:
+    """How the settings of the run in `out` differ from `recipe`; None if there is no run."""
+    try:
+        existing = read(out / RECIPE) if (out / RECIPE).is_file() else None
+    except ConfigError:
+        return None
+    if existing is None:
+        return None
+    apart = list(dotted.differences(frozen_part(existing), frozen_part(recipe)))
+    listed = "; ".join(f"{path} is {old!r} there and {new!r} here" for path, old, new in apart[:8])
+    return f"a run whose {listed}" if listed else "a run of this very recipe"
+
+
+def _same_start(recipe: Recipe, out: Path, name: str = RECIPE) -> bool:
+    """Whether `out` is a run without a checkpoint, and its text and tokenizer, if they exist, are
+    those of `recipe`; the run's own recipe is in the file `name`."""
+    if not (out / name).is_file() or has_checkpoint(out):
+        return False
+    if not (out / "tokenizer").exists() and not (out / "data").exists():
+        return True
+    try:
+        existing = read(out / name)
+    except ConfigError:
+        return False
+    return repeat.same_tokens(existing, recipe) and not text_changed(recipe.corpus, out)
+
+
+def _refuse_changes(before: Recipe, after: Recipe) -> None:
+    every = dotted.differences(frozen_part(before), frozen_part(after))
+    apart = [change for change in every if change[0] not in INEXACT]
+    if apart:
+        listed = "; ".join(f"{path}: {old!r} -> {new!r}" for path, old, new in apart[:8])
+        raise IncompatibleError(
+            "a resumed run cannot change what it computes",
+            where=apart[0][0],
+            found=listed,
+            wanted="the settings of recipe.toml",
+            do="start another run with the new settings; what may change here: "
+            + ", ".join((*FREE, *INEXACT)),
+        )
+
+
+def _run(
+    recipe: Recipe,
+    out: Path,
+    processes: distribute.Processes,
+    locked: contextlib.ExitStack,
+    *,
+    stream: TextIO | None,
+) -> Path:
+    """Train in `out`, whose lock is in `locked`."""
+    machine.use_threads(recipe.training.threads)
+    chosen = machine.choose(recipe.training.precision, recipe.training.device)
+    with locked.pop_all() as held:
+        held.callback(distribute.leave)
+        if processes.first:
+            for parent in (out, out / "data", out / "checkpoints"):
+                commit.sweep(parent)
+        say = printer(stream) if processes.first else quiet
+        prepared = None
+        if processes.first:
+            busy = machine.busy(recipe.training.threads, chosen.device.type)
+            if busy and processes.world == 1:
+                say(busy.line())
+            try:
+                prepared = prepare(recipe, out, say)
+            except KeyboardInterrupt:
+                say(f"stopped before the first step; go on with: maskwright resume {_quoted(out)}")
+                raise
+        processes.wait()
+        prepared = prepared or prepare(recipe, out, quiet)
+        stated, recipe = recipe.training.budget, with_counted_budget(recipe, prepared)
+        if stated.flops is not None and processes.first:
+            say(f"budget: {stated} are {recipe.training.budget}")
+            document.write(out / RECIPE, to_toml(recipe))
+        processes.wait()
+        flag = held.enter_context(listening())
+        session = start_session(recipe, out, prepared, chosen, processes, say, stream)
+        session.stop = flag
+        if loop.finished(recipe.training.budget, session.state):
+            say(
+                "the run is complete; train it further with: maskwright adapt "
+                f"{_quoted(out)} --text FILE"
+            )
+        _train(session)
+        if flag.raised:
+            if processes.first:
+                say(f"report: {write_report(out)}")
+            say(
+                f"stopped at step {session.state.step}; go on with: maskwright resume "
+                f"{_quoted(out)}"
+            )
+            raise Stopped(flag.exit_code)
+        processes.wait()
+        if processes.first:
+            if lost := sum(line["kind"] == "skipped" for line in journal.read(out)):
+                what = f"{lost:,} of {session.state.step:,} steps were skipped"
+                why = "their loss or gradient was no finite number"
+                say(Finding("steps-skipped", what, why).line())
+            if (
+                table := by_value.table(recipe, out, session.objective, session.average)
+            ) is not None:
+                tables.add(out, [table])
+                say(tables.for_terminal(table))
+            say(f"report: {write_report(out)}")
+            _say_misread(session.checkpoints.path(session.state.step), say)
+    return session.checkpoints.path(session.state.step)
+
+
+def _say_misread(checkpoint: Path, say: Callable[[str], None]) -> None:
+    """Print a note if another library would read the model wrongly."""
+    if (checkpoint / CONFIG).is_file() and (found := opened.misread(read_json(checkpoint, CONFIG))):
+        say(found.line())
+
+
+def _quoted(folder: Path) -> str:
+    """The folder as it is typed in a shell."""
+    return shell_word(folder)
+
+
+def _train(session: TrainingSession) -> None:
+    recipe, training = session.recipe, session.recipe.training
+    panel = Panel(session.run, session.stream, seconds=None) if session.processes.first else None
+    log = journal.Journal(session.out) if session.processes.first else None
+    hooks: list[loop.Hook] = []
+    if panel is not None and log is not None:
+        hooks = [Log(session, log, panel), Evaluate(session, log, panel), Save(session, log, panel)]
+    if session.stages is not None:  # before a checkpoint after the change, what was there at it
+        hooks.insert(0, session.stages)
+    process_memory.forget_peak(session.machine.device)
+    plan = loop.Plan(
+        seed=training.seed,
+        microbatches=training.microbatches,
+        budget=training.budget,
+        schedule=training.schedule,
+        device=session.machine.device,
+        on_nonfinite=training.on_nonfinite,
+    )
+    phases = [
+        (phase.until, Loader(rows, phase.batch, training.seed))
+        for phase, rows in zip(recipe.phases, session.train_rows, strict=True)
+    ]
+    batches = Microbatches(session.objective, phases, plan, session.state, training.ramp)
+    with contextlib.ExitStack() as held:
+        if panel is not None and log is not None:
+            held.enter_context(log)
+            held.callback(panel.close)
+            panel.start(session.state.seconds)
+        try:
+            loop.train(
+                session.objective,
+                batches,
+                session.optimizer,
+                plan,
+                session.state,
+                processes=session.processes,
+                hooks=hooks,
+                stop=session.stop,
+                average=session.average,
+            )
+        except (RuntimeError, MemoryError) as error:
+            if not memory.is_shortage(error):
+                raise
+            raise _out_of_memory(recipe, error) from error
+        except DivergedError as error:
+            if log is None:
+                raise
+            log.flush()
+            report_path = crash.write(session, batches, error)
+            saved = "; the last checkpoint is intact" if has_checkpoint(session.out) else ""
+            again = "resume" if saved else "begin again"
+            raise error.advising(
+                f"{report_path} tells more{saved}: start anew with a lower "
+                "training.optimizer.learning_rate or a longer training.schedule.warmup, or "
+                f"{again} with --set training.on_nonfinite=skip"
+            ) from None
+
+
+def _out_of_memory(recipe: Recipe, error: Exception) -> ResourceError:
+    t = recipe.training
+    more = next((n for n in recipe.divisors if n > t.microbatches), None)
+    return ResourceError(
+        "out of memory",
+        where="training.microbatches",
+        found=f"{t.batch // t.microbatches} rows of {recipe.rows.length} tokens at once: "
+        f"{memory.shortage(error)}",
+        do=f"--set training.microbatches={more} does the same work with less"
+        if more
+        else "choose a smaller model or shorter rows",
+    )

@@ -1,0 +1,378 @@
+"""One training session of a run, from its start or from a checkpoint: all objects that it uses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import torch
+
+from maskwright.base import config, dotted
+from maskwright.base.errors import IncompatibleError, ResourceError
+from maskwright.base.findings import Finding
+from maskwright.base.memory import free_bytes
+from maskwright.base.report import document
+from maskwright.base.report.say import quiet
+from maskwright.base.storage import commit
+from maskwright.base.storage import files as storage
+from maskwright.learn.pretrain import build, card, journal, start
+from maskwright.learn.pretrain.checkpoints import Checkpoints
+from maskwright.learn.pretrain.mixing import mixture_of_run, weights_of
+from maskwright.learn.pretrain.prepare import Prepared
+from maskwright.learn.pretrain.rows import (
+    check_length,
+    held_out_rows,
+    training_rows,
+    untrained_positions,
+)
+from maskwright.learn.pretrain.start import HeadFirst
+from maskwright.learn.recipes.base.find import find
+from maskwright.learn.recipes.base.objective_rows import row_kind
+from maskwright.learn.recipes.base.recipe import Folder, Recipe, frozen_part
+from maskwright.learn.train.average import Average
+from maskwright.learn.train.distribute import Processes
+from maskwright.learn.train.loop import StopFlag
+from maskwright.learn.train.optimizers.optimizer import OptimizerState
+from maskwright.learn.train.parameter_rates import ParameterRates
+from maskwright.learn.train.parameters import Parameters
+from maskwright.learn.train.state import TrainState
+from maskwright.model.checkpoint import layout
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.checkpoint.shapes import num_parameters
+from maskwright.model.device import machine
+from maskwright.model.device.machine import Machine
+from maskwright.model.device.step_cost import kept_bytes
+from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.objectives.base.encoder_decoder import EncoderDecoder
+from maskwright.model.objectives.base.objective import Objective
+from maskwright.model.opening.folders import has_checkpoint
+from maskwright.text.store.rows import RowSource
+
+RUN = "run.json"
+FEW_TARGETS = 100
+LOOKED_AT, UNEVEN = 512, 0.05  # pairs of sentences; a share that leaves little to tell apart
+
+
+@dataclass
+class TrainingSession:
+    """One training session of a run: what the hooks and the loop share. `train_rows` has the rows
+    of each phase."""
+
+    recipe: Recipe
+    out: Path
+    prepared: Prepared
+    machine: Machine
+    processes: Processes
+    objective: Objective
+    optimizer: OptimizerState
+    checkpoints: Checkpoints
+    state: TrainState
+    train_rows: list[RowSource]
+    held_out_rows: RowSource
+    run: dict[str, Any]
+    stream: TextIO
+    average: Average | None = None
+    stages: HeadFirst | None = None
+    stop: StopFlag = field(default_factory=StopFlag)
+
+
+def start_session(
+    recipe: Recipe,
+    out: Path,
+    prepared: Prepared,
+    chosen: Machine,
+    processes: Processes,
+    say: Any,
+    stream: TextIO | None,
+) -> TrainingSession:
+    """A new session, restored from the newest checkpoint if there is one.
+
+    Raises:
+        IncompatibleError: model, objective, tokenizer or checkpoint do not belong together.
+        ResourceError: the model does not fit into memory.
+    """
+    saved = has_checkpoint(out)
+    objective, family = _objective(recipe, out, prepared, chosen, saved, say)
+    parameters = Parameters(objective, chosen.compute)
+    optimizer: OptimizerState = recipe.training.optimizer.start(parameters)
+    stages = HeadFirst.of(
+        recipe.model, recipe.training.budget, parameters, out if processes.first else None
+    )
+    if stages is not None:
+        optimizer = ParameterRates(optimizer, stages)
+    ema = recipe.training.ema
+    average = Average(parameters, ema) if ema else None
+    about = _about(recipe, out, prepared, chosen)
+    decoder_start = objective.start if isinstance(objective, EncoderDecoder) else None
+    network = objective.product.config
+    model = card.about(
+        recipe, network, prepared.tokenizer, About(family=family, decoder_start=decoder_start)
+    )
+    checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, model)
+    state = TrainState()
+    if saved:
+        state = _restore(checkpoints, optimizer, average, about, out, say, processes)
+    elif processes.first:
+        journal.cut(out, 0)
+    if stages is not None:
+        stages.begin(state)
+    train_rows = [training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
+    held_out = held_out_rows(recipe, prepared.held_out)
+    if processes.first:
+        for found in _pairs(recipe, train_rows[-1]):
+            say(found.line())
+    run: dict[str, Any] = {}
+    if processes.first:
+        run = _described(recipe, prepared, objective, train_rows[-1], held_out, about["machine"])
+        for line in run.get("mixture", ()):
+            say(line)
+        for found in _held_out_targets(run["references"]["targets"]):
+            say(found.line())
+        document.write(out / RUN, json.dumps(run, indent=2) + "\n")
+    return TrainingSession(
+        recipe=recipe,
+        out=out,
+        prepared=prepared,
+        machine=chosen,
+        processes=processes,
+        objective=objective,
+        optimizer=optimizer,
+        checkpoints=checkpoints,
+        state=state,
+        train_rows=train_rows,
+        held_out_rows=held_out,
+        run=run,
+        stream=stream or sys.stdout,
+        average=average,
+        stages=stages,
+    )
+
+
+def _objective(
+    recipe: Recipe, out: Path, prepared: Prepared, chosen: Machine, saved: bool, say: Any
+) -> tuple[Objective, str | None]:
+    """The objective around the model as the run started, and the family that names its weights. If
+    there is a checkpoint (`saved`), its weights are loaded later."""
+    original = start.resumed(recipe, out) if saved else recipe
+    architecture = build.transformer_config(original, prepared.tokenizer)
+    check_length(recipe, architecture)
+    _check_memory(architecture, chosen, recipe)
+    storage.require_space(out, checkpoint_bytes(num_parameters(architecture), recipe, out))
+    network = build.model(original, architecture, quiet if saved else say).to(chosen.device)
+    objective = build.objective(recipe, network, prepared.tokenizer)
+    family = build.family_name(original)
+    layout.require(objective.product.config, prepared.tokenizer, family)  # before any step is done
+    if not saved and (found := untrained_positions(recipe, architecture)):
+        say(found.line())
+    if not saved and isinstance(recipe.model, Folder):
+        start.load_objective_state(objective, recipe.model, say)
+        if "vocabulary_head" in recipe.model.new:
+            counts = likelihood.token_counts(
+                prepared.train, weights_of(recipe.corpus, prepared.train)
+            )
+            start.expect_frequencies(objective.product, counts)
+    elif not saved:
+        objective.start_run()
+    return objective, family
+
+
+def _about(recipe: Recipe, out: Path, prepared: Prepared, chosen: Machine) -> dict[str, Any]:
+    """The facts in a checkpoint's manifest that a resumed run must match."""
+    original = find(str(out))  # what changed since is free to change
+    return {
+        "recipe": original.fingerprint,
+        "settings": frozen_part(original),
+        "tokenizer": prepared.tokenizer.fingerprint,
+        "data": prepared.train_fingerprint,
+        "machine": {
+            **machine.describe(chosen),
+            "training.microbatches": recipe.training.microbatches,  # dropout is keyed by them
+        },
+    }
+
+
+def _described(
+    recipe: Recipe,
+    prepared: Prepared,
+    objective: Objective,
+    train_rows: RowSource,
+    held_out: RowSource,
+    machine_: Any,
+) -> dict[str, Any]:
+    """The content of run.json, which the panel and the page show, including the reference
+    losses."""
+    lines = likelihood.reference_lines(
+        objective,
+        likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train)),
+        train_rows,
+        held_out,
+        rows=recipe.evaluation.rows,
+        batch_rows=recipe.evaluation.batch,
+    )
+    return {
+        "recipe": recipe.name,
+        "note": recipe.note,
+        "parameters": objective.product.num_parameters(),
+        "steps": recipe.training.budget.steps,
+        "budget": config.to_plain(recipe.training.budget),
+        "objective": recipe.objective.name,
+        "token_parts": list(recipe.objective.spec.token_parts),
+        "scored_by": recipe.objective.spec.scored_by,
+        "ask": _ask(recipe, prepared, objective),
+        "corpus": prepared.provenance,
+        **mixture_of_run(recipe, train_rows, prepared.train),
+        "references": lines.to_json(),
+        "machine": machine_,
+    }
+
+
+def _ask(recipe: Recipe, prepared: Prepared, objective: Objective) -> dict[str, Any] | None:
+    """How the page shows that the model is asked; None if it cannot be asked."""
+    product = objective.product.config
+    conventions = card.conventions_of(recipe, len(product.stacks))
+    ask = card.ask_of(recipe.objective.spec, product, prepared.tokenizer, conventions)
+    # What two stacks read is shown as the encoder gets it, with its special tokens.
+    plain = not isinstance(objective, EncoderDecoder)
+    if ask is None:
+        return None
+    return {"verb": ask.verb, "prompt": ask.prompt, "prompt_of_samples": plain}
+
+
+def _held_out_targets(targets: int) -> Iterator[Finding]:
+    """The finding that too little text is held out for reliable figures."""
+    if targets < FEW_TARGETS:
+        yield Finding(
+            "few-held-out-targets",
+            f"only {targets:,} targets are held out, so held-out figures say little",
+            remedy="give more text, hold out more of it (corpus.held_out), or look at more rows "
+            "(evaluation.rows)",
+        )
+
+
+def _pairs(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
+    """The share of negatives among the pairs of sentences, and the finding that nearly all pairs
+    have the same label: nothing can be learned from those."""
+    looked_at = np.arange(min(len(rows), LOOKED_AT))
+    pair_label = rows.rows(looked_at, 0).pair_label if len(looked_at) else None
+    if pair_label is None:
+        return
+    share = float((pair_label == 1).mean())
+    swapped = row_kind(recipe) == "swapped-pairs"
+    what = "in the wrong order" if swapped else "the second part is from another document"
+    negatives = f"{share:.1%} of the first {len(looked_at):,} are negatives ({what})"
+    yield Finding("pairs-of-sentences", f"pairs of sentences: {negatives}")
+    if not UNEVEN <= share <= 1 - UNEVEN:
+        yield Finding(
+            "pairs-of-one-kind",
+            f"{max(share, 1 - share):.0%} of the first {len(looked_at):,} pairs of sentences have "
+            "the same label, so the pair task has little to learn",
+            remedy="documents need several sentences",
+        )
+
+
+def _restore(
+    checkpoints: Checkpoints,
+    optimizer: OptimizerState,
+    average: Average | None,
+    about: dict[str, Any],
+    out: Path,
+    say: Any,
+    processes: Processes,
+) -> TrainState:
+    restored = checkpoints.restore(optimizer, average)
+    for reason in restored.skipped:
+        what = "skipped a damaged checkpoint"
+        say(Finding("damaged-checkpoint", what, f"{reason.where}: {reason.what}").line())
+    for name, what in (
+        ("recipe", "the recipe"),
+        ("tokenizer", "the tokenizer"),
+        ("data", "the training data"),
+    ):
+        if restored.about.get(name) != about[name]:
+            if name == "recipe" and isinstance(before := restored.about.get("settings"), dict):
+                raise _other_settings(before, about["settings"], out)
+            raise IncompatibleError(
+                f"{what} is not the one this checkpoint was trained with",
+                where=restored.path,
+                found=str(about[name])[:16],
+                wanted=str(restored.about.get(name))[:16],
+                do="restore it, or start another run",
+            )
+    before = {**about["machine"], **restored.about["machine"]}  # an older release knew less of it
+    for path, now, then in dotted.differences(about["machine"], before):
+        what = f"{path} was {then} and is {now}: the run continues, not bit-exactly"
+        say(Finding("other-machine", what).line())
+    if processes.first:
+        journal.cut(out, restored.state.step)
+    say(f"resuming after step {restored.state.step}")
+    return restored.state
+
+
+def _other_settings(before: Any, now: Any, out: Path) -> IncompatibleError:
+    """The refusal of a recipe.toml that was edited by hand."""
+    changes = list(dotted.differences(before, now))
+    return IncompatibleError(
+        "the recipe is not the one this checkpoint was trained with",
+        where=f"{out / 'recipe.toml'}: {changes[0][0] if changes else ''}",
+        found="; ".join(f"{path} = {new!r}" for path, _, new in changes[:8]),
+        wanted="; ".join(f"{path} = {old!r}" for path, old, _ in changes[:8]),
+        do="set it back in recipe.toml, or start another run with: maskwright pretrain RECIPE "
+        "--out FOLDER",
+    )
+
+
+def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
+    """The least number of bytes that further checkpoints in `out` will need: a new one is complete
+    before an old one is removed."""
+    training, every = recipe.training, recipe.checkpoints.every
+    bytes_each = 4 + training.optimizer.bytes_per_parameter + 4 * (training.ema > 0.0)
+    steps = training.budget.steps
+    written = 1 if not every else 2 if steps is None else -(-steps // every)
+    available = len(commit.numbered(out / "checkpoints"))
+    count = min(recipe.checkpoints.keep + 1, written) - available
+    return parameters * bytes_each * max(0, count)
+
+
+def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Recipe) -> None:
+    """Refuse a model whose weights, gradients and moments, with the activations of a microbatch,
+    cannot fit into memory, before anything is allocated.
+
+    Raises:
+        ResourceError: with the bytes needed and the bytes there are.
+    """
+    training, available = recipe.training, free_bytes()
+    if chosen.device.type != "cpu":
+        return  # where memory that is not there is an error, and no end by the system
+    parameters = num_parameters(architecture)
+    narrow, average = chosen.compute != torch.float32, training.ema > 0.0
+    bytes_each = 8 + training.optimizer.bytes_per_parameter + 2 * narrow + 4 * average
+    needed = parameters * bytes_each
+    if needed > available:
+        raise ResourceError(
+            "the model does not fit into memory",
+            where="model",
+            found=f"{parameters:,} parameters need {needed:,} bytes to train",
+            wanted=f"at most the {available:,} bytes that are free",
+            do="choose a smaller model",
+        )
+    step = max(phase.batch * phase.length for phase in recipe.phases)
+    activations = kept_bytes(architecture, step, chosen.compute.itemsize)
+    if needed + activations / training.microbatches <= available:
+        return
+    fitting = [n for n in recipe.divisors if needed + activations / n <= available]
+    raise ResourceError(
+        "the model and one microbatch do not fit into memory together",
+        where="training.microbatches",
+        found=f"{step // training.microbatches:,} tokens at once need "
+        f"{activations // training.microbatches:,} bytes at the least, the model {needed:,}",
+        wanted=f"at most the {available:,} bytes that are free",
+        do=f"--set training.microbatches={fitting[0]} does the same work with less"
+        if fitting
+        else "choose a smaller model or shorter rows",
+    )

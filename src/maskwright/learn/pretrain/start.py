@@ -1,0 +1,267 @@
+"""What a run starts from besides its text: a model folder, or a tokenizer.
+
+    recipe --pinned--> the same, with full paths and the hashes of what lies there
+    model.folder --init_from_folder--> its weights in a new model, and a line on what is new
+
+The tokenizer of a model folder is the run's tokenizer; none is trained. A resumed run does not need
+the folder: it continues from its own checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from maskwright.base.budget import Budget
+from maskwright.base.errors import CheckpointError, IncompatibleError
+from maskwright.base.storage import commit
+from maskwright.learn.pretrain import checkpoints
+from maskwright.learn.recipes.base.recipe import Folder, Recipe, TokenizerFolder
+from maskwright.learn.train.parameters import Parameters
+from maskwright.learn.train.state import TrainState
+from maskwright.model.checkpoint import files, pretrained
+from maskwright.model.checkpoint.layout import Layout
+from maskwright.model.checkpoint.safe_read import model_folder
+from maskwright.model.checkpoint.transfer import load_matching
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.opening import folders
+from maskwright.model.opening.model import fingerprint
+from maskwright.model.opening.open import open_weights
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+FOLDER, WEIGHTS = "head-first", "head.safetensors"
+PRODUCT = "product."
+
+
+def new_parts(current: TransformerConfig, wanted: TransformerConfig) -> tuple[str, ...]:
+    """The heads of a model of the config `wanted` that a model of the config `current` lacks."""
+    known = {head.name: head for head in current.heads}
+    parts = ["vocabulary_head"] * (current.vocabulary_head != wanted.vocabulary_head)
+    parts += ["pooler"] * (wanted.pooler and not current.pooler)
+    parts += [f"heads.{h.name}" for h in wanted.heads if known.get(h.name) != h]
+    return tuple(part for part in parts if part != "vocabulary_head" or wanted.vocabulary_head)
+
+
+class HeadFirst:
+    """The two stages of a run: which parameters are trained, and how fast. A hook of the loop,
+    which releases the body at the right step, and the factors of `ParameterRates`."""
+
+    def __init__(
+        self, choice: Folder, budget: Budget, parameters: Parameters, out: Path | None
+    ) -> None:
+        self.choice, self.budget, self.parameters, self.out = choice, budget, parameters, out
+        self.state = TrainState()
+        self.new = [name for name in parameters.named if not self._is_body(name)]
+
+    @classmethod
+    def of(
+        cls, choice: Any, budget: Budget, parameters: Parameters, out: Path | None
+    ) -> HeadFirst | None:
+        """The stages of a run that starts from the folder `choice` and draws a head; None for other
+        runs."""
+        if not isinstance(choice, Folder) or not choice.new:
+            return None
+        if choice.head_first == 0.0 and choice.body_rate == 1.0:
+            return None
+        return cls(choice, budget, parameters, out)
+
+    def _is_body(self, name: str) -> bool:
+        own = name.removeprefix(PRODUCT)
+        return own != name and not own.startswith(tuple(f"{part}." for part in self.choice.new))
+
+    @property
+    def alone(self) -> bool:
+        """Whether only the head is trained now."""
+        used = self.budget.used(**self.state.counted)
+        return used < self.choice.head_first * self.budget.total
+
+    def begin(self, state: TrainState) -> None:
+        """Follow the run's `state` from now on."""
+        self.state = state
+        self._let(not self.alone)
+
+    def __call__(self, step: int) -> dict[str, float]:
+        body = 0.0 if self.alone else self.choice.body_rate
+        return {name: body if self._is_body(name) else 1.0 for name in self.parameters.named}
+
+    def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
+        if self._held and not self.alone:
+            if self.out is not None:
+                save(
+                    self.out,
+                    {
+                        n.removeprefix(PRODUCT): t
+                        for n, t in self.parameters.state().items()
+                        if n in self.new
+                    },
+                )
+            self._let(True)
+
+    def at_end(self, state: TrainState) -> None:
+        pass
+
+    def _let(self, learn: bool) -> None:
+        """Train the body, or freeze it: a step without its gradients is much cheaper."""
+        self._held = not learn
+        for name, parameter in self.parameters.named.items():
+            if self._is_body(name):
+                parameter.requires_grad_(learn)
+
+
+def save(out: Path, weights: dict[str, torch.Tensor]) -> None:
+    """Save the current head of the run `out`."""
+    content = {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
+
+    def write(staging: commit.Staging) -> None:
+        staging.write_bytes(WEIGHTS, files.chunks(content))
+
+    commit.commit(
+        out / FOLDER,
+        write,
+        about={"kind": "head"},
+        expected_bytes=files.num_bytes(content),
+        replace=True,
+    )
+
+
+@torch.no_grad()
+def expect_frequencies(model: Transformer, counts: NDArray[np.float64]) -> None:
+    """Initialise the bias of a new vocabulary head, if it has one, with the log frequencies of the
+    tokens (`counts` by id), so that the head need not learn these first."""
+    bias = None if model.vocabulary_head is None else model.vocabulary_head.bias
+    if bias is None:
+        return
+    frequencies = np.ones(len(bias))
+    frequencies[: len(counts)] += counts
+    bias.copy_(torch.from_numpy(np.log(frequencies / frequencies.sum())))
+
+
+@torch.no_grad()
+def take(out: Path, model: Transformer, new: Sequence[str]) -> bool:
+    """Load the head that the run `out` saved into `model`; returns whether there is one.
+
+    Raises:
+        CheckpointError: it is damaged, or is none of such a model.
+    """
+    if not (out / FOLDER).is_dir():
+        return False
+    commit.verify(out / FOLDER)
+    saved = files.open_file(out / FOLDER / WEIGHTS)
+    own = {
+        n: p for n, p in model.named_parameters() if n.startswith(tuple(f"{part}." for part in new))
+    }
+    if own.keys() != set(saved.entries):
+        raise CheckpointError(
+            "the saved head belongs to another model",
+            where=out / FOLDER,
+            found=", ".join(sorted(saved.entries)[:5]),
+            wanted=", ".join(sorted(own)[:5]),
+            do="remove that folder, and start the run again",
+        )
+    for name, parameter in own.items():
+        parameter.copy_(saved.read(name))
+    return True
+
+
+def pinned(recipe: Recipe) -> Recipe:
+    """`recipe` with the full paths and hashes of the folders that it starts from. A run stands for
+    its newest checkpoint, and a model folder brings its tokenizer.
+
+    Raises:
+        UsageError: there is no such folder.
+        ConfigError, CheckpointError, TokenizerError: a file in it is wrong.
+        IncompatibleError: it is not what the recipe was made with, or the tokenizer is not the
+            model's.
+    """
+    model, tokenizer = recipe.model, recipe.tokenizer
+    if isinstance(model, Folder):
+        layout(replace(model, path=str(_full(model.path))))
+        full, found = pinned_folder(model.path, model.sha256)
+        model = replace(model, path=full, sha256=found)
+        if model.head_first != 0.0 or model.body_rate != 1.0:
+            current = pretrained.described(model.path).config
+            model = replace(model, new=new_parts(current, layout(model).config))
+        own = TokenizerFolder(path=full)
+        tokenizer = tokenizer if isinstance(tokenizer, TokenizerFolder) else own
+    if isinstance(tokenizer, TokenizerFolder):
+        path = _full(tokenizer.path)
+        loaded = Tokenizer.load(path)
+        fingerprint = _same(path, loaded.fingerprint, tokenizer.fingerprint)
+        tokenizer = TokenizerFolder(path=str(path), fingerprint=fingerprint)
+        if isinstance(model, Folder):
+            pretrained.require_tokenizer(Tokenizer.load(model.path).fingerprint, loaded)
+    return replace(recipe, model=model, tokenizer=tokenizer)
+
+
+def resumed(recipe: Recipe, out: Path) -> Recipe:
+    """`recipe` for the run `out`: a run that started from a folder continues from its own newest
+    checkpoint."""
+    if not isinstance(recipe.model, Folder):
+        return recipe
+    return replace(recipe, model=Folder(path=str(folders.newest(out))))
+
+
+def layout(model: Folder) -> Layout:
+    """The family of the folder's model, and its config with the wanted heads."""
+    return pretrained.described(model.path, model.architecture)
+
+
+def init_from_folder(model: Folder, fresh: Transformer, say: Callable[[str], None]) -> Transformer:
+    """`fresh` with the folder's weights; says which weights were taken, drawn and left out.
+
+    Raises:
+        IncompatibleError: the folder is not the one that the recipe was pinned to.
+        CheckpointError and others: it is no model.
+    """
+    require_same(Path(model.path), model.sha256)
+    transfer = load_matching(open_weights(model.path).network, fresh)
+    say(f"model: from {model.path}: {transfer.render()}")
+    return transfer.model
+
+
+def load_objective_state(objective: nn.Module, model: Folder, say: Callable[[str], None]) -> None:
+    """Load into `objective` what was trained next to the folder's model, such as the generator of
+    replaced tokens, if the objective has the same parts."""
+    if names := checkpoints.take_others(objective, Path(model.path)):
+        parts = sorted({name.partition(".")[0] for name in names})
+        say(f"also loaded from the folder: {', '.join(parts)}")
+
+
+def pinned_folder(path: str, wanted: str | None = None) -> tuple[str, str]:
+    """The full path of a model folder, or of a run's newest checkpoint, and its hash.
+
+    Raises:
+        IncompatibleError: that is not the hash that is `wanted`.
+    """
+    full = _full(path)
+    return str(full), _same(full, fingerprint(full), wanted)
+
+
+def require_same(folder: Path, wanted: str | None) -> None:
+    """Refuse a model folder whose hash is not `wanted`, if there is one."""
+    if wanted is not None:
+        _same(folder, fingerprint(folder), wanted)
+
+
+def _full(path: str) -> Path:
+    return folders.model_folder(model_folder(Path(path).expanduser())).resolve()
+
+
+def _same(where: Path, found: str, wanted: str | None) -> str:
+    if wanted is not None and found != wanted:
+        raise IncompatibleError(
+            "the model folder has changed since the recipe was written",
+            where=where,
+            found=found,
+            wanted=wanted,
+            do="restore it; or take the hash out of the recipe, to start from what is there now",
+        )
+    return found

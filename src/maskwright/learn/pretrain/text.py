@@ -1,0 +1,332 @@
+"""The recipe's text, read once and divided: the training part and the held-out part.
+
+A document is held out by a hash of its text, not by chance: adding documents moves no other
+document, and copies of one are on the same side. Of few texts, those with the smallest hashes are
+held out until they reach the share; of a single text, its end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.base.findings import Finding
+from maskwright.learn.pretrain.mixing import ByValue
+from maskwright.learn.recipes.base.recipe import Corpus
+from maskwright.text.corpus import curated, embedded
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.files import find, size_of
+from maskwright.text.corpus.ledger import Counts
+from maskwright.text.corpus.read import Reader, Spool
+from maskwright.text.corpus.reading import Reading, with_notes
+
+SMALL_CORPUS = 256  # documents, of which the share is counted in text and not left to the hashes
+PAIR_CORPUS = 10  # texts, of which at least two are held out: pairs of sentences need them
+
+
+def texts_of(corpus: Corpus, folder: Path) -> list[Text]:
+    """One text for each weight, or the whole corpus as one text if there are none, or if it is
+    mixed by a column; `folder` is the run's.
+
+    Raises:
+        ConfigError: the embedded corpus is to be mixed by a column.
+    """
+    if corpus.mix_by is not None and not corpus.text:
+        raise ConfigError(
+            "the embedded corpus has no columns",
+            where="corpus.mix_by",
+            found=corpus.mix_by,
+            wanted="files with columns",
+            do="name them: --text FILES",
+        )
+    if corpus.mix_by is not None or not corpus.mixed:
+        return [Text(corpus, folder)]
+    alone = replace(corpus, weights=(), weights_end=(), temperature=None)
+    return [
+        Text(replace(alone, text=(path,)), folder, f"{number}-")
+        for number, path in enumerate(corpus.text)
+    ]
+
+
+class Text:
+    """A corpus in parts. Its raw files are read once: what is held out, or asked for again, is kept
+    in spools until this object goes.
+
+    Args:
+        folder: where skipped rows are listed, in files whose names begin with `prefix`, and on
+            whose disk the spools are.
+    """
+
+    def __init__(self, corpus: Corpus, folder: Path, prefix: str = "") -> None:
+        self.corpus = corpus
+        self.paths = [resolve(t) for t in corpus.text]
+        self.held_out_paths = [resolve(t) for t in corpus.held_out_text]
+        self.where = ", ".join(str(p) for p in self.paths) or "the embedded corpus"
+        self._folder, self._prefix = folder, prefix
+        self._embedded: list[Document] | None = None
+        self._reader: Reader | None = None  # of the last reading
+        self._own: Reader | None = None  # of what is not held out in files of its own
+        self._division = ""
+        self._kept: dict[bool, Spool | ByValue] = {}  # by whether it is held out
+
+    def for_tokenizer(self, *, keep: int | None = None) -> Iterator[Document]:
+        """The tokenizer's training text: everything that is not held out.
+
+        Args:
+            keep: the most bytes that are kept for a second reading; None: all of it.
+        """
+        if ranges := self.corpus.characters:
+            return self._characters(ranges.tokenizer)
+        return self._part(held_out=False, keep=self._by_value() or Spool(self._folder, keep))
+
+    def training(self) -> Iterator[Document]:
+        """The training part; it is not kept, unless `for_tokenizer` kept it."""
+        if ranges := self.corpus.characters:
+            return self._characters(ranges.train)
+        return self._part(held_out=False)
+
+    def by_value(self) -> ByValue:
+        """The training part by the values of the column that is mixed by; read for this, unless
+        `for_tokenizer` kept it.
+
+        Raises:
+            DataError: values without weights, weights without values, too many values.
+        """
+        if not isinstance(kept := self._kept.get(False), ByValue):
+            kept = ByValue(self.corpus, self._folder)
+            for _ in self._part(held_out=False, keep=kept):
+                pass
+        return kept
+
+    def _by_value(self) -> ByValue | None:
+        """A place for the documents of each value, if the text is mixed by a column."""
+        return None if self.corpus.mix_by is None else ByValue(self.corpus, self._folder)
+
+    def held_out(self) -> Iterator[Document]:
+        if ranges := self.corpus.characters:
+            return self._characters(ranges.held_out)
+        if self.held_out_paths:
+            return self._documents(self.held_out_paths, "held-out-")
+        return self._part(held_out=True)
+
+    def provenance(self) -> dict[str, Any]:
+        """Where the text came from, for the report."""
+        if not self.paths:
+            return embedded.provenance(limit_bytes=self.corpus.limit_bytes)
+        paths = [*self.paths, *self.held_out_paths]
+        found = [curated.summary(path) for path in paths if curated.is_curated(path)]
+        corpora = {"curated": found} if found else {}
+        return {"source": "files", "files": [str(p) for p in paths], **corpora}
+
+    def hashes(self) -> dict[str, str]:
+        """The SHA-256 of each file of the training text, as it was read; with a limit, of the files
+        that were reached."""
+        return {} if self._own is None else self._own.counts.hashes
+
+    @property
+    def counts(self) -> Counts | None:
+        """The counts of the last reading of files."""
+        return None if self._reader is None else self._reader.counts
+
+    def report_lines(self, *, held_out: bool = False) -> Iterator[str]:
+        """Lines for the user on the last reading; both parts of one text are read alike."""
+        if self._reader is None or (held_out and not self.held_out_paths):
+            return
+        yield f"read: {self._reader.counts.summary()}"
+        yield from (found.line() for found in self._reader.counts.findings)
+        if self._reader.cut:
+            limit = f"stopped at corpus.limit_bytes={self.corpus.limit_bytes}"
+            yield Finding("text-limited", limit, "the files contain more text").line()
+        if self._division:
+            yield Finding("few-texts", self._division).line()
+
+    def _documents(self, paths: list[Path], prefix: str = "") -> Iterator[Document]:
+        limit = self.corpus.limit_bytes
+        if not paths:
+            if self._embedded is None:
+                self._embedded = list(embedded.documents(limit_bytes=limit))
+            return iter(self._embedded)
+        rejects = self._folder / f"{self._prefix}{prefix}rejects.jsonl"
+        reading: Reading = self.corpus
+        if paths is self.paths and self.corpus.mix_by is not None:
+            reading = with_notes(reading, (self.corpus.mix_by,))
+        self._reader = Reader(paths, reading, rejects=rejects, limit_bytes=limit)
+        if paths is self.paths:
+            self._own = self._reader
+        return iter(self._reader)
+
+    def _part(self, *, held_out: bool, keep: Spool | ByValue | None = None) -> Iterator[Document]:
+        """A part of the documents, from its spool if it is kept; else the files are read, this part
+        goes into `keep`, and what is held out into a spool of its own."""
+        if (kept := self._kept.get(held_out)) is not None:
+            yield from kept
+            return
+        spools: dict[bool, Spool | ByValue] = {}
+        if keep is not None and self.paths:
+            spools[held_out] = keep
+        if not held_out and self.paths and not self.held_out_paths:
+            spools[True] = Spool(self._folder)
+        for document, out in self._divided():
+            if out in spools:
+                spools[out].add(document)
+            if out is held_out:
+                yield document
+        if isinstance(keep, ByValue):
+            keep.require_shares()
+        self._kept |= {part: spool for part, spool in spools.items() if spool.complete}
+
+    def _divided(self) -> Iterator[tuple[Document, bool]]:
+        """The documents, each with whether it is held out; one reading of the files."""
+        documents, share = self._documents(self.paths), self.corpus.held_out
+        if self.held_out_paths:
+            yield from ((document, False) for document in documents)
+            return
+        first = Spool(self._folder)
+        chosen = self._chosen(_added(documents, first))
+        for document in itertools.chain(first, documents):
+            if chosen is not None and not chosen:
+                begin, end = _halves(document, share)
+                yield begin, False
+                yield end, True
+                continue
+            number = _hash(document.text)
+            yield document, number < share if chosen is None else number in chosen
+
+    def _chosen(self, documents: Iterator[Document]) -> set[float] | None:
+        """The hashes of the held-out documents of a small corpus, or of one whose share would hold
+        out none or all; empty for a single text. None where the share alone decides, as the first
+        documents show."""
+        sizes: dict[float, int] = {}  # bytes of each text with all its copies
+        count, sides = 0, set()
+        for count, document in enumerate(documents, start=1):
+            number = _hash(document.text)
+            sizes[number] = sizes.get(number, 0) + len(document.text.encode())
+            sides.add(number < self.corpus.held_out)
+            if count > SMALL_CORPUS and len(sides) == 2:
+                return None
+        if not sizes:
+            return None
+        chosen = _least(sizes, self.corpus.held_out) if len(sizes) > 1 else set()
+        some = f"{len(chosen):,} {'is' if len(chosen) == 1 else 'are'}" if chosen else "its end is"
+        of = f"{len(sizes):,} {'text' if count > len(sizes) else 'document'}"
+        self._division = f"of {of}{'s' * (len(sizes) > 1)} {some} held out"
+        return chosen
+
+    @cached_property
+    def _whole(self) -> str:
+        """All of the text, of which a recipe takes ranges of characters."""
+        return "\n".join(d.text for d in self._documents(self.paths))
+
+    def _characters(self, limits: tuple[int, int]) -> Iterator[Document]:
+        text = self._whole
+        if len(text) < limits[1]:
+            raise DataError(
+                "the text is shorter than the recipe's character ranges",
+                where=self.where,
+                found=f"{len(text)} characters",
+                wanted=f"at least {limits[1]}",
+                do="name the text the recipe is for",
+            )
+        yield Document(
+            text=text[slice(*limits)], source=self.where, id=f"{self.where}:{limits[0]}-{limits[1]}"
+        )
+
+
+def _added(documents: Iterator[Document], spool: Spool) -> Iterator[Document]:
+    """The documents, which are kept in `spool` as they go by."""
+    for document in documents:
+        spool.add(document)
+        yield document
+
+
+def _hash(text: str) -> float:
+    """A number in [0, 1) that depends on the text alone."""
+    digest = hashlib.blake2b(text.encode(), digest_size=8, key=b"held out").digest()
+    return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
+
+
+def _least(sizes: dict[float, int], share: float) -> set[float]:
+    """The smallest hashes that together make up a `share` of the text; never all of them, and none
+    that is most of the text unless it is alone."""
+    out: set[float] = set()
+    total, taken, least = sum(sizes.values()), 0, 2 if len(sizes) >= PAIR_CORPUS else 1
+    for number in sorted(sizes, key=lambda n: (2 * sizes[n] > total, n))[:-1]:
+        if len(out) >= least and taken >= share * total:
+            break
+        out.add(number)
+        taken += sizes[number]
+    return out
+
+
+def _halves(document: Document, share: float) -> tuple[Document, Document]:
+    """A document cut in two at a blank, the second part about a `share` of it."""
+    text = document.text
+    place = min(len(text) - 1, int(len(text) * (1 - share)))
+    blank = next((n for n in range(place, 0, -1) if text[n].isspace()), place)
+    first, second = text[:blank].strip(), text[blank:].strip()
+    end = replace(document, text=second, id=f"{document.id}:{blank}")
+    return replace(document, text=first), end
+
+
+def text_bytes(corpus: Corpus) -> int:
+    """The size of the user's files in bytes, as far as they are read."""
+    total = size_of([resolve(name) for name in corpus.text]) if corpus.text else 0
+    return total if corpus.limit_bytes is None else min(total, corpus.limit_bytes)
+
+
+def require_other_files(corpus: Corpus) -> None:
+    """Refuse a file that is named twice, or as both training and held-out text, by whatever names.
+
+    Raises:
+        ConfigError: naming the file both times.
+        UsageError: a path that is not there.
+    """
+    known: dict[tuple[int, int], str] = {}
+    for name in (*corpus.text, *corpus.held_out_text):
+        for source in find([resolve(name)])[0]:
+            status = source.path.stat()
+            identity = (status.st_dev, status.st_ino)
+            if identity in known:
+                raise ConfigError(
+                    "a file is named twice, or as both training and held-out text",
+                    where=source.shown,
+                    found=f"the same as {known[identity]}",
+                    wanted="files and folders that have no file in common",
+                    do="name each file once",
+                )
+            known[identity] = source.shown
+
+
+def resolve(text: str) -> Path:
+    """A path in which `$NAME` stands for an environment variable.
+
+    Raises:
+        ConfigError: the variable is not set.
+    """
+    if not text:
+        raise ConfigError(
+            "an empty path",
+            where="corpus.text",
+            wanted="a file or a folder",
+            do="name one, or leave the empty entry out",
+        )
+    if Path(text).exists():
+        return Path(text)  # whatever signs are in its name
+    path = os.path.expanduser(os.path.expandvars(text))
+    if "$" in path:
+        name = path.split("$", 1)[1].split("/", 1)[0]
+        raise ConfigError(
+            "the path of the text names an environment variable that is not set",
+            where="corpus.text",
+            found=text,
+            wanted=f"${name} in the environment",
+            do="set it, or name the file with --text",
+        )
+    return Path(path)

@@ -1,0 +1,76 @@
+"""`maskwright tokenizer`: train a tokenizer on the user's text, save it, report on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from maskwright.base.findings import Finding
+from maskwright.base.report.say import printer
+from maskwright.base.storage import files as storage
+from maskwright.base.storage.commit import require_new, writing
+from maskwright.learn.pretrain.text import Text
+from maskwright.learn.recipes.base.recipe import Corpus
+from maskwright.text.corpus.files import Paths, listed
+from maskwright.text.corpus.read import DEFAULT
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tokenizer.report import report
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
+from maskwright.text.tokenizer.unknown import REMEDY
+
+BYTES_PER_TOKEN = 24  # of tokenizer.json, at the least
+SMALL = 1 << 20  # bytes of text: where nothing is held out of it, there is less
+
+
+def train_and_report(
+    texts: Paths,
+    out: Path | str,
+    *,
+    kind: str = "wordpiece",
+    vocabulary: int = 8192,
+    lowercase: bool = False,
+    min_frequency: int | None = None,
+    reading: Reading = DEFAULT,
+) -> Tokenizer:
+    """Train on the training part of the text, report on the held-out part, save to the new folder
+    `out`.
+
+    If a text is too short to hold anything out, the report is on the training text, and says so.
+    Rows that `reading` skips are listed in a folder next to `out`.
+
+    Args:
+        min_frequency: pairs met less often are not merged. None: 2; for WordPiece a floor that
+            falls to 2, where 2 is the published training.
+
+    Raises:
+        ConfigError: an unknown kind, or a vocabulary out of range.  OutputError: `out` is taken.
+        StoppedError: another process is writing it.
+    """
+    out = Path(out)
+    choice = TokenizerChoice(
+        kind=kind,  # type: ignore[arg-type]
+        vocabulary=vocabulary,
+        lowercase=lowercase,
+        min_frequency=min_frequency,
+    )
+    require_new(out)  # `save` would say so too, but only after the work
+    say = printer(None)
+    storage.require_space(out, BYTES_PER_TOKEN * vocabulary)
+    with writing(out):  # refused now, and not after the work
+        # Not in `out`: the list is written while reading, and `save` makes the whole folder at
+        # once.
+        rejects = out.with_name(f"{out.name}-rejects")
+        text = Text(Corpus(text=tuple(listed(texts)), **vars(reading)), rejects)
+        tokenizer = train(text.for_tokenizer(keep=SMALL), choice, lambda f: say(f.line()))
+        for line in text.report_lines():
+            say(line)
+        tokenizer.save(out)
+    say(f"tokenizer: {out}" + (f", {choice.training}" if choice.training else ""))
+    remedy = f"--kind byte-bpe ({REMEDY})"
+    measured = report(tokenizer, text.held_out(), remedy)
+    if not measured.all.tokens:
+        what = "the text is too short for a held-out part"
+        say(Finding("nothing-held-out", what, "measured on the training text").line())
+        measured = report(tokenizer, text.for_tokenizer(), remedy)
+    say(measured.render())
+    return tokenizer

@@ -1,0 +1,582 @@
+"""Recipe: every choice of a run as one frozen value, saved with its results.
+
+A built-in recipe is a function that returns a Recipe; a user's is a TOML file; the `recipe.toml` in
+a run folder is the resolved one and can be run again (`find`). `--set a.b=c` replaces one field
+(`override`). Unknown keys are errors with the near name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base import config
+from maskwright.base.budget import Budget
+from maskwright.base.errors import ConfigError
+from maskwright.learn.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon
+from maskwright.learn.train.schedule import Phase, Ramp, Schedule
+from maskwright.model.device.choices import Precision, require_device
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.objectives.base.spec import Member, Spec, member_of
+from maskwright.text.corpus.reading import AUTO, Reading
+from maskwright.text.tokenizer.training.train import TokenizerChoice
+
+Weights = tuple[float, ...] | dict[str, float]
+OTHERS = "*"
+MOST_VALUES = 64
+LEAST, LARGEST = 1e-6, 1e6
+
+
+def shares(corpus: Corpus, sizes: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The shares (K,) at the beginning and at the end of a run.
+
+    Args:
+        sizes: how much text there is of each part, in the order of the texts or of the values.
+    """
+    if corpus.temperature is not None:
+        natural = np.array(sizes, np.float64) / max(1, sum(sizes))
+        begin = natural**corpus.temperature
+    else:
+        begin = _in_order(corpus.weights)
+    end = _in_order(corpus.weights_end) if corpus.weights_end else begin
+    return begin / begin.sum(), end / end.sum()
+
+
+def _in_order(weights: Weights) -> NDArray[np.float64]:
+    """The weights in the order of their stores: as listed, of a table by name."""
+    values = [weights[name] for name in sorted(weights)] if isinstance(weights, dict) else weights
+    return np.array(values, dtype=np.float64)
+
+
+# ------------------------------------------------------------------------------ checks
+def check(corpus: Corpus) -> None:
+    """Refuse settings that contradict each other.
+
+    Raises:
+        ConfigError: naming the field.
+    """
+    if corpus.mix_by is not None:
+        _check_column(corpus)
+    elif isinstance(corpus.weights, dict) or isinstance(corpus.weights_end, dict):
+        raise ConfigError(
+            "weights by name need the column that has these values",
+            where="corpus.mix_by",
+            found="no column",
+            wanted="a column of the files",
+            do="for example --set corpus.mix_by=source, or give a list, one for each text",
+        )
+    elif corpus.mixed:
+        _check_texts(corpus)
+    if corpus.temperature is not None:
+        config.require("corpus.temperature", corpus.temperature, 0.0, 10.0)
+        if corpus.weights:
+            raise ConfigError(
+                "weights and a temperature are two ways to say the shares",
+                where="corpus.temperature",
+                found=f"{corpus.temperature:g}, and corpus.weights",
+                wanted="one of them",
+                do="leave one out",
+            )
+    _check_numbers(corpus)
+
+
+def _check_column(corpus: Corpus) -> None:
+    found = ""
+    if not corpus.mix_by or corpus.mix_by in (OTHERS, corpus.column):
+        found = repr(corpus.mix_by)
+    elif not corpus.mixed:
+        found = "a column without weights"
+    elif corpus.characters is not None:
+        found = "a column, and corpus.characters"
+    if found:
+        raise ConfigError(
+            "the text cannot be mixed by this",
+            where="corpus.mix_by",
+            found=found,
+            wanted="a column besides that of the text, with corpus.weights or corpus.temperature",
+            do="for example --set corpus.mix_by=source --set corpus.temperature=0.7",
+        )
+    if corpus.weights and not isinstance(corpus.weights, dict):
+        raise ConfigError(
+            "weights of a column's values are a table",
+            where="corpus.weights",
+            found=list(corpus.weights),
+            wanted=f"a weight for each value of the column {corpus.mix_by!r}",
+            do="for example --set corpus.weights='{web = 1, books = 3, \"*\" = 1}'",
+        )
+    if len(corpus.weights) > MOST_VALUES:
+        raise ConfigError(
+            "too many weights",
+            where="corpus.weights",
+            found=len(corpus.weights),
+            wanted=f"at most {MOST_VALUES}",
+            do=f"give the largest a weight, and all others one together: {OTHERS!r}",
+        )
+
+
+def _check_texts(corpus: Corpus) -> None:
+    where = "corpus.weights" if corpus.weights else "corpus.temperature"
+    if corpus.weights and (len(corpus.weights) != len(corpus.text) or len(corpus.text) < 2):
+        raise ConfigError(
+            "the number of weights is not the number of texts",
+            where=where,
+            found=f"{len(corpus.weights)} weights, {len(corpus.text)} texts",
+            wanted="one for each of two or more files or folders",
+            do="name them: --text ONE TWO --set corpus.weights=[3,1]",
+        )
+    if len(corpus.text) < 2:
+        raise ConfigError(
+            "a temperature mixes two or more texts, or the values of a column",
+            where=where,
+            found=f"{len(corpus.text)} texts",
+            wanted="two or more, or corpus.mix_by",
+            do="name them: --text ONE TWO, or a column: --set corpus.mix_by=source",
+        )
+    if len(set(corpus.text)) < len(corpus.text):
+        raise ConfigError(
+            "a text has two weights",
+            where=where,
+            found=", ".join(corpus.text),
+            do="name each text once",
+        )
+    for other in ("characters", "limit_bytes"):
+        if getattr(corpus, other) is not None:
+            raise ConfigError(
+                f"{where.partition('.')[2]} does not go with corpus.{other}",
+                where=where,
+                wanted="one or the other",
+                do=f"leave corpus.{other} out",
+            )
+
+
+def _check_numbers(corpus: Corpus) -> None:
+    """The weights in range; with a schedule one of the two may be 0."""
+    begin, end = corpus.weights, corpus.weights_end
+    if end:
+        keys = sorted(begin) if isinstance(begin, dict) else len(begin)
+        if type(begin) is not type(end) or keys != (
+            sorted(end) if isinstance(end, dict) else len(end)
+        ):
+            raise ConfigError(
+                "the weights at the end are not those of the beginning",
+                where="corpus.weights_end",
+                found=_keys(end),
+                wanted=f"a weight for each of corpus.weights: {_keys(begin)}",
+                do="give both the same texts or values",
+            )
+    least = 0.0 if end else LEAST
+    for where, weights in (("corpus.weights", begin), ("corpus.weights_end", end)):
+        for weight in weights.values() if isinstance(weights, dict) else weights:
+            config.require(where, weight, least, LARGEST)
+        if weights and not _in_order(weights).sum() > 0:
+            raise ConfigError(
+                "all weights are 0", where=where, found=_keys(weights), wanted="one above 0"
+            )
+    if end and not (_in_order(begin) + _in_order(end) > 0).all():
+        raise ConfigError(
+            "a weight is 0 at the beginning and at the end",
+            where="corpus.weights_end",
+            found=_keys(end),
+            wanted="above 0 at one of them",
+            do="leave that text out",
+        )
+
+
+def _keys(weights: Weights) -> str:
+    if isinstance(weights, dict):
+        return ", ".join(f"{name} = {weights[name]:g}" for name in sorted(weights))
+    return ", ".join(f"{weight:g}" for weight in weights) or "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharacterRanges:
+    """Parts of one text by character, [start, stop), as some small studies define them."""
+
+    train: tuple[int, int]
+    held_out: tuple[int, int]
+    tokenizer: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        for name in ("train", "held_out", "tokenizer"):
+            start, stop = getattr(self, name)
+            if not 0 <= start < stop:
+                raise ConfigError(
+                    "not a range of characters",
+                    where=name,
+                    found=[start, stop],
+                    wanted="0 <= start < stop",
+                    do="give the first and the last position, such as [0, 1000]",
+                )
+        start, stop = self.held_out
+        if self.train[0] < stop and start < self.train[1]:
+            raise ConfigError(
+                "the held-out range overlaps the training range",
+                where="train",
+                found=list(self.train),
+                wanted=f"nothing of {[start, stop]}",
+                do="choose ranges apart",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus(Reading):
+    """Where the text comes from, and how files are read. No `text` means the embedded corpus;
+    `$NAME` stands for an environment variable. `held_out` is the share of documents (of a few
+    documents: of their text) that only evaluation sees, unless `held_out_text` names files for it.
+    Of the text no more is taken than the documents that begin within `limit_bytes`.
+
+    `weights`, one for each file or folder of `text`, say which share of the rows comes from each;
+    without them every text is read equally often. With `mix_by`, a column of the files, they are a
+    table with one for each value of it, where `*` stands for all other documents together. In
+    their place `temperature` makes every share as large as its natural share to this power, made
+    to sum to one. With `weights_end` the shares change evenly over the run, to these."""
+
+    text: tuple[str, ...] = ()
+    weights: Weights = ()
+    weights_end: Weights = ()
+    mix_by: str | None = None
+    temperature: float | None = None
+    held_out: float = 0.02
+    held_out_text: tuple[str, ...] = ()
+    characters: CharacterRanges | None = None
+    limit_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            super().__post_init__()
+        except ConfigError as error:
+            raise error.under("corpus.") from None
+        if self.notes:
+            raise ConfigError(
+                "a model learns from texts alone, so notes have no effect",
+                where="corpus.notes",
+                found=", ".join(self.notes),
+                wanted="no notes",
+                do="leave corpus.notes out, or mix by a column: corpus.mix_by",
+            )
+        if self.limit_bytes is not None:
+            config.require("corpus.limit_bytes", self.limit_bytes, 1)
+        check(self)
+        if twice := set(self.text) & set(self.held_out_text):
+            raise ConfigError(
+                "a file is both training and held-out text",
+                where="corpus.held_out_text",
+                found=", ".join(sorted(twice)),
+                wanted="other files than corpus.text",
+                do="take it out of one of the two settings",
+            )
+        if not 0.0 < self.held_out < 1.0:
+            raise ConfigError(
+                "a share is out of range",
+                where="corpus.held_out",
+                found=self.held_out,
+                wanted="0 < held_out < 1",
+            )
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the rows come from several stores in shares of their own."""
+        return bool(self.weights) or self.temperature is not None
+
+
+# Settings that may differ when a run is resumed: they do not change what is computed.
+FREE = (
+    "training.log_seconds",
+    "training.threads",
+    "training.on_nonfinite",
+    "evaluation",
+    "checkpoints",
+    "name",
+    "note",
+)
+# What may change when a run goes on, which then is not the same to the bit.
+INEXACT = ("training.microbatches",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyModel:
+    """A published family and one of its architectures (class names of transformers);
+    `settings` are its own config.json keys, over those of `size` if given."""
+
+    family: str
+    architecture: str
+    size: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """Any config, written out."""
+
+    config: TransformerConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """What a model folder of any origin holds, or a run: its weights and its tokenizer are trained
+    further. With an `architecture` of its family the heads are that one's; those that the folder
+    lacks are drawn. `sha256`, of its files, is filled in when the run begins.
+
+    New parts are trained alone for the share `head_first` of the budget; after that the rest is
+    trained at `body_rate` times the learning rate. `new`, the parts that are drawn, is filled in,
+    too."""
+
+    path: str
+    architecture: str | None = None
+    sha256: str | None = None
+    head_first: float = 0.0
+    body_rate: float = 1.0
+    new: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        config.require("model.head_first", self.head_first, 0.0, 1.0)
+        config.require("model.body_rate", self.body_rate, 0.0, 1000.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerFolder:
+    """The tokenizer in a folder, as it is; `fingerprint` is filled in when the run begins."""
+
+    path: str
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Initialisation:
+    """How fresh weights are drawn; the columns of the table in `model/nn/initialise.py`."""
+
+    distribution: Literal["truncated", "normal", "fan_in", "uniform"] = "truncated"
+    deviation: float = 0.02
+    scaled_residual: bool = False
+
+    def __post_init__(self) -> None:
+        config.require("initialisation.deviation", self.deviation, 0.0, 1000.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveChoice:
+    """An objective by name, and its own options."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def member(self) -> Member:
+        """The objective of that name, resolved once.
+
+        Raises:
+            UsageError: there is none.
+        """
+        return member_of(self.name)
+
+    @property
+    def spec(self) -> Spec:
+        return self.member.spec
+
+    @cached_property
+    def checked(self) -> Any:
+        """The options as the objective takes them.
+
+        Raises:
+            ConfigError: an option that it does not take, or a value out of range.
+        """
+        return self.member.read(self.options)
+
+    def with_options(self, options: dict[str, Any]) -> ObjectiveChoice:
+        """The same objective by other options; what is resolved stays so."""
+        other = replace(self, options=options)
+        other.__dict__["member"] = self.member
+        return other
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowChoice:
+    """How tokens become rows of `length`; `kind` "auto" is what the objective eats."""
+
+    length: int
+    kind: Literal[
+        "auto", "documents", "sentences", "stream", "blocks", "windows", "pairs", "swapped-pairs"
+    ] = "auto"
+
+    def __post_init__(self) -> None:
+        if not 4 <= self.length <= 1 << 20:
+            raise ConfigError(
+                "rows.length is out of range",
+                where="rows.length",
+                found=self.length,
+                wanted="4 to 1048576",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """`batch` rows per optimizer step, computed as `microbatches` equal parts.
+
+    `phases` come before the one with the recipe's own length and batch, `ramp` lets batches grow;
+    `ema` is the decay of the average of the weights that is evaluated and saved (0: the weights
+    themselves are). `on_nonfinite` says what becomes of a step whose loss or gradient is no finite
+    number: the run stops, or the step is skipped, reported and counted.
+    """
+
+    budget: Budget
+    batch: int
+    microbatches: int = 1
+    phases: tuple[Phase, ...] = ()
+    ramp: Ramp = field(default_factory=Ramp)
+    optimizer: AdamW | Lamb | Adafactor | Muon
+    schedule: Schedule = field(default_factory=Schedule)
+    ema: float = 0.0
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    seed: int = 0
+    precision: Precision = "auto"
+    device: str = "auto"
+    threads: int | None = None
+    log_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        batches = [phase.batch for phase in self.phases] + [self.batch]
+        if min(batches) < 1:
+            raise ConfigError(
+                "a step needs rows",
+                where="training.batch",
+                found=min(batches),
+                wanted="1 or more",
+            )
+        if self.microbatches < 1 or math.gcd(*batches) % self.microbatches:
+            raise ConfigError(
+                "the batch does not split into equal microbatches",
+                where="training.microbatches",
+                found=self.microbatches,
+                wanted=f"a divisor of training.batch = {', '.join(map(str, batches))}",
+            )
+        ends = [0.0, *(phase.until for phase in self.phases), 1.0]
+        if any(one >= next for one, next in itertools.pairwise(ends)):
+            raise ConfigError(
+                "the phases do not end in rising order",
+                where="training.phases",
+                found=ends[1:-1],
+                wanted="rising shares between 0 and 1",
+                do="sort training.phases by their `until`",
+            )
+        if not 0.0 <= self.ema < 1.0:
+            raise ConfigError(
+                "a share is out of range",
+                where="training.ema",
+                found=self.ema,
+                wanted="0 <= ema < 1",
+            )
+        if not 0 <= self.seed < 1 << 53:
+            raise ConfigError(
+                "a seed is out of range",
+                where="training.seed",
+                found=self.seed,
+                wanted="0 to 2^53 - 1",
+            )
+        require_device(self.device, "training.device")
+        config.require("training.log_seconds", self.log_seconds, 0.0)
+        if self.threads is not None:
+            config.require("training.threads", self.threads, 1, 1 << 16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Every `every` steps (0: only at the end) on at most `rows` fixed held-out rows."""
+
+    every: int = 200
+    rows: int = 512
+    batch: int = 32
+
+    def __post_init__(self) -> None:
+        config.require("evaluation.every", self.every, 0)
+        config.require("evaluation.rows", self.rows, 1)
+        config.require("evaluation.batch", self.batch, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoints:
+    """Every `every` steps (0: only at the end); the newest `keep` stay."""
+
+    every: int = 500
+    keep: int = 2
+
+    def __post_init__(self) -> None:
+        config.require("checkpoints.every", self.every, 0)
+        if self.keep < 1:
+            raise ConfigError(
+                "checkpoints.keep must be at least 1",
+                where="checkpoints.keep",
+                found=self.keep,
+                wanted="1 or more",
+                do="--set checkpoints.keep=1",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A whole pretraining run."""
+
+    name: str
+    note: str = ""
+    corpus: Corpus = field(default_factory=Corpus)
+    tokenizer: TokenizerChoice | TokenizerFolder
+    model: FamilyModel | Point | Folder
+    initialisation: Initialisation = Initialisation()
+    objective: ObjectiveChoice
+    rows: RowChoice
+    training: Training
+    evaluation: Evaluation = Evaluation()
+    checkpoints: Checkpoints = Checkpoints()
+
+    def __post_init__(self) -> None:
+        if self.corpus.weights_end and self.training.budget.minutes is not None:
+            raise ConfigError(
+                "weights that change over a run need to know how many rows it has",
+                where="corpus.weights_end",
+                found=f"a budget of {self.training.budget}",
+                wanted="a budget in steps, tokens or flops",
+                do="for example --budget 1000steps",
+            )
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """All phases of the run; the last has the recipe's own length and batch."""
+        last = Phase(until=1.0, length=self.rows.length, batch=self.training.batch)
+        return (*self.training.phases, last)
+
+    @property
+    def divisors(self) -> list[int]:
+        """All the numbers of microbatches that every batch can be cut into."""
+        rows = math.gcd(*(phase.batch for phase in self.phases))
+        return [n for n in range(1, rows + 1) if rows % n == 0]
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the run: the hash of everything that changes what is computed."""
+        return config.fingerprint(frozen_part(self))
+
+
+def frozen_part(recipe: Recipe) -> dict[str, Any]:
+    """The plain recipe without its free settings."""
+    plain = config.to_plain(recipe)
+    for path in FREE:
+        table, *rest = path.split(".")
+        if rest:
+            plain[table].pop(rest[0])
+        else:
+            plain.pop(table)
+    if plain["training"]["budget"]["flops"] is None:  # releases that did not know it made the same
+        plain["training"]["budget"].pop("flops")
+    plain["corpus"].pop("notes")  # which a model learns nothing from
+    if plain["corpus"]["encoding"] == AUTO:  # releases that knew only UTF-8 said so
+        plain["corpus"]["encoding"] = "utf-8"
+    for name in ("weights_end", "mix_by", "temperature"):
+        if not plain["corpus"][name] and plain["corpus"][name] != 0.0:
+            plain["corpus"].pop(name)
+    return plain

@@ -1,0 +1,74 @@
+"""A pretrained model's config with the head of a task type in place of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.learn.tasks.base.choices import HIERARCHICAL, POOLINGS, Long
+from maskwright.learn.tasks.base.task_type import TaskType
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.nn.chunk_pooling import layers_over
+from maskwright.model.nn.config import Head, TransformerConfig
+from maskwright.model.opening.model import Model
+
+
+def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str | None]:
+    """The config of the loaded model with the head of `task_type` in place of its own, and the
+    family that has a name for it.
+
+    Raises:
+        IncompatibleError: answers are written, and the model writes no text.
+    """
+    path = loaded.path
+    member = pretrained.described(path).family
+    architectures = {} if member is None else member.architectures
+    # A vector of a text is that of an encoder where there is one; others read such a folder so.
+    alone = task_type.head is None and not task_type.writes
+    for name, architecture in sorted(
+        architectures.items(), key=lambda item: alone and item[1].decoder is True
+    ):
+        wanted = [] if task_type.head is None else [task_type.head]
+        if [head for _, head in architecture.heads] != wanted:
+            continue
+        if (
+            architecture.vocabulary != task_type.writes
+            or architecture.generates != task_type.writes
+        ):
+            continue
+        if architecture.labels is not None and task_type.head in ("sequence", "token"):
+            continue  # of pairs of sentences, or of replaced tokens
+        config = pretrained.described(path, name).config
+        heads = tuple(replace(head, labels=task_type.num_outputs) for head in config.heads)
+        return replace(config, heads=heads), None if member is None else member.name
+    top: tuple[Head, ...] = ()
+    if task_type.writes:
+        if loaded.config.decoder is None or loaded.config.vocabulary_head is None:
+            raise IncompatibleError(
+                "this model cannot write a text",
+                where=path,
+                found="no decoder" if loaded.config.decoder is None else "no vocabulary head",
+                wanted="a decoder with a vocabulary head",
+                do="choose an encoder-decoder such as t5 or bart, or a decoder such as gpt2",
+            )
+        return replace(loaded.config, heads=()), None
+    if task_type.head is not None:
+        top = (Head(name="classifier", kind=task_type.head, labels=task_type.num_outputs),)
+    return replace(loaded.config, vocabulary_head=None, heads=top), None
+
+
+def reading_texts(config: TransformerConfig, task_type: TaskType, long: Long) -> TransformerConfig:
+    """The same with heads that read whole texts as is wanted."""
+    if task_type.head != "sequence":
+        return config
+    over = layers_over(config) if long == HIERARCHICAL else None
+    pooling = task_type.options.get(
+        "pooling"
+    )  # else the head's own, which a ModernBERT's config may say
+    heads = tuple(
+        replace(
+            head, over=over, pooling=head.pooling if pooling is None else POOLINGS[str(pooling)]
+        )
+        for head in config.heads
+    )
+    return replace(config, heads=heads)

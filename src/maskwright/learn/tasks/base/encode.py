@@ -1,0 +1,158 @@
+"""Texts of a task as framed ids of a bounded length; what had to be cut is counted.
+
+A single text loses its end, its beginning or its middle, or becomes several that overlap; of a pair
+the longer text is cut first, as transformers' `longest_first` does. Special tokens always
+stay. The cutting itself is `learn/tasks/windows/windows.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.learn.tasks.base.choices import Long, LongText
+from maskwright.learn.tasks.windows.windows import (
+    HEAD,
+    Cuts,
+    Keep,
+    Row,
+    fit,
+    fit_pair,
+    fit_pair_windows,
+    fit_windows,
+    room_of,
+)
+from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How texts become ids: at most `length` of them, `segments` where the model tells a first text
+    from a second, what becomes of a whole text that is too `long`, whether a model of one stack
+    `continues` what it has read when it writes, what becomes of long texts where the model was
+    trained with no way of its own (`too_long`), and the id that is not read at the end of a whole
+    text: transformers takes it for padding (`unread`)."""
+
+    tokenizer: Tokenizer
+    length: int
+    segments: bool
+    long: Long = "head"
+    continues: bool = False
+    too_long: LongText = "as_trained"
+    unread: int | None = None
+
+    @property
+    def in_windows(self) -> bool:
+        """Whether what is too long is read in windows, though the model was not trained so."""
+        return self.too_long == "windows" and self.long == "head"
+
+    @property
+    def refuses(self) -> bool:
+        """Whether no token of a text may be left out."""
+        return self.too_long == "refuse" or self.in_windows
+
+
+def asking(frame: Frame, long: LongText) -> Frame:
+    """The same frame, asked so of texts that are too long."""
+    return replace(frame, too_long=long)
+
+
+def frame_of(config: TransformerConfig, tokenizer: Tokenizer, length: int, long: Long) -> Frame:
+    """How texts become ids of the model."""
+    return Frame(tokenizer, length, config.has_segments, long, len(config.stacks) == 1)
+
+
+def room(config: TransformerConfig, wanted: int, taken: int = 0) -> int:
+    """`wanted` tokens of a text, or what the model has positions for besides the `taken` ones."""
+    return wanted if config.longest is None else min(wanted, config.longest - taken)
+
+
+def collation_of(
+    config: TransformerConfig, tokenizer: Tokenizer, extra: Mapping[str, Any] | None = None
+) -> Collation:
+    """How the model reads texts; `extra` are keys of its config.json."""
+    start = None
+    if len(config.stacks) == 2:
+        start = (extra or {}).get("decoder_start_token_id")
+        start = tokenizer.pad if start is None else start
+    return Collation(pad=tokenizer.pad or 0, last=config.decoder is not None, decoder_start=start)
+
+
+Texts = Sequence[tuple[str, ...]]
+
+
+def encode(
+    texts: Texts,
+    labels: NDArray[np.int64] | NDArray[np.float32],
+    tokenizer: Tokenizer,
+    length: int,
+    *,
+    segments: bool = False,
+    keep: Keep = "head",
+) -> tuple[Examples, Cuts, NDArray[np.int64]]:
+    """Texts, one or two to an example, as `Examples`, what was cut of them, and (N,) how many
+    tokens of each.
+
+    Args:
+        labels: one row for each of `texts`.
+        length: the most ids that an example may have.
+        segments: whether the model tells first and second text apart.
+        keep: what stays of a single text that is too long; of its head a quarter at most stays
+            with "head-and-tail", as the published 128 of 510 places.
+    """
+    parts = iter(tokenizer.encode_batch([part for row in texts for part in row]))
+    rows, cuts = [], Cuts()
+    for text in texts:
+        first, *second = [next(parts).tolist() for _ in text]
+        if second:
+            row = fit_pair(tokenizer, first, second[0], length)
+        else:
+            row = fit(tokenizer, first, length, keep, min(HEAD, length // 4))
+        whole = len(first) + sum(map(len, second))
+        cuts += Cuts.of(whole, whole - row.cut)
+        rows.append(row)
+    cut = np.array([row.cut for row in rows], np.int64)
+    return examples_of(rows, labels, tokenizer, segments), cuts, cut
+
+
+def in_windows(
+    texts: Texts, tokenizer: Tokenizer, length: int, *, overlap: bool = True
+) -> tuple[list[Row], NDArray[np.int64]]:
+    """Texts, one or two to an example, as rows of at most `length` ids, several where they are too
+    long, and the number of the example that each is of. Of two texts the longer one is in windows.
+
+    Args:
+        overlap: windows of one text overlap by half; else each token is in one window.
+    """
+    parts = iter(tokenizer.encode_batch([part for row in texts for part in row]))
+    found = []
+    for text in texts:
+        first, *second = [next(parts).tolist() for _ in text]
+        if second:
+            found.append(fit_pair_windows(tokenizer, first, second[0], length))
+            continue
+        stride = max(1, length // 2 - 2) if overlap else room_of(tokenizer, length)
+        found.append(fit_windows(tokenizer, first, length, stride)[0])
+    counts = [len(rows) for rows in found]
+    return [row for rows in found for row in rows], np.repeat(np.arange(len(found)), counts)
+
+
+def examples_of(
+    rows: Sequence[Row],
+    labels: NDArray[np.int64] | NDArray[np.float32],
+    tokenizer: Tokenizer,
+    segments: bool,
+    pieces: NDArray[np.int64] | None = None,
+) -> Examples:
+    """Framed rows beside their labels; a row of nothing is padding, so that it is one at all. With
+    `pieces`, so many rows after each other have one label together."""
+    texts = [row.tokens.tolist() or [tokenizer.pad or 0] for row in rows]
+    kinds = [row.segments if len(row) else np.zeros(1, np.int64) for row in rows]
+    flat = np.concatenate([np.zeros(0, np.int64), *kinds]) if segments else None
+    return Examples(framed(texts), labels, flat, pieces=pieces)

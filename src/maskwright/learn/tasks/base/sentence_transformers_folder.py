@@ -1,0 +1,516 @@
+"""What a sentence-transformers folder says of how its vectors are made.
+
+    modules.json                        Transformer, Pooling, then Dense, LayerNorm, Dropout and
+                                        Normalize in any number and order
+    1_Pooling/config.json               one pooling or several, side by side; include_prompt
+    2_Dense/config.json                 sizes, bias, activation; weights beside it
+    sentence_bert_config.json           max_seq_length, do_lower_case
+    config_sentence_transformers.json   prompts, default_prompt_name, similarity_fn_name
+
+and what it says of how the scores of a head are given (`read_head`), for a cross-encoder:
+
+    config_sentence_transformers.json   activation_fn; else config.json: sentence_transformers
+                                        .activation_fn, or sbert_ce_default_activation_function
+
+All of it is applied as that library (6.2) applies it, or refused by its name. Where its releases
+differ, so that one folder means two things, it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError
+from maskwright.base.findings import Finding
+from maskwright.learn.tasks.base.choices import (
+    COMPARED,
+    LOWER,
+    NAME,
+    PROMPTS,
+    SKIPPED,
+    VECTOR_POOLINGS,
+)
+from maskwright.learn.tasks.base.similarities import SIMILARITIES
+from maskwright.learn.tasks.embeddings import MODES, Embeddings, lowered
+from maskwright.model.checkpoint import files, safe_read
+from maskwright.model.checkpoint.matching import require_finite
+from maskwright.model.checkpoint.sentence_modules import Module, around, modules_of
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.contrastive import Contrast, Unit
+from maskwright.model.objectives.base.objective import Vocabulary
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+ABOUT = "config_sentence_transformers.json"
+# sentence_bert_config.json, and its names in old folders.
+READING = tuple(
+    f"sentence_{name}_config.json"
+    for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    each.__name__: each
+    for each in (
+        nn.Identity,
+        nn.Tanh,
+        nn.ReLU,
+        nn.GELU,
+        nn.SiLU,
+        nn.Sigmoid,
+        nn.ELU,
+        nn.LeakyReLU,
+        nn.Mish,
+        nn.ReLU6,
+        nn.SELU,
+        nn.Softplus,
+        nn.Softsign,
+        nn.Hardtanh,
+    )
+}
+# What a Transformer module of release 6 says of itself, as far as it is what is computed here.
+TEXT_ALONE: dict[str, Any] = {
+    "transformer_task": "feature-extraction",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    "module_output_name": "token_embeddings",
+}
+HEAD_READING: dict[str, Any] = {
+    "transformer_task": "sequence-classification",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
+    "module_output_name": "scores",
+}
+HEAD_ACTIVATIONS = ("Identity", "Sigmoid")
+LIBRARY = "sentence_transformers."  # other modules come with code of their own
+OTHER_LIBRARY = "ask it with sentence-transformers"
+
+
+@dataclass(frozen=True)
+class SentenceFolder:
+    """How the vectors of a folder are made.
+
+    Attributes:
+        poolings: the parts of a vector in their order, by the names of that library.
+        prompts: what is put before a text, by name; `default_prompt` is the name of the one that
+            always is.
+        include_prompt: whether its tokens are pooled, too.
+        lower: whether texts are put in lower case first.
+        length: the most tokens of a text; None: not said.
+        similarity: how two vectors are compared: cosine, dot, euclidean or manhattan.
+        after: the modules behind the pooling.
+    """
+
+    folder: Path
+    poolings: tuple[str, ...] = ("mean",)
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
+    include_prompt: bool = True
+    lower: bool = False
+    length: int | None = None
+    similarity: str = "cosine"
+    after: tuple[Module, ...] = ()
+
+    @property
+    def prompt(self) -> str:
+        """What is put before each text."""
+        return self.prompts.get(self.default_prompt, "") if self.default_prompt else ""
+
+    def options(self, tokenizer: Tokenizer) -> dict[str, Any]:
+        """The same for a task type that makes vectors.
+
+        Raises:
+            IncompatibleError: the prompt leaves no room for a text.
+        """
+        found: dict[str, Any] = {"pooling": "+".join(self.poolings)}
+        if self.prompts:
+            found[PROMPTS] = dict(self.prompts)
+        if self.default_prompt is not None:
+            found[NAME] = self.default_prompt
+        if self.prompt and not self.include_prompt:
+            found[SKIPPED] = self._prompt_tokens(tokenizer)
+        if self.lower:
+            found[LOWER] = True
+        return found
+
+    def _prompt_tokens(self, tokenizer: Tokenizer) -> int:
+        """How many tokens at the beginning of a text are the prompt's, [CLS] among them."""
+        text = lowered(self.prompt) if self.lower else self.prompt
+        ids = tokenizer.frame(tokenizer.encode(text))[0]
+        count = len(ids) - (ids[-1] in tokenizer.special_ids)
+        if self.length is not None and count >= self.length - 1:
+            raise IncompatibleError(
+                "the prompt leaves no room for a text",
+                where=self.folder,
+                found=f"{count} tokens of {self.length}",
+            )
+        return count
+
+    def top(self, width: int) -> nn.Module:
+        """What is computed of a pooled vector (R, `width`), in their order.
+
+        Raises:
+            CheckpointError, IncompatibleError: a module without its files, or none that is built.
+        """
+        layers: list[nn.Module] = []
+        width *= len(self.poolings)
+        for module in self.after:
+            layer, width = _BUILT[module.name](self.folder, module, width)
+            layers.append(layer)
+        return nn.Sequential(*layers).eval()
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but a length of 1 comes after the pooling, and cosines are asked."""
+        names = [each.name for each in self.after if each.name != "Dropout"]
+        return names == ["Normalize"] and self.similarity == "cosine"
+
+    def require_learnable(self) -> None:
+        """Refuse to learn vectors further that a module with weights of its own makes.
+
+        Raises:
+            IncompatibleError: naming it.
+        """
+        own = [each.name for each in self.after if each.name in ("Dense", "LayerNorm")]
+        if own:
+            raise IncompatibleError(
+                "a module behind the pooling that is not trained here",
+                where=self.folder / "modules.json",
+                found=", ".join(own),
+                wanted="Transformer, Pooling, Normalize",
+                do="fine-tune it with sentence-transformers, or take the module out of "
+                "modules.json to go on without it",
+            )
+
+    def beside_the_model(self) -> list[str]:
+        """What is done besides running the model and its first pooling of cls, mean or max."""
+        found = [f"the prompt {self.prompt!r}"] if self.prompt else []
+        found += ["lower case"] if self.lower else []
+        if self.poolings not in (("cls",), ("mean",), ("max",)):
+            found.append(f"the pooling {' and '.join(self.poolings)}")
+        return found + [each.name for each in self.after if each.name in ("Dense", "LayerNorm")]
+
+    def findings(self) -> list[Finding]:
+        """What is done with every text, and what is not."""
+        if self.prompt:
+            left_out = "" if self.include_prompt else ", and left out of the pooling"
+            return [
+                Finding(
+                    "prompt-of-folder",
+                    f"the folder's prompt {self.default_prompt!r}, {self.prompt!r}, stands before "
+                    f"every text{left_out}",
+                )
+            ]
+        named = {name: text for name, text in self.prompts.items() if text}
+        if not named:
+            return []
+        listed = ", ".join(f"{name} {text!r}" for name, text in named.items())
+        return [
+            Finding(
+                "prompts-not-used",
+                f"the folder has prompts ({listed}) and none by default, so none is put before the "
+                "texts",
+                remedy="where one belongs there, write it into the texts",
+            )
+        ]
+
+
+def read(path: Path) -> SentenceFolder | None:
+    """What is said around the model in `path`; None where no modules.json is.
+
+    Raises:
+        CheckpointError: a file is missing or says what cannot be.
+        IncompatibleError: a module or a setting that is not applied here; the message names it.
+    """
+    folder = around(path)
+    modules = modules_of(folder)
+    if not modules:
+        return None
+    names = [each.name for each in modules]
+    for module in modules:
+        known = module.type.startswith(LIBRARY)
+        if not known or module.name not in ("Transformer", "Pooling", *_BUILT):
+            raise _not_applied(
+                "a module that is not applied here",
+                folder / "modules.json",
+                module.type,
+                ", ".join(("Transformer", "Pooling", *_BUILT)),
+            )
+    if names[:2] != ["Transformer", "Pooling"] or names.count("Pooling") + names.count(
+        "Transformer"
+    ) != len(names[:2]):
+        raise _not_applied(
+            "modules in an order that is not applied here",
+            folder / "modules.json",
+            ", ".join(names),
+            "Transformer, Pooling, then others",
+        )
+    poolings, include_prompt = _poolings(folder, modules[1])
+    described = SentenceFolder(
+        folder,
+        poolings,
+        include_prompt=include_prompt,
+        after=modules[2:],
+        **_reading(folder / modules[0].path, path, TEXT_ALONE),
+        **_about(folder),
+    )
+    if described.prompt and not include_prompt and "cls" in poolings:
+        # Releases before 6 take [CLS], later ones the first token behind the prompt.
+        raise _not_applied(
+            "the first token is read and the prompt left out, which releases of "
+            "sentence-transformers do in two ways",
+            folder / modules[1].path,
+            "pooling cls with include_prompt false",
+            "another pooling, or include_prompt true",
+        )
+    return described
+
+
+def read_head(path: Path, config: Mapping[str, Any]) -> tuple[str, int | None]:
+    """The function that the scores of a head go through, "" where the folder `path` does not say
+    it, and the most tokens of a text or of two; None: not said.
+
+    Args:
+        config: keys of its config.json.
+
+    Raises:
+        CheckpointError: a file says what cannot be.
+        IncompatibleError: a function or a prompt that is not applied here.
+    """
+    about = safe_read.read_json(path, ABOUT) if (path / ABOUT).is_file() else {}
+    inner = config.get("sentence_transformers")
+    inner = inner if isinstance(inner, Mapping) else {}
+    old = {"activation_fn": config.get("sbert_ce_default_activation_function")}
+    named = (table.get("activation_fn") for table in (about, inner, old))
+    activation = next((name for name in named if name is not None), None)
+    if about.get("model_type", "CrossEncoder") != "CrossEncoder" or not (about or activation):
+        return "", None
+    prefix, _, name = str(activation or "").rpartition(".")
+    if activation and not (prefix.startswith("torch.nn") and name in HEAD_ACTIVATIONS):
+        where, wanted = f"{path}: activation_fn", " or ".join(HEAD_ACTIVATIONS)
+        raise _not_applied(
+            "a function of scores that is not applied here", where, activation, wanted
+        )
+    reading = _reading(path, path, HEAD_READING)
+    prompt = (about.get("prompts") or {}).get(about.get("default_prompt_name"))
+    if reading["lower"] or prompt:
+        found = f"the prompt {prompt!r}" if prompt else "do_lower_case"
+        raise _not_applied("what is done with each text is not applied here", path, found, "none")
+    return name, reading["length"]
+
+
+def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
+    where = folder / module.path
+    if not (where / "config.json").is_file():
+        raise _damaged("the folder does not say how tokens become a vector", where / "config.json")
+    config = safe_read.read_json(where, "config.json")
+    modes = config.get("pooling_mode")
+    if modes is None:
+        flags = {name: config[key] for name, key in MODES.items() if key in config}
+        modes = [name for name, on in flags.items() if on is True] if flags else ["mean"]
+    modes = [modes] if isinstance(modes, str) else modes
+    known = isinstance(modes, list) and modes and all(m in VECTOR_POOLINGS for m in modes)
+    if not known or len(set(modes)) < len(modes):
+        raise _not_applied(
+            "a pooling that is not applied here",
+            where / "config.json",
+            str(modes or "none is switched on"),
+            ", ".join(VECTOR_POOLINGS),
+        )
+    include = config.get("include_prompt", True)
+    if not isinstance(include, bool):
+        raise _damaged("neither true nor false", f"{where}: include_prompt", repr(include))
+    return tuple(modes), include
+
+
+def _reading(folder: Path, path: Path, usual_settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`lower` and `length`."""
+    name = next((each for each in READING if (folder / each).is_file()), READING[0])
+    config = safe_read.read_json(folder, name) if (folder / name).is_file() else {}
+    for key, usual in {**usual_settings, "processing_kwargs": None}.items():
+        if config.get(key) not in (None, usual, {}):
+            raise _not_applied(
+                "a setting that is not applied here", f"{folder / name}: {key}", config[key], usual
+            )
+    length, words = config.get("max_seq_length"), {}
+    if (path / "tokenizer_config.json").is_file():
+        words = safe_read.read_json(path, "tokenizer_config.json")
+    if words.get("truncation_side", "right") != "right":
+        where = f"{path / 'tokenizer_config.json'}: truncation_side"
+        raise _not_applied("texts lose their end here", where, words["truncation_side"], "right")
+    if length is None:
+        # Where it is not said, the tokenizer's own bound holds; a huge one means none.
+        longest = words.get("model_max_length")
+        length = longest if type(longest) is int and longest < 1 << 20 else None
+    if length is not None and (type(length) is not int or length < 3):
+        where = f"{folder / name}: max_seq_length"
+        raise _damaged("not a number of tokens", where, repr(length), "3 or more")
+    return {"lower": config.get("do_lower_case") is True, "length": length}
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """`prompts`, `default_prompt` and `similarity`."""
+    if not (folder / ABOUT).is_file():
+        return {}
+    config = safe_read.read_json(folder, ABOUT)
+    model_type = config.get("model_type", "SentenceTransformer")
+    if model_type != "SentenceTransformer":
+        what, where = "models of this type are not applied here", f"{folder / ABOUT}: model_type"
+        raise _not_applied(what, where, model_type, "SentenceTransformer")
+    if config.get("truncate_dim") is not None:
+        where, dimensions = f"{folder / ABOUT}: truncate_dim", config["truncate_dim"]
+        raise _not_applied("vectors are not cut off here", where, dimensions, "null")
+    prompts = config.get("prompts") or {}
+    usual = config.get("default_prompt_name")
+    fine = isinstance(prompts, dict) and all(isinstance(t, str | None) for t in prompts.values())
+    if not fine:
+        where = f"{folder / ABOUT}: prompts"
+        raise _damaged("the prompts are no texts by name", where, str(prompts)[:80])
+    if usual is not None and usual not in prompts:
+        where, known = f"{folder / ABOUT}: default_prompt_name", ", ".join(prompts) or "null"
+        raise _damaged("the default prompt is none of the prompts", where, repr(usual), known)
+    similarity = config.get("similarity_fn_name") or "cosine"
+    if similarity not in SIMILARITIES:
+        what, where = (
+            "a similarity that is not applied here",
+            f"{folder / ABOUT}: similarity_fn_name",
+        )
+        raise _not_applied(what, where, similarity, ", ".join(SIMILARITIES))
+    return {
+        "prompts": {name: text or "" for name, text in prompts.items()},
+        "default_prompt": usual,
+        "similarity": similarity,
+    }
+
+
+def _not_applied(what: str, where: object, found: object, wanted: object) -> MaskwrightError:
+    return IncompatibleError(what, where=where, found=found, wanted=wanted, do=OTHER_LIBRARY)
+
+
+def _damaged(
+    what: str, where: object, found: object = "no such file", wanted: object = None
+) -> CheckpointError:
+    do = "copy the whole folder again"
+    return CheckpointError(what, where=where, found=found, wanted=wanted, do=do)
+
+
+# -------------------------------------------------------------------- modules behind the pooling
+class _Dense(nn.Module):
+    """activation(linear(x)), perhaps with x itself, or a projection of it, added."""
+
+    def __init__(self, linear: nn.Linear, activation: nn.Module, residual: nn.Module | None):
+        super().__init__()
+        self.linear, self.activation, self.residual = linear, activation, residual
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.activation(self.linear(x))
+        return made if self.residual is None else made + self.residual(x)
+
+
+def _require_sentence_vector(config: Mapping[str, Any], where: Path) -> None:
+    for key in ("module_input_name", "module_output_name"):
+        if config.get(key) not in (None, "sentence_embedding"):
+            what = "a module of something else than the vector of a text"
+            raise _not_applied(what, f"{where}: {key}", config[key], "sentence_embedding")
+
+
+def _config_of(folder: Path, module: Module) -> dict[str, Any]:
+    """The module's settings; a folder that held nothing else may be missing."""
+    place = folder / module.path
+    found = (place / "config.json").is_file() if module.path else False
+    config = safe_read.read_json(place, "config.json") if found else {}
+    _require_sentence_vector(config, place / "config.json")
+    return config
+
+
+def _normalize(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
+    _config_of(folder, module)
+    return Unit(), width
+
+
+def _dropout(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
+    return nn.Identity(), width  # at rest it lets everything through
+
+
+def _layer_norm(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
+    norm = nn.LayerNorm(width)
+    _fill(folder, module, {"norm": norm})
+    return norm, width
+
+
+def _dense(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
+    where = folder / module.path / "config.json"
+    if not where.is_file():
+        raise _damaged("a module without its settings", where)
+    config = _config_of(folder, module)
+    rows, bias = config.get("out_features"), config.get("bias", True)
+    if type(rows) is not int or not 0 < rows < 1 << 20 or config.get("in_features") != width:
+        sizes, wanted = f"{config.get('in_features')} to {rows}", f"in_features {width}"
+        raise _damaged("a module does not fit what comes before it", where, sizes, wanted)
+    named = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    activation = ACTIVATIONS.get(str(named).rpartition(".")[2])
+    if activation is None or not str(named).startswith("torch.nn."):
+        what = "an activation that is not applied here"
+        raise _not_applied(what, f"{where}: activation_function", named, ", ".join(ACTIVATIONS))
+    linear = nn.Linear(width, rows, bias=bool(bias))
+    parts: dict[str, nn.Module] = {"linear": linear}
+    residual: nn.Module | None = None
+    if config.get("use_residual"):
+        residual = nn.Identity() if rows == width else nn.Linear(width, rows, bias=False)
+        parts |= {} if rows == width else {"residual": residual}
+    _fill(folder, module, parts)
+    return _Dense(linear, activation(), residual), rows
+
+
+@torch.no_grad()
+def _fill(folder: Path, module: Module, parts: Mapping[str, nn.Module]) -> None:
+    """Read the weights of a module's parts."""
+    place = folder / module.path
+    tensors = files.open_folder(safe_read.model_folder(place))
+    for part, layer in parts.items():
+        for name, parameter in layer.named_parameters():
+            full = f"{part}.{name}"
+            if full not in tensors.entries or tensors.entries[full].shape != parameter.shape:
+                entry = tensors.entries.get(full)
+                what = "the weights of a module do not fit its settings"
+                shape = "no such tensor" if entry is None else list(entry.shape)
+                raise _damaged(what, f"{place}: {full}", shape, list(parameter.shape))
+            value = tensors.read(full)
+            require_finite(value, f"{place}: {full}", "copy the folder again")
+            parameter.copy_(value)
+
+
+_BUILT = {"Dense": _dense, "LayerNorm": _layer_norm, "Dropout": _dropout, "Normalize": _normalize}
+
+
+# ------------------------------------------------------------------------------- its answers
+@dataclass(frozen=True)
+class AsMade(Embeddings):
+    """Vectors as the folder makes them: with its own modules behind the pooling, of whatever
+    length."""
+
+    top: nn.Module = field(default_factory=Unit)
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        """`unit`: None where modules with weights of their own stand behind the pooling."""
+        behind = [each for each in self.top.modules() if not isinstance(each, nn.Sequential)]
+        plain = all(isinstance(each, Unit | nn.Identity) for each in behind)
+        unit = any(isinstance(each, Unit) for each in behind) if plain else None
+        return {**super().decoding, "unit": unit}
+
+    def objective(self, model: Transformer, vocabulary: Vocabulary, long: Any = "head") -> Contrast:
+        found = super().objective(model, vocabulary, long)
+        found.top = self.top.to(model.device)
+        return found
+
+
+def as_made(described: SentenceFolder, tokenizer: Tokenizer, width: int) -> AsMade:
+    """What answers with the vectors of the folder, for a model of this width.
+
+    Raises:
+        CheckpointError, IncompatibleError: a module behind the pooling cannot be read or built.
+    """
+    options = {**described.options(tokenizer), COMPARED: described.similarity}
+    return AsMade("embedding", (), options, described.top(width))

@@ -1,0 +1,369 @@
+"""What a whole text, or two, is: one class, several, or a number.
+
+{"label": "good", "score": 0.93}    {"labels": […], "scores": […]}    {"score": 3.2}
+
+Numbers are learned in units of their spread, around their mean: years from 1990 to 2019 would else
+be out of reach of a head that begins at zero. When it has learned, both are folded into the head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.counted import rounded
+from maskwright.base.errors import DataError, UsageError
+from maskwright.base.findings import Finding
+from maskwright.base.metrics import metrics
+from maskwright.base.metrics.intervals import Estimate, estimates
+from maskwright.base.report.tables import Table
+from maskwright.base.report.wording import figure
+from maskwright.learn.tasks.base import baselines as baseline
+from maskwright.learn.tasks.base.choices import Long
+from maskwright.learn.tasks.base.encode import Frame, encode, examples_of, in_windows
+from maskwright.learn.tasks.base.task_type import (
+    LOGIT,
+    SECOND,
+    TWO_TEXTS,
+    UNTOLD,
+    Answers,
+    Encoded,
+    Extent,
+    Mistake,
+    Outputs,
+    Scores,
+    TaskType,
+    alike,
+    classes_table,
+    text,
+)
+from maskwright.learn.tasks.windows.windows import KEEPS, Keep, pool
+from maskwright.model.objectives.supervised import Problem
+from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.column_contents import is_empty, text_in, text_of, value_of
+from maskwright.text.tables.examples import Pair, Single
+from maskwright.text.tables.layouts.pair import PAIR
+from maskwright.text.tables.layouts.text import TEXT
+from maskwright.text.tables.rows import Row
+from maskwright.text.tables.shapes import Label, Shape
+
+if TYPE_CHECKING:
+    from maskwright.model.nn.transformer import Transformer
+    from maskwright.model.objectives.base.objective import Objective, Vocabulary
+
+CLASS = ("accuracy", "macro_f1", "matthews")
+NUMBER = ("spearman", "pearson", "squared_error")
+SHAPES = (
+    Shape(name="classification", layout=TEXT, label="classes", metrics=CLASS),
+    Shape(
+        name="multi-label",
+        layout=TEXT,
+        label="several",
+        metrics=("micro_f1", "macro_f1", "accuracy"),
+    ),
+    Shape(name="regression", layout=TEXT, label="number", metrics=NUMBER),
+    Shape(name="pair-classification", layout=PAIR, label="classes", metrics=CLASS),
+    Shape(name="similarity", layout=PAIR, label="number", metrics=NUMBER),
+)
+PROBLEMS: dict[Label, Problem] = {"classes": "single", "several": "multi", "number": "number"}
+# Heads give float32, which tells numbers apart from about 1e-7 of their size on.
+FINEST = 1e-5
+
+
+class Classification(TaskType):
+    """One class of a text or a pair, several classes, or a number; the `task` says which."""
+
+    head = "sequence"
+
+    @property
+    def problem(self) -> Problem:
+        return PROBLEMS[self.shape.label]
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        return {name: bool(self.options.get(name)) for name in (LOGIT, UNTOLD)}
+
+    @property
+    def wrongness(self) -> str:
+        return {"single": "how sure", "multi": "labels wrong", "number": "off by"}[self.problem]
+
+    @property
+    def pipeline(self) -> str:
+        return "text-classification"
+
+    def continues(self, labels: Sequence[str]) -> bool:
+        # A unit is folded into the head of a regression, and other numbers have another.
+        return self.problem != "number" and super().continues(labels)
+
+    def training_objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
+    ) -> Objective:
+        """What is trained on `train`; `after_training` ends it."""
+        from maskwright.model.objectives.modules.supervised import Standardised, Supervised
+
+        made = self.objective(model, vocabulary, long)
+        if self.problem != "number" or not isinstance(made, Supervised):
+            return made
+        centre, spread = self._unit(model, train)
+        if spread < FINEST * abs(centre):
+            raise DataError(
+                "numbers too close together for their size",
+                where=train.rows[0].where,
+                found=f"{figure(centre)} ± {spread:.3g}",
+                wanted=f"a deviation above {FINEST:g} of their mean",
+                do="take a common number from all, such as the least",
+            )
+        return Standardised(model, made.options, vocabulary, centre, spread)
+
+    def after_training(self, model: Transformer, train: Encoded) -> None:
+        """Fold the unit of `training_objective` into the head, which then gives the numbers."""
+        from maskwright.model.nn.heads import Head
+
+        if self.problem == "number":
+            head = model.heads[model.config.heads[0].name]
+            assert isinstance(head, Head)
+            head.rescale(*self._unit(model, train))
+
+    def _unit(self, model: Transformer, train: Encoded) -> tuple[float, float]:
+        """Mean and deviation of the targets; without a bias a head cannot be moved, so 0 and how
+        far they are from it."""
+        targets = self._truth(train.rows)
+        centre = float(targets.mean()) if model.config.heads[0].bias else 0.0
+        spread = float(np.sqrt(np.square(targets - centre).mean()))
+        return centre, spread if spread > 0 else 1.0
+
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        if any(isinstance(row, Pair) for row in rows) and frame.long != "head":
+            raise UsageError(
+                "of two texts the longer one loses its end",
+                where="--long",
+                found=frame.long,
+                wanted="head",
+            )
+        if frame.long not in KEEPS:
+            return self._pieces(rows, frame)
+        texts = [(r.first, r.second) if isinstance(r, Pair) else (r.text,) for r in rows]
+        if frame.in_windows:
+            return self._in_windows(rows, texts, frame)
+        keep = cast(Keep, frame.long)
+        examples, cuts, cut = encode(
+            texts,
+            self._targets(rows),
+            frame.tokenizer,
+            frame.length,
+            segments=frame.segments,
+            keep=keep,
+        )
+        extent = Extent.of(examples.texts.lengths, np.arange(len(rows)), cut=cut)
+        return Encoded(rows, examples, cuts.findings(frame.length), extent=extent)
+
+    def _in_windows(
+        self, rows: Sequence[Any], texts: Sequence[tuple[str, ...]], frame: Frame
+    ) -> Encoded:
+        """Windows of which the scores are averaged, though the model was not trained so."""
+        windows, owners = in_windows(texts, frame.tokenizer, frame.length)
+        cut = np.bincount(owners, [row.cut for row in windows], len(rows)).astype(np.int64)
+        labels = self._targets(rows)[owners]
+        examples = examples_of(windows, labels, frame.tokenizer, frame.segments)
+        extent = Extent.of(examples.texts.lengths, owners, cut=cut)
+        return Encoded(rows, examples, (), (owners, "mean"), extent)
+
+    def _pieces(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        """Every piece of a text has its label, or all together have it."""
+        texts = [(row.text,) for row in rows]
+        pieces, owners = in_windows(texts, frame.tokenizer, frame.length)
+        counts = np.bincount(owners, minlength=len(rows))
+        extent = Extent.of(np.array([max(1, len(piece)) for piece in pieces], np.int64), owners)
+        divided = int((counts > 1).sum())
+        found: tuple[Finding, ...] = ()
+        if divided:
+            what = f"{divided:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
+            found = (Finding("read-in-pieces", what),)
+        labels, framed = self._targets(rows), (frame.tokenizer, frame.segments)
+        how = frame.long.removeprefix("pieces-")
+        if how == frame.long:
+            return Encoded(rows, examples_of(pieces, labels, *framed, counts), found, None, extent)
+        examples = examples_of(pieces, labels[owners], *framed)
+        return Encoded(rows, examples, found, (owners, how), extent)
+
+    def of_value(self, value: Any, where: str) -> Any:
+        if self.options.get(UNTOLD):
+            if isinstance(value, Mapping) and value.keys() >= TWO_TEXTS:
+                value = (value["text"], value["text_pair"])
+            if isinstance(value, list | tuple) and len(value) == 2:
+                first, second = map(text, value, ("text", SECOND), (where, where))
+                return Pair(first, second, self._none, where)
+        if len(self.roles) > 1 and isinstance(value, Mapping) and value.keys() == TWO_TEXTS:
+            value = (value["text"], value[SECOND])
+        return super().of_value(value, where)
+
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:
+        (pair,) = columns.get(SECOND, (SECOND,))
+        if self.options.get(UNTOLD) and not is_empty(value_of(row, pair)):
+            return self.of_value((text_in(row, columns["text"]), text_of(row, pair)), row.where)
+        return super().of_row(row, columns)
+
+    def example(self, values: Sequence[Any], where: str) -> Single | Pair:
+        texts = [text(value, role, where) for value, role in zip(values, self.roles, strict=True)]
+        if len(texts) > 1:
+            return Pair(texts[0], texts[1], self._none, where)
+        return Single(texts[0], self._none, where)
+
+    def value_of(self, example: Any) -> Any:
+        if isinstance(example, Pair):
+            return [example.first, example.second]
+        return example.text
+
+    @property
+    def _none(self) -> tuple[int, ...] | int:
+        """What stands for the label of a text without one."""
+        return () if self.problem == "multi" else 0
+
+    def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
+        return _of_texts(encoded, outputs)
+
+    def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
+        outputs = _of_texts(encoded, outputs)
+        if self.problem == "single":
+            return outputs.argmax(1)
+        return (outputs > 0).astype(np.int64) if self.problem == "multi" else self._number(outputs)
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        truth = self._truth(rows)
+        return {m: metrics.METRICS[m](truth, np.asarray(answers)) for m in self.measures}
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        return estimates(self.measures, self._truth(rows), np.asarray(answers))
+
+    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
+        return [(each.name, each.predicted) for each in baseline.baselines(data)]
+
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
+        if self.problem == "number":
+            outputs = _of_texts(encoded, outputs)
+            yield from ({"score": rounded(n)} for n in self._number(outputs))
+            return
+        for row in self._shares(encoded, outputs):
+            if self.problem == "multi":
+                chosen = [i for i, p in enumerate(row) if p > 0.5]
+                yield {
+                    "labels": [self.labels[i] for i in chosen],
+                    "scores": [round(float(row[i]), 6) for i in chosen],
+                }
+            else:
+                yield self._one(row, int(row.argmax()))
+
+    def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
+        if self.problem == "number":
+            yield from super().ranked(encoded, outputs, top)
+        for row in self._shares(encoded, outputs):
+            order = np.argsort(-row, kind="stable")[:top]
+            yield [self._one(row, int(place)) for place in order]
+
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        if self.problem == "number":
+            return {"score": float}
+        if self.problem == "multi" and not ranked:
+            return {"labels": [self.labels], "scores": [float]}
+        return {"label": self.labels, "score": float}
+
+    def scores(self, encoded: Encoded, outputs: Outputs, *, raw: bool = False) -> Scores:
+        if raw:
+            return _of_texts(encoded, outputs)
+        if self.problem == "number":
+            return np.asarray(self._number(_of_texts(encoded, outputs))[:, None], np.float32)
+        return np.asarray(self._shares(encoded, outputs), np.float32)
+
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
+        if self.problem == "number":
+            return alike(self._truth(rows), answers, "{:.4g}".format)
+        multi = self.problem == "multi"
+        return alike(self._truth(rows), answers, self._names if multi else self.labels.__getitem__)
+
+    def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
+        truth, predicted = self._truth(rows), np.asarray(answers)
+        if self.problem == "number":
+            return None
+        if self.problem == "single":
+            figures = metrics.per_class(truth, predicted, self.labels)
+        else:
+            figures = [
+                metrics.per_class(truth[:, i], predicted[:, i], ("", name))[1]
+                for i, name in enumerate(self.labels)
+            ]
+        return classes_table(figures, "Rows are those of the class in the file.")
+
+    def confusion(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64] | None:
+        if self.problem != "single":
+            return None
+        return metrics.confusion(self._truth(rows), np.asarray(answers), len(self.labels))
+
+    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
+        truth, mine = self._truth(encoded.rows), self.answers(encoded, outputs)
+        if self.problem == "number":
+            weights = np.abs(mine - truth)
+            named = [(figure(float(a)), figure(float(b))) for a, b in zip(truth, mine, strict=True)]
+        elif self.problem == "multi":
+            weights = (mine != truth).sum(1)
+            named = [(self._names(a), self._names(b)) for a, b in zip(truth, mine, strict=True)]
+        else:
+            weights = np.where(mine != truth, self._shares(encoded, outputs).max(1), 0.0)
+            named = [(self.labels[a], self.labels[b]) for a, b in zip(truth, mine, strict=True)]
+        worst = [n for n in np.argsort(-weights, kind="stable") if weights[n] > 0]
+        return [
+            Mistake(row.where, row.whole_text, named[n][0], named[n][1], float(weights[n]))
+            for n, row in ((n, encoded.rows[n]) for n in worst)
+        ]
+
+    def _number(self, outputs: Scores) -> NDArray[Any]:
+        """(N,) what a regression says."""
+        scores: NDArray[Any] = outputs[:, 0]
+        return _logistic(scores) if self.options.get(LOGIT) else scores
+
+    def _names(self, chosen: NDArray[np.int64]) -> str:
+        return ", ".join(self.labels[i] for i in np.flatnonzero(chosen)) or "none"
+
+    def _one(self, shares: NDArray[np.float64], place: int) -> dict[str, Any]:
+        return {"label": self.labels[place], "score": round(float(shares[place]), 6)}
+
+    def _shares(self, encoded: Encoded, outputs: Scores) -> NDArray[np.float64]:
+        """(N, L) the probability of each label, of several labels each by itself."""
+        outputs = _of_texts(encoded, outputs)
+        if self.problem == "multi":
+            return _logistic(outputs)
+        shifted = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
+        return np.asarray(shifted / shifted.sum(1, keepdims=True))
+
+    def _targets(self, rows: Sequence[Any]) -> NDArray[np.int64] | NDArray[np.float32]:
+        if self.problem == "single":
+            return np.array([row.label for row in rows], dtype=np.int64)
+        if self.problem == "number":
+            return np.array([[row.label] for row in rows], dtype=np.float32)
+        found = np.zeros((len(rows), len(self.labels)), dtype=np.float32)
+        for number, row in enumerate(rows):
+            found[number, list(row.label)] = 1.0
+        return found
+
+    def _truth(self, rows: Sequence[Any]) -> NDArray[Any]:
+        if self.problem == "number":  # as it stands there, and no nearest float32
+            return np.array([row.label for row in rows], dtype=np.float64)
+        targets = self._targets(rows)
+        return targets.astype(np.int64) if self.problem == "multi" else targets
+
+
+def _logistic(logits: Scores) -> NDArray[Any]:
+    return np.asarray(1.0 / (1.0 + np.exp(-logits.astype(np.float64))))
+
+
+def _of_texts(encoded: Encoded, outputs: Scores) -> Scores:
+    """The scores of texts from those of their pieces."""
+    if encoded.way_back is None:
+        return outputs
+    owners, how = encoded.way_back
+    return pool(outputs, owners, how).astype(np.float32)
+
+
+TYPE = Classification

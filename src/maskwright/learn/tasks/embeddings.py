@@ -1,0 +1,399 @@
+"""Texts as vectors: how alike two are (`embedding`), or which of all belongs to one (`matching`).
+
+    {"score": 0.83}            how alike the two vectors are, by their cosine
+    {"vector": [0.12, …]}      of a text by itself, of length 1
+
+The folder is one that `sentence-transformers` loads, in the layout that its old and new releases
+read: the model, the mean over its tokens (of `options`, "pooling" may be another, or several with +
+between), and length 1. What such a folder says of how texts are read is in `options`, too, and goes
+on into the next one:
+
+    prompts, default_prompt    what may be put before a text, by name; the name of the one that is
+    prompt_tokens              how many tokens of it are not pooled
+    lowercase                  whether texts are put in lower case
+    similarity                 how two vectors are compared, where that is not by their cosine
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.counted import rounded
+from maskwright.base.errors import DataError, IncompatibleError
+from maskwright.base.metrics import metrics
+from maskwright.base.metrics.intervals import Estimate, estimate, estimates_of_means
+from maskwright.learn.tasks.base import baselines as baseline
+from maskwright.learn.tasks.base.choices import (
+    COMPARED,
+    LOWER,
+    NAME,
+    PROMPTS,
+    SKIPPED,
+    VECTOR_POOLINGS,
+    Long,
+)
+from maskwright.learn.tasks.base.encode import Frame, encode, examples_of, in_windows
+from maskwright.learn.tasks.base.similarities import compared
+from maskwright.learn.tasks.base.task_type import (
+    Answers,
+    Encoded,
+    Extent,
+    Outputs,
+    Scores,
+    TaskType,
+    text,
+)
+from maskwright.model.inference.encoded import Examples
+from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.column_contents import text_in
+from maskwright.text.tables.examples import Match, Pair, Single
+from maskwright.text.tables.layouts.match import MATCH
+from maskwright.text.tables.layouts.pair import PAIR
+from maskwright.text.tables.rows import Row
+from maskwright.text.tables.shapes import Shape
+from maskwright.text.tables.split_files import TRAIN
+
+if TYPE_CHECKING:
+    from maskwright.model.nn.transformer import Transformer
+    from maskwright.model.objectives.base.contrastive import Aim, Contrast
+    from maskwright.model.objectives.base.objective import Vocabulary
+
+EMBEDDING, MATCHING = "embedding", "matching"
+SHAPES = (
+    # Only where it is asked for: numbers for two texts are else a similarity that a head predicts.
+    Shape(
+        name=EMBEDDING,
+        layout=PAIR,
+        label="number",
+        metrics=("spearman", "pearson"),
+        inferred=False,
+    ),
+    Shape(name=MATCHING, layout=MATCH, metrics=("first_is_right", "mrr")),
+)
+AT_ONCE = 1024  # anchors that are compared with all candidates
+DIGITS = 6  # decimals of a vector of length 1
+MODULES = ("Transformer", "Pooling", "Normalize")
+# What 1_Pooling/config.json calls each of `VECTOR_POOLINGS`, in releases before 6 as after.
+MODES = {pooling: f"pooling_mode_{pooling}_tokens" for pooling in VECTOR_POOLINGS} | {
+    "cls": "pooling_mode_cls_token",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+
+
+class Embeddings(TaskType):
+    """Vectors of two texts, taught by how alike they are or by what belongs together."""
+
+    head = None
+    alone = "text"
+
+    @property
+    def pipeline(self) -> str:
+        return "sentence-similarity"
+
+    @property
+    def rivals(self) -> bool:
+        return self.task == MATCHING
+
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
+    ) -> Contrast:
+        from maskwright.model.objectives.base.contrastive import Contrast
+
+        if "cls" in self.poolings and model.config.decoder is not None:
+            raise IncompatibleError(
+                "the first token of a decoder has read nothing",
+                where="--pooling",
+                found="cls",
+                wanted="mean or max",
+            )
+        aim: Aim = "similarity" if self.task == EMBEDDING else "ranking"
+        return Contrast(model, aim, self.poolings, int(self.options.get(SKIPPED, 0)))
+
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        """What a vector consists of, side by side."""
+        return tuple(str(self.options.get("pooling", "mean")).split("+"))
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        return {
+            "poolings": self.poolings,
+            "prompt": self.prompt,
+            "lowercase": bool(self.options.get(LOWER)),
+            "skipped": int(self.options.get(SKIPPED, 0)),
+            "unit": True,
+            COMPARED: str(self.options.get(COMPARED, "cosine")),
+        }
+
+    def compared(self, first: Scores, second: Scores) -> NDArray[np.float64]:
+        """(N,) how alike the vectors (N, D) of texts are; the larger, the more alike."""
+        return compared(self.decoding[COMPARED], first, second)
+
+    @property
+    def prompt(self) -> str:
+        """What is put before each text."""
+        name = self.options.get(NAME)
+        return "" if name is None else str(self.options.get(PROMPTS, {}).get(name, ""))
+
+    def _as_read(self, text: str) -> str:
+        text = self.prompt + text
+        return lowered(text) if self.options.get(LOWER) else text
+
+    def of_data(self, data: labelled.Examples) -> Self:
+        """What is given is learned as a cosine: as it stands where it can be one, else with the
+        lowest and the highest of the training part as 0 and 1, the "scale" of `options`."""
+        if self.task != EMBEDDING:
+            return self
+        known = _truth(data.parts[TRAIN])
+        low, high = float(known.min()), float(known.max())
+        if low == high:
+            raise DataError(
+                "all pairs are alike to the same degree",
+                where=TRAIN,
+                found=low,
+                do="give pairs that are less alike, too; or learn from pairs that "
+                "belong together with --task matching",
+            )
+        return self if low >= -1 and high <= 1 else self.with_options({"scale": [low, high]})
+
+    # ------------------------------------------------------------------------ the way there
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        if len({isinstance(row, Single) for row in rows}) > 1:
+            raise DataError(
+                "texts by themselves beside pairs of texts",
+                where=rows[0].where,
+                wanted="one or the other",
+            )
+        texts = [(self._as_read(each),) for row in rows for each in _texts(row)]
+        choices = len(_texts(rows[0])) if rows else 2
+        if frame.in_windows and SKIPPED not in self.options:  # a prompt begins the first alone
+            return self._in_windows(rows, texts, choices, frame)
+        none = np.zeros(len(texts), np.int64)
+        given, cuts, cut = encode(
+            texts, none, frame.tokenizer, frame.length, segments=frame.segments
+        )
+        labels: NDArray[np.float32] = np.zeros(len(rows), np.float32)
+        if rows and isinstance(rows[0], Single):
+            pass  # nothing is known of a text by itself
+        elif self.task == EMBEDDING:
+            known = np.array([row.label for row in rows], np.float32)
+            low, high = self.options.get("scale", (0.0, 1.0))
+            labels = ((known - low) / (high - low)).astype(np.float32)  # a cosine
+        else:
+            codes = _codes(rows)[1].reshape(-1, len(rows))  # equal ones are no rivals
+            labels = np.stack([_anchors(rows), *codes], axis=1).astype(np.float32)
+        examples = Examples(given.texts, labels, given.segments, choices)
+        extent = Extent.of(
+            given.texts.lengths, np.arange(len(texts)), np.arange(len(texts)) // choices, cut
+        )
+        return Encoded(rows, examples, cuts.findings(frame.length, "texts"), extent=extent)
+
+    def _in_windows(
+        self, rows: Sequence[Any], texts: Sequence[tuple[str, ...]], choices: int, frame: Frame
+    ) -> Encoded:
+        """Windows that do not overlap, each of which gets a vector; only to be answered, nothing
+        is learned from them."""
+        windows, owners = in_windows(texts, frame.tokenizer, frame.length, overlap=False)
+        none = np.zeros(len(windows), np.float32)
+        examples = examples_of(windows, none, frame.tokenizer, frame.segments)
+        lengths = examples.texts.lengths
+        extent = Extent.of(lengths, owners, np.arange(len(texts)) // choices)
+        weights = np.array([max(1, int((row.places >= 0).sum())) for row in windows], np.float64)
+        return Encoded(rows, examples, (), (owners, weights, choices), extent)
+
+    def example(self, values: Sequence[Any], where: str) -> Pair | Match:
+        first, second = (text(v, role, where) for v, role in zip(values, self.roles, strict=True))
+        if self.task == EMBEDDING:
+            return Pair(first, second, 0.0, where)
+        return Match(first, second, where)
+
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Pair | Match | Single:
+        if self.alone in columns:
+            return self.of_value(text_in(row, columns[self.alone]), row.where)
+        return super().of_row(row, columns)
+
+    def of_value(self, value: Any, where: str) -> Pair | Match | Single:
+        if isinstance(value, Mapping) and self.alone in value:
+            value = value[self.alone]
+        if isinstance(value, str):
+            return Single(text(value, self.alone, where), 0.0, where)
+        return super().of_value(value, where)
+
+    def value_of(self, example: Any) -> Any:
+        texts = _texts(example)
+        return texts[0] if isinstance(example, Single) else list(texts[:2])
+
+    # ------------------------------------------------------------------------ the way back
+    def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
+        """(R, choices D): of a text in windows the mean of their vectors, weighted by how many
+        tokens each has, at length 1 where all are; of a text in one window it is as it is."""
+        if encoded.way_back is None:
+            return outputs
+        owners, weights, choices = encoded.way_back
+        counts = np.bincount(owners)
+        found = np.zeros((len(counts), outputs.shape[1]), np.float64)
+        np.add.at(found, owners, outputs * weights[:, None])
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        if not self.decoding["unit"]:
+            lengths = np.bincount(owners, weights)[:, None]
+        found /= np.where(lengths > 0, lengths, 1.0)
+        alone = counts[owners] == 1
+        found[owners[alone]] = outputs[alone]
+        return found.astype(np.float32).reshape(-1, choices * outputs.shape[1])
+
+    def parted(self, encoded: Encoded, outputs: Scores) -> list[Scores]:
+        """(R, D) the vectors of each text of the rows, the anchors first."""
+        rows, outputs = encoded.rows, self.merged(encoded, outputs)
+        return np.split(outputs, len(_texts(rows[0])) if len(rows) else 2, axis=1)
+
+    def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
+        first, *others = self.parted(encoded, outputs)
+        if self.task == EMBEDDING:
+            return self.compared(first, others[0])
+        candidates = np.concatenate(others).T
+        return _ranks(lambda some: first[some] @ candidates, encoded.rows)
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        given = np.asarray(answers)
+        if self.task == EMBEDDING:
+            truth = _truth(rows)
+            return {m: metrics.METRICS[m](truth, given) for m in self.measures}
+        each = _of_ranks(given).mean(0)
+        return dict(zip(self.measures, map(float, each), strict=True))
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        given = np.asarray(answers)
+        if self.task == EMBEDDING:
+            truth = _truth(rows)
+            return {m: estimate(metrics.METRICS[m], truth, given) for m in self.measures}
+        return estimates_of_means(self.measures, _of_ranks(given))
+
+    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
+        """The cosine of the words, weighted by TF-IDF in the training part."""
+        weigh = baseline.fitted([each for row in data.parts[TRAIN] for each in _texts(row)])
+        rows = data.parts[part]
+        first = weigh.transform([_texts(row)[0] for row in rows])
+        if self.task == EMBEDDING:
+            second = weigh.transform([row.second for row in rows])
+            return [("words", np.asarray(first.multiply(second).sum(1))[:, 0])]
+        others = weigh.transform(_candidates(rows))
+        return [("words", _ranks(lambda some: (first[some] @ others.T).toarray(), rows))]
+
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
+        first, *others = self.parted(encoded, outputs)
+        if not others:
+            for vector in first.astype(float):  # of whatever length the model makes them
+                size = math.floor(math.log10(float(np.abs(vector).max(initial=0.0)) or 1.0))
+                yield {"vector": vector.round(max(DIGITS, DIGITS - 1 - size)).tolist()}
+            return
+        yield from ({"score": rounded(v)} for v in self.compared(first, others[0]).tolist())
+
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        return {"vector": [float]} if isinstance(example, Single) else {"score": float}
+
+    def files(self, frame: Frame, width: int) -> dict[str, str]:
+        modes: dict[str, Any] = {mode: pooling in self.poolings for pooling, mode in MODES.items()}
+        if SKIPPED in self.options:
+            modes["include_prompt"] = False
+        modules = [
+            {
+                "idx": i,
+                "name": str(i),
+                "path": f"{i}_{name}" if i else "",
+                "type": f"sentence_transformers.models.{name}",
+            }
+            for i, name in enumerate(MODULES)
+        ]
+        found: dict[str, Any] = {
+            "modules.json": modules,
+            "1_Pooling/config.json": {"word_embedding_dimension": width, **modes},
+            "2_Normalize/config.json": {},
+            "sentence_bert_config.json": {
+                "max_seq_length": frame.length,
+                "do_lower_case": bool(self.options.get(LOWER)),
+            },
+            "config_sentence_transformers.json": {
+                "__version__": {},
+                "prompts": dict(self.options.get(PROMPTS, {})),
+                "default_prompt_name": self.options.get(NAME),
+                "similarity_fn_name": "cosine",
+            },
+        }
+        return {name: json.dumps(value, indent=2) + "\n" for name, value in found.items()}
+
+
+def lowered(text: str) -> str:
+    """`text` in lower case, character by character, as the library's normalizer does it."""
+    return "".join(character.lower() for character in text)
+
+
+def _texts(row: Any) -> tuple[str, ...]:
+    if isinstance(row, Single):
+        return (row.text,)
+    if isinstance(row, Match):
+        return (row.anchor, row.positive, *row.negatives)
+    return (row.first, row.second)
+
+
+def _truth(rows: Sequence[Any]) -> NDArray[np.float64]:
+    return np.array([row.label for row in rows], np.float64)
+
+
+def _candidates(rows: Sequence[Any]) -> list[str]:
+    """C texts of which each anchor is to find its own: all positives, then the negatives."""
+    return [
+        each for place in zip(*(_texts(row)[1:] for row in rows), strict=True) for each in place
+    ]
+
+
+def _codes(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each different candidate stands first, and (C,) which of them each is."""
+    _, first, code = np.unique(
+        np.array(_candidates(rows), object), return_index=True, return_inverse=True
+    )
+    return first, code
+
+
+def _anchors(rows: Sequence[Any]) -> NDArray[np.int64]:
+    """(R,) which of the different anchors each row has."""
+    return np.unique(np.array([row.anchor for row in rows], object), return_inverse=True)[1]
+
+
+def _ranks(near: Callable[[slice], NDArray[Any]], rows: Sequence[Any]) -> NDArray[np.float64]:
+    """(R,) which place the right one has among the different candidates, without those that are
+    right for an equal anchor; ties count half.
+
+    Args:
+        near: of some anchors (A, C), how near each candidate is; asked for by portions, as of many
+            rows all together have no room.
+    """
+    first, code = _codes(rows)
+    code, anchors = code[: len(rows)], _anchors(rows)
+    order = np.argsort(anchors, kind="stable")
+    ends = np.searchsorted(anchors[order], np.arange(anchors.max(initial=-1) + 2))
+    found = np.ones(len(rows))
+    for begin in range(0, len(rows), AT_ONCE):
+        here = np.arange(begin, min(begin + AT_ONCE, len(rows)))
+        similarities = near(slice(begin, begin + len(here)))[:, first]
+        own = similarities[np.arange(len(here)), code[here]]
+        for place, row in enumerate(here):
+            alike = code[order[ends[anchors[row]] : ends[anchors[row] + 1]]]
+            similarities[place, alike] = -np.inf  # the row's own, too: it is no rival of itself
+        ahead, level = (similarities > own[:, None]).sum(1), (similarities == own[:, None]).sum(1)
+        found[here] += ahead + level / 2
+    return found
+
+
+def _of_ranks(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(R, 2): whether the right one is first, and the reciprocal of its place."""
+    return np.stack([ranks == 1.0, 1.0 / ranks], axis=1).astype(np.float64)
+
+
+TYPE = Embeddings

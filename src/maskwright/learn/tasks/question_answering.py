@@ -1,0 +1,409 @@
+"""Where in a context the answer to a question stands, or that it does not.
+
+    {"score": 0.81, "start": 34, "end": 40, "answer": "Saturn"}
+
+Long contexts become windows that overlap (`learn/tasks/windows/answers.py`); a window without the
+answer learns to point at its first place. An answer has 30 tokens at most, or as many as one of
+the validation part. Where some questions of the validation part have no answer, the score
+above which "no answer" is said is chosen there.
+
+Where only some questions have an answer, F1 alone prefers a model that answers nothing to one that
+is often wrong. Epoch, seed and threshold are then chosen by `balanced_f1`, which such a model has 0
+of, unless another measure is asked for; windows with an answer are shown as often as those without;
+and figures of both sorts are told apart, as the script of SQuAD 2.0 tells them (Rajpurkar et al.
+2018, arXiv:1806.03822).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.counted import counted, rounded
+from maskwright.base.findings import Finding
+from maskwright.base.metrics import squad_score
+from maskwright.base.metrics.intervals import Estimate, OfSums, estimate_of_sums
+from maskwright.learn.tasks.base.encode import Frame
+from maskwright.learn.tasks.base.task_type import (
+    ONE_SIDED,
+    Answers,
+    Encoded,
+    Extent,
+    Mistake,
+    Scores,
+    TaskType,
+    text,
+)
+from maskwright.learn.tasks.windows import answer_search
+from maskwright.learn.tasks.windows.answer_search import Prediction
+from maskwright.learn.tasks.windows.answers import NULL, AnswerRows, AnswerWindows
+from maskwright.model.inference.encoded import Examples, framed
+from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.examples import Answered
+from maskwright.text.tables.formats.squad import Answer, Question
+from maskwright.text.tables.layouts.question import QUESTION
+from maskwright.text.tables.marked_text import whole_words
+from maskwright.text.tables.shapes import Shape
+from maskwright.text.tables.split_files import TRAIN, VALIDATION
+
+BALANCED_F1 = "balanced_f1"  # of questions with and without an answer, both alike
+SHAPES = (
+    Shape(
+        name="question-answering",
+        layout=QUESTION,
+        metrics=("f1", "exact"),
+        selectable=(BALANCED_F1,),
+    ),
+)
+STRIDE, LONGEST_QUESTION = 128, 64
+LONGEST_ANSWER = 30
+PORTION = 512  # windows that are framed together
+NONE = "(no answer)"
+HAS, NO = "has_answer_", "no_answer_"
+WITHIN = "within_words"
+OFTEN = 0.1  # of the answers to learn from
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+
+
+class QuestionAnswering(TaskType):
+    """Begin and end of an answer in its context (Devlin et al. 2018, sections 4.2 and 4.3)."""
+
+    head = "span"
+    longest = 384
+
+    @property
+    def num_outputs(self) -> int:
+        return 2
+
+    @property
+    def pipeline(self) -> str:
+        return "question-answering"
+
+    @property
+    def counts_places(self) -> bool:
+        return True
+
+    @property
+    def threshold(self) -> float:
+        """The difference of scores above which there is no answer."""
+        value = self.options.get("threshold")
+        return np.inf if value is None else float(value)
+
+    @property
+    def longest_answer(self) -> int:
+        """How many tokens an answer may have."""
+        return int(self.options.get("longest", LONGEST_ANSWER))
+
+    @property
+    def within_words(self) -> bool:
+        """Whether an answer may begin or end within a word; else it is widened to whole words."""
+        return bool(self.options.get(WITHIN, False))
+
+    def of_data(self, data: labelled.Examples) -> Self:
+        """By default chosen by what counts questions with and without an answer alike, where there
+        are both; and with answers of whole words, unless those to learn from are not."""
+        if WITHIN not in self.options:
+            known = [row for row in data.parts[TRAIN] if row.answers]
+            if sum(map(_cuts_a_word, known)) > OFTEN * len(known):
+                return self.with_options({WITHIN: True}).of_data(data)
+        answerable = {bool(row.answers) for row in data.parts[VALIDATION]}
+        if "measure" in self.options or len(answerable) < 2:
+            return self
+        return self.with_options({"measure": BALANCED_F1})
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        return {
+            "threshold": self.threshold if np.isfinite(self.threshold) else None,
+            "longest": self.longest_answer,
+            "within_words": self.within_words,
+            "stride": STRIDE,
+            "longest_question": LONGEST_QUESTION,
+        }
+
+    # ------------------------------------------------------------------------ the way there
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        questions = [
+            Question(str(n), r.question, r.context, tuple(Answer(*a) for a in r.answers), r.where)
+            for n, r in enumerate(rows)
+        ]
+        length = frame.length
+        windows = AnswerWindows(
+            frame.tokenizer,
+            questions,
+            length=length,
+            stride=min(STRIDE, length // 3),
+            longest_question=length // 2 if frame.refuses else min(LONGEST_QUESTION, length // 3),
+            absent="null",
+        )
+        texts: list[list[int]] = []
+        segments, places, ends = [], [], []
+        for part in _portions(windows):
+            texts += [ids[real].tolist() for ids, real in zip(part.tokens, part.real, strict=True)]
+            segments.append(part.segments[part.real])
+            askable = _answer_places(part)
+            places += [np.flatnonzero(row) for row in askable]
+            rank = askable.cumsum(1) - 1  # the number of each place among those of its window
+            column = np.arange(len(askable))
+            both = [
+                np.where(end < 0, -1, rank[column, np.maximum(end, 0)])
+                for end in (part.start, part.stop)
+            ]
+            ends.append(np.stack(both, axis=1))
+        empty = np.zeros(0, np.int64)
+        examples = Examples(
+            framed(texts),
+            np.concatenate([np.zeros((0, 2), np.int64), *ends]),
+            np.concatenate([empty, *segments]) if frame.segments else None,
+            places=Sequences(
+                np.concatenate([empty, *places]), np.array([len(p) for p in places], np.int64)
+            ),
+        )
+        counts = windows.counts
+        incomplete = counts.questions_cut or counts.tokenless or counts.lost
+        known = any(row.answers for row in questions)
+        worth = (
+            counts.questions_cut
+            or counts.blank
+            or (known and (incomplete or len(windows) > len(questions)))
+        )
+        found = [Finding("windows-of-answers", counts.render())] if worth else []
+        if self.within_words and (within := sum(map(_cuts_a_word, rows))):
+            what = f"{counted(within, 'row')} with an answer that begins or ends within a word"
+            found.append(Finding("answers-within-words", what, "as predicted answers may"))
+        extent = Extent.of(examples.texts.lengths, windows.question_of, cut=windows.question_cut)
+        return Encoded(rows, examples, tuple(found), windows, extent)
+
+    def example(self, values: Sequence[Any], where: str) -> Answered:
+        question, context = (text(v, r, where) for v, r in zip(values, self.roles, strict=True))
+        return Answered(question, context, (), where)
+
+    def value_of(self, example: Any) -> Any:
+        return [example.question, example.context]
+
+    # ------------------------------------------------------------------------ the way back
+    def answers(self, encoded: Encoded, outputs: Scores) -> list[str]:
+        return [found.answer(self.threshold) for found in self._found(encoded, outputs)]
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        return {
+            name: float(figure(sums.sum(0, keepdims=True))[0])
+            for name, (figure, sums) in self._sums(rows, answers).items()
+        }
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        return {
+            name: estimate_of_sums(figure, sums)
+            for name, (figure, sums) in self._sums(rows, answers).items()
+        }
+
+    def _sums(
+        self, rows: Sequence[Any], answers: Answers
+    ) -> dict[str, tuple[OfSums, NDArray[np.float64]]]:
+        """Each figure by name, and the sums over rows that it is made of; those of the two sorts of
+        questions where there are both."""
+        each, has = _each(rows, answers), _has_answer(rows)
+        sums = np.column_stack([each, np.ones(len(each))])
+        found: dict[str, tuple[OfSums, NDArray[np.float64]]] = {
+            name: (_mean, sums[:, [place, 2]]) for place, name in enumerate(self.measures)
+        }
+        both = 0 < has.sum() < len(has)
+        parted = np.column_stack([sums * has[:, None], sums * ~has[:, None]])
+        if both:
+            for start, sort in ((0, HAS), (3, NO)):
+                found |= {
+                    sort + name: (_mean, parted[:, [start + place, start + 2]])
+                    for place, name in enumerate(self.measures)
+                }
+        if both:
+            found[BALANCED_F1] = (_balanced, parted[:, [0, 2, 3, 5]])
+        elif self.measure == BALANCED_F1:  # of one sort alone it is that sort's
+            found[BALANCED_F1] = found["f1"]
+        return found
+
+    def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
+        longest = max(LONGEST_ANSWER, encoded.way_back.counts.longest)
+        made = self if longest == LONGEST_ANSWER else self.with_options({"longest": longest})
+        if all(row.answers for row in encoded.rows):
+            return made
+        found = made._found(encoded, outputs())
+        # With exact match in the place of F1 where that is what is chosen by.
+        column = int(self.measure == "exact")
+        answers = _each(encoded.rows, [prediction.answer() for prediction in found])[:, column]
+        none = _each(encoded.rows, [""] * len(found))[:, column]
+        differences = np.array([prediction.difference for prediction in found])
+        has = _has_answer(encoded.rows) if self.measure == BALANCED_F1 else None
+        threshold, _ = squad_score.best_threshold(differences, answers, none, has)
+        return made.with_options({"threshold": _finite(threshold, differences)})
+
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
+        has, answered = _has_answer(rows), np.array([bool(answer) for answer in answers])
+        if not len(has):
+            return None
+        if not answered.any() and has.any():
+            return Finding(
+                ONE_SIDED,
+                f'"no answer" is predicted for all {counted(len(has), "question")} (with an '
+                f"answer: {has.sum():,}): the model is of no use as it is",
+                remedy="give it more questions with an answer, or more epochs",
+                severity="warning",
+            )
+        if answered.all() and not has.all():
+            return Finding(
+                ONE_SIDED,
+                f'"no answer" is predicted for none of {counted(len(has), "question")} (without '
+                f"an answer: {(~has).sum():,}): its predictions for those are wrong",
+                severity="warning",
+            )
+        return None
+
+    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
+        """The sentence of the context that has most of the question's words; and where some
+        question has no answer, never to answer."""
+        rows = data.parts[part]
+        found: list[tuple[str, Answers]] = [("nearest sentence", [_nearest(row) for row in rows])]
+        if any(not row.answers for other in data.parts.values() for row in other):
+            found.append(("never answers", [""] * len(rows)))
+        return found
+
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
+        for found in self._found(encoded, outputs):
+            answer = found.answer(self.threshold)
+            best = found.candidates[0] if found.candidates else None
+            if not answer or best is None:
+                yield _pipeline_answer(found.null_probability, 0, "")
+            else:
+                yield _pipeline_answer(best.probability, best.start, answer)
+
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        return {"score": float, "start": int, "end": int, "answer": str}
+
+    @property
+    def wrongness(self) -> str:
+        return "F1"
+
+    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
+        mine = self.answers(encoded, outputs)
+        found = [
+            Mistake(
+                row.where,
+                row.question,
+                " / ".join(dict.fromkeys(gold for gold, _ in row.answers)) or NONE,
+                mine[number] or NONE,
+                float(right),
+            )
+            for number, (row, right) in enumerate(
+                zip(encoded.rows, _each(encoded.rows, mine)[:, 0], strict=True)
+            )
+            if right < 1.0
+        ]
+        return sorted(found, key=lambda mistake: mistake.weight)
+
+    def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
+        for found in self._found(encoded, outputs):
+            spans = [
+                _pipeline_answer(each.probability, each.start, each.text)
+                for each in found.candidates
+            ]
+            none = _pipeline_answer(found.null_probability, 0, "")
+            # The answer comes first, "no answer" where it is that; the others by probability.
+            if not found.answer(self.threshold):
+                spans.insert(0, none)
+            elif self.threshold < np.inf:
+                spans.append(none)
+            yield [*spans[:1], *sorted(spans[1:], key=lambda span: -span["score"])][:top]
+
+    def _found(self, encoded: Encoded, outputs: Scores) -> list[Prediction]:
+        """The best answers to every question."""
+
+        def scored() -> Iterator[answer_search.Scored]:
+            at = 0
+            for rows in _portions(encoded.way_back):
+                here = _answer_places(rows)
+                both = np.full((2, *here.shape), -np.inf, np.float64)
+                count = int(here.sum())
+                both[:, here] = outputs[at : at + count].T
+                at += count
+                yield rows, both[0], both[1]
+
+        return answer_search.search(
+            encoded.way_back, scored(), longest=self.longest_answer, words=not self.within_words
+        )
+
+
+def _pipeline_answer(probability: float, start: int, answer: str) -> dict[str, Any]:
+    """An answer as `pipeline` gives it."""
+    end = start + len(answer)
+    return {"score": rounded(probability), "start": start, "end": end, "answer": answer}
+
+
+def _portions(windows: AnswerWindows) -> Iterator[AnswerRows]:
+    for begin in range(0, len(windows), PORTION):
+        yield windows.rows(np.arange(begin, min(begin + PORTION, len(windows))))
+
+
+def _answer_places(rows: AnswerRows) -> NDArray[np.bool_]:
+    """Where an answer may begin or end, the place for "none" among them."""
+    places = rows.allowed.copy()
+    places[:, NULL] = True
+    return places
+
+
+def _cuts_a_word(row: Any) -> bool:
+    """Whether an answer of the row begins or ends within a word."""
+    return any(
+        whole_words(row.context, begin, begin + len(answer)) != (begin, begin + len(answer))
+        for answer, begin in row.answers
+    )
+
+
+def _each(rows: Sequence[Any], answers: Answers) -> NDArray[np.float64]:
+    """(N, 2) F1 and exact match of each answer, of its golds the one that suits it best."""
+    found = [
+        squad_score.best(mine, [gold for gold, _ in row.answers])
+        for row, mine in zip(rows, answers, strict=True)
+    ]
+    return np.array(found, np.float64).reshape(-1, 2)[:, ::-1]
+
+
+def _has_answer(rows: Sequence[Any]) -> NDArray[np.bool_]:
+    """(N,) which rows have an answer, in which `squad_score` finds something to compare."""
+    return np.array([squad_score.real([g for g, _ in row.answers]) != [""] for row in rows], bool)
+
+
+def _mean(sums: NDArray[Any]) -> NDArray[Any]:
+    """A sum (…, 2) by how many there are."""
+    return np.divide(sums[:, 0], sums[:, 1], out=np.full(len(sums), np.nan), where=sums[:, 1] > 0)
+
+
+def _balanced(sums: NDArray[Any]) -> NDArray[Any]:
+    """`squad_score.balanced` of the sums (…, 4) of both sorts; of one sort alone, its mean."""
+    one, two = _mean(sums[:, :2]), _mean(sums[:, 2:])
+    return np.where(
+        np.isnan(one), two, np.where(np.isnan(two), one, squad_score.balanced(one, two))
+    )
+
+
+def _finite(threshold: float, differences: NDArray[np.float64]) -> float | None:
+    """The threshold as a number that a file can hold: one that answers all of these questions, or
+    none of them, lies just outside of them. None where no question can be answered at all."""
+    known = differences[np.isfinite(differences)]
+    if np.isfinite(threshold) or not len(known):
+        return float(threshold) if np.isfinite(threshold) else None
+    return float(known.max() if threshold > 0 else np.nextafter(known.min(), -np.inf))
+
+
+def _nearest(row: Answered) -> str:
+    wanted = Counter(squad_score.normalise(row.question).split())
+    sentences = [part for part in SENTENCE_END.split(row.context) if part.strip()] or [row.context]
+    shared = [(Counter(squad_score.normalise(part).split()) & wanted).total() for part in sentences]
+    return sentences[int(np.argmax(shared))]
+
+
+TYPE = QuestionAnswering

@@ -1,0 +1,135 @@
+"""A text for a text: translation, summary, any task of text to text.
+
+    {"summary_text": "…"}         "translation_text" or "generated_text", by the columns' names
+
+Answers are written greedily while training is watched and by beam search afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+from maskwright.base.metrics import text_score
+from maskwright.base.metrics.intervals import Estimate
+from maskwright.learn.tasks.base import baselines as baseline
+from maskwright.learn.tasks.base.task_type import Answers, Encoded, Mistake, Outputs, text
+from maskwright.learn.tasks.base.text_to_text import Writing
+from maskwright.learn.tasks.windows.text_to_text import Template
+from maskwright.text.store.pairs import sentence_starts
+from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.examples import Rewrite
+from maskwright.text.tables.layouts.rewrite import REWRITE
+from maskwright.text.tables.shapes import Shape
+from maskwright.text.tables.spellings import plain
+from maskwright.text.tables.split_files import TRAIN
+
+SHAPES = (Shape(name="sequence-to-sequence", layout=REWRITE, metrics=text_score.NAMES),)
+BEAMS = 4
+WHOLE = "{source}"
+JUDGED = 500  # of so many rows the answers are judged one by one
+PIPELINES = {"summary_text": "summarization", "translation_text": "translation"}
+SUMMARIES = ("summary", "highlights", "tldr", "abstract")
+# Names of columns by which a translation is known: "en", "de", … or the word itself.
+CODE = 2
+
+
+class SequenceToSequence(Writing):
+    """Texts that a model writes. Of `options`, "key" is what they are called."""
+
+    judged = JUDGED
+
+    @property
+    def pipeline(self) -> str:
+        return PIPELINES.get(str(self.options.get("key")), "text2text-generation")
+
+    def of_data(self, data: labelled.Examples) -> Self:
+        source, target = (data.task.columns.roles[role][0] for role in ("source", "target"))
+        languages = all(len(name.rpartition(".")[2]) == CODE for name in (source, target))
+        key = "generated_text"
+        if plain(target) in SUMMARIES:
+            key = "summary_text"
+        elif languages or "translation" in plain(target):
+            key = "translation_text"
+        return self.with_options({"key": key})
+
+    # ------------------------------------------------------------------------ the way there
+    @property
+    def template(self) -> Template:
+        return Template(str(self.options.get("prompt", WHOLE)))
+
+    def fields(self, row: Any) -> dict[str, str]:
+        return {"source": row.source}
+
+    def wanted(self, row: Any) -> str:
+        return str(row.target)
+
+    def example(self, values: Sequence[Any], where: str) -> Rewrite:
+        return Rewrite(text(values[0], "source", where), "", where)
+
+    def value_of(self, example: Any) -> Any:
+        return example.source
+
+    # ------------------------------------------------------------------------ the way back
+    def answers(self, encoded: Encoded, outputs: Outputs) -> list[str]:
+        return [str(each) for each in outputs]
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        return text_score.figures(list(answers), _references(rows))
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        return text_score.estimates(list(answers), _references(rows))
+
+    def decoded(self, encoded: Encoded, read: Callable[[Self], Outputs]) -> Self:
+        """With several beams, unless one is better: then what is likely as a whole is not yet what
+        is right."""
+        beam_search, one = (self.with_options({"beams": beams}) for beams in (BEAMS, 1))
+        figures = [
+            decoding.measured(encoded.rows, decoding.answers(encoded, read(decoding)))[self.measure]
+            for decoding in (beam_search, one)
+        ]
+        return one if figures[1] > figures[0] else beam_search
+
+    def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, str]]:
+        (key,) = self.answer_form(None)
+        yield from ({key: str(each)} for each in outputs)
+
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        return {str(self.options.get("key", "generated_text")): str}
+
+    @property
+    def wrongness(self) -> str:
+        return "chrF"
+
+    def mistakes(self, encoded: Encoded, outputs: Outputs) -> list[Mistake]:
+        found = []
+        for row, mine in zip(encoded.rows[:JUDGED], map(str, outputs), strict=False):
+            right = text_score.chrf([mine], _references([row]))
+            found.append(Mistake(row.where, row.source, row.target, mine, right))
+        return sorted((m for m in found if m.weight < 1.0), key=lambda mistake: mistake.weight)
+
+    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
+        """What was read, its first sentence, and what was written for the training text that is
+        most like it (by TF-IDF)."""
+        sources = [row.source for row in data.parts[part]]
+        known = data.parts[TRAIN]
+        weigh = baseline.fitted([row.source for row in known])
+        table = weigh.transform([row.source for row in known])
+        near = [int((table @ row.T).toarray().argmax()) for row in weigh.transform(sources)]
+        return [
+            ("the text itself", sources),
+            ("its first sentence", [_first_sentence(source) for source in sources]),
+            ("what the nearest training text has", [known[n].target for n in near]),
+        ]
+
+
+def _references(rows: Sequence[Any]) -> list[list[str]]:
+    return [list(dict.fromkeys((row.target, *row.others))) for row in rows]
+
+
+def _first_sentence(text: str) -> str:
+    stop = sentence_starts(text)[1:2]
+    return text[: stop[0]].strip() if stop else text
+
+
+TYPE = SequenceToSequence

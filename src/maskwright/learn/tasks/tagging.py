@@ -1,0 +1,346 @@
+"""What each word of a text is: parts of speech, or the entities that tags of a scheme mark.
+
+    [{"entity_group": "LOC", "score": 0.98, "word": "Rome", "start": 17, "end": 21}, …]
+    [{"entity": "NOUN", "score": 0.99, "word": "cat", "start": 4, "end": 7}, …]
+
+Entities are scored as CoNLL does (`text/tables/tags.py`), other tags by the share of words.
+Words are those of the file; plain text is cut into words and signs first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import DataError
+from maskwright.base.findings import Finding
+from maskwright.base.metrics import metrics
+from maskwright.base.metrics.intervals import Estimate, OfSums, estimate_of_sums
+from maskwright.base.report.tables import Table
+from maskwright.learn.tasks.base.encode import Frame
+from maskwright.learn.tasks.base.task_type import (
+    Answers,
+    Encoded,
+    Extent,
+    Mistake,
+    Scores,
+    TaskType,
+    alike,
+    classes_table,
+)
+from maskwright.learn.tasks.windows.tag_windows import TagWindows
+from maskwright.model.inference.encoded import Examples, framed
+from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.text.tables import examples as labelled
+from maskwright.text.tables import tags
+from maskwright.text.tables.column_contents import value_of
+from maskwright.text.tables.examples import UNKNOWN, Tagged
+from maskwright.text.tables.formats.conll import Sentence
+from maskwright.text.tables.layouts.words import WORDS
+from maskwright.text.tables.marked_text import words_in
+from maskwright.text.tables.rows import Row
+from maskwright.text.tables.shapes import Shape
+from maskwright.text.tables.split_files import TRAIN
+from maskwright.text.tables.tag_spelling import as_entities, spelling_of
+from maskwright.text.tables.tags import OUTSIDE, Entity, TagScore
+
+SHAPES = (Shape(name="tagging", layout=WORDS, label="classes", metrics=("entity_f1", "accuracy")),)
+PORTION = 512  # windows that are framed together
+
+
+class Tagging(TaskType):
+    """A tag for each word, at its first sub-token (Devlin et al. 2018, section 5.3)."""
+
+    head = "token"
+
+    @property
+    def pipeline(self) -> str:
+        return "token-classification"
+
+    @property
+    def counts_places(self) -> bool:
+        return True
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        """`read`: each label as a tag of the usual spelling, with B, I, E, S and O alone as
+        prefixes; None where tags mark no entities. `missing`: the label of a word without a
+        token."""
+        read = as_entities(self.labels, self.labels) if self.marks_entities else None
+        tags_read = None if read is None else [tags.split_tag(tag) for tag in read]
+        return {"read": tags_read, "missing": str(self.options.get("missing", OUTSIDE))}
+
+    @property
+    def marks_entities(self) -> bool:
+        """Whether the tags are those of a scheme, such as B-LOC."""
+        return spelling_of(self.labels) is not None
+
+    def _entities(self, tagged: Sequence[str]) -> list[Entity]:
+        """The entities of a sentence, however its tags are spelled."""
+        return tags.entities(as_entities(tagged, self.labels))
+
+    def _scored(
+        self, predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]
+    ) -> TagScore:
+        """Entities predicted right, in all and by type."""
+        mine, golds = (
+            [as_entities(some, self.labels) for some in each] for each in (predicted, true)
+        )
+        return tags.score(mine, golds)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return self.shape.metrics[0 if self.marks_entities else 1 :]
+
+    # ------------------------------------------------------------------------ the way there
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        sentences = [row if isinstance(row, Sentence) else self._sentence(row) for row in rows]
+        windows = TagWindows(
+            frame.tokenizer,
+            sentences,
+            self.labels,
+            length=frame.length,
+            stride=max(1, frame.length // 2),
+        )
+        texts: list[list[int]] = []
+        segments, places, words, classes = [], [], [], []
+        for begin in range(0, len(windows), PORTION):
+            part = windows.rows(np.arange(begin, min(begin + PORTION, len(windows))))
+            texts += [ids[real].tolist() for ids, real in zip(part.tokens, part.real, strict=True)]
+            segments.append(part.segments[part.real])
+            read = part.words >= 0
+            places += [np.flatnonzero(row) for row in read]
+            words.append(part.words[read])
+            classes.append(part.labels[read])
+        counts = np.array([len(row) for row in places], np.int64)
+        empty = np.zeros(0, np.int64)
+        examples = Examples(
+            framed(texts),
+            np.maximum(np.concatenate([empty, *classes]), 0),  # not known: nobody looks at them
+            np.concatenate([empty, *segments]) if frame.segments else None,
+            places=Sequences(np.concatenate([empty, *places]), counts),
+        )
+        counted = windows.counts
+        cut = (Finding("windows-of-words", counted.render()),)
+        found = cut if counted.dropped or counted.divided else ()
+        extent = Extent.of(examples.texts.lengths, windows.sentence_of)
+        way_back = (windows, np.concatenate([empty, *words]))
+        return Encoded(rows, examples, found, way_back, extent)
+
+    def example(self, values: Sequence[Any], where: str) -> Sentence:
+        (value,) = values
+        if type(value) is str:
+            words = tuple(value[begin:end] for begin, end in words_in(value))
+            return Sentence(self._words(words, where), None, value, where)
+        if not isinstance(value, list | tuple) or not all(type(word) is str for word in value):
+            raise DataError(
+                "neither a text nor a list of words",
+                where=where,
+                found=repr(value)[:80],
+                wanted='"a text", or ["a", "text"]',
+            )
+        return Sentence(self._words(tuple(value), where), None, where=where)
+
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Sentence:
+        return self.example([value_of(row.as_given(), columns["tokens"][0])], row.where)
+
+    def of_value(self, value: Any, where: str) -> Sentence:
+        if isinstance(value, Mapping) and set(value) == set(self.roles):
+            value = value[self.roles[0]]
+        return self.example([value], where)
+
+    def value_of(self, example: Any) -> Any:
+        text = example.text
+        cut = tuple(text[begin:end] for begin, end in words_in(text))
+        return text if cut == example.words else list(example.words)
+
+    def _words(self, words: tuple[str, ...], where: str) -> tuple[str, ...]:
+        if not any(word.strip() for word in words):
+            raise DataError(
+                "a text without a word", where=where, found=repr(words)[:80], wanted="words"
+            )
+        return words
+
+    def _sentence(self, row: Tagged) -> Sentence:
+        tags_ = tuple(None if n == UNKNOWN else self.labels[n] for n in row.tags)
+        return Sentence(row.tokens, tags_, row.text, row.where)
+
+    # ------------------------------------------------------------------------ the way back
+    def answers(self, encoded: Encoded, outputs: Scores) -> list[list[str]]:
+        windows, words = encoded.way_back
+        missing = str(self.options.get("missing", OUTSIDE))
+        return windows.by_sentence(words, outputs.argmax(1), missing=missing)
+
+    def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
+        """What a word without a token is told to be: outside, or where that is no tag, the
+        commonest."""
+        if OUTSIDE in self.labels:
+            return self
+        spelling = spelling_of(self.labels)
+        if spelling is not None and spelling.outside in self.labels:
+            return self.with_options({"missing": spelling.outside})
+        counts = Counter(tag for row in encoded.rows for tag in row.tags if tag != UNKNOWN)
+        return self.with_options({"missing": self.labels[_commonest(counts)]})
+
+    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
+        sums = self._counts(rows, answers).sum(0, keepdims=True).astype(np.float64)
+        return {name: float(figure(sums)[0]) for name, figure in self._figures().items()}
+
+    def _compared(
+        self, rows: Sequence[Tagged], answers: Answers
+    ) -> tuple[list[list[str]], list[list[str]]]:
+        """The true and the predicted tags of each row, without words whose tag is not known."""
+        true = [[self.labels[n] for n in row.tags if n != UNKNOWN] for row in rows]
+        predicted = [
+            [tag for tag, n in zip(answer, row.tags, strict=True) if n != UNKNOWN]
+            for row, answer in zip(rows, answers, strict=True)
+        ]
+        return true, predicted
+
+    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
+        counts = self._counts(rows, answers)
+        return {name: estimate_of_sums(figure, counts) for name, figure in self._figures().items()}
+
+    def _figures(self) -> dict[str, OfSums]:
+        known: dict[str, OfSums] = {"accuracy": _accuracy, "entity_f1": _entity_f1}
+        return {name: known[name] for name in self.measures}
+
+    def _counts(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64]:
+        """(N, 5): words, words told right, entities, entities told, entities told right."""
+        found = np.zeros((len(rows), 5), np.int64)
+        for number, (true, mine) in enumerate(zip(*self._compared(rows, answers), strict=True)):
+            right = sum(a == b for a, b in zip(true, mine, strict=True))
+            found[number, :2] = len(true), right
+            if self.marks_entities:
+                golds, ours = set(self._entities(true)), set(self._entities(mine))
+                found[number, 2:] = len(golds), len(ours), len(golds & ours)
+        return found
+
+    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
+        """The commonest tag, and the commonest tag of each word in the training part."""
+        each: dict[str, Counter[int]] = {}
+        every: Counter[int] = Counter()
+        for row in data.parts[TRAIN]:
+            for word, tag in zip(row.tokens, row.tags, strict=True):
+                if tag != UNKNOWN:
+                    every[tag] += 1
+                    each.setdefault(word, Counter())[tag] += 1
+        usual = _commonest(every)
+        best = {word: _commonest(counts) for word, counts in each.items()}
+        rows = data.parts[part]
+        return [
+            ("majority", [[self.labels[usual]] * len(row.tokens) for row in rows]),
+            (
+                "each word's commonest",
+                [[self.labels[best.get(word, usual)] for word in row.tokens] for row in rows],
+            ),
+        ]
+
+    @property
+    def wrongness(self) -> str:
+        return "words wrong"
+
+    def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
+        true, predicted = (
+            np.array([tag for sentence in some for tag in sentence])
+            for some in self._compared(rows, answers)
+        )
+        return alike(true, predicted, str, "word")
+
+    def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
+        true, predicted_tags = self._compared(rows, answers)
+        if self.marks_entities:
+            by_type = self._scored(predicted_tags, true).by_type
+            figures = [  # a share of nothing is none here, as in the tables of other tasks
+                metrics.ClassFigures(
+                    name,
+                    each.precision if each.predicted else math.nan,
+                    each.recall if each.gold else math.nan,
+                    each.f1,
+                    each.gold,
+                )
+                for name, each in by_type.items()
+            ]
+            return classes_table(figures, "Rows are the entities of that kind in the file.")
+        numbers = {name: n for n, name in enumerate(self.labels)}
+        truth, predicted = (
+            np.array([numbers[tag] for sentence in some for tag in sentence], np.int64)
+            for some in (true, predicted_tags)
+        )
+        figures = metrics.per_class(truth, predicted, self.labels)
+        return classes_table(figures, "Rows are the words with that tag in the file.")
+
+    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
+        found = []
+        for row, mine in zip(encoded.rows, self.answers(encoded, outputs), strict=True):
+            true = [mine[w] if n == UNKNOWN else self.labels[n] for w, n in enumerate(row.tags)]
+            wrong = [n for n, (a, b) in enumerate(zip(true, mine, strict=True)) if a != b]
+            wanted, predicted_words = (
+                ", ".join(f"{row.tokens[n]} {some[n]}" for n in wrong) for some in (true, mine)
+            )
+            found.append(
+                Mistake(row.where, " ".join(row.tokens), wanted, predicted_words, len(wrong))
+            )
+        return sorted((m for m in found if m.weight), key=lambda mistake: -mistake.weight)
+
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[list[dict[str, Any]]]:
+        windows, words = encoded.way_back
+        shares = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
+        shares = shares.max(1) / shares.sum(1)
+        each = np.zeros(sum(len(s.words) for s in windows.sentences))
+        each[words] = shares
+        at = 0
+        for sentence, told_tags in zip(
+            windows.sentences, self.answers(encoded, outputs), strict=True
+        ):
+            scores = each[at : at + len(sentence.words)]
+            at += len(sentence.words)
+            if self.marks_entities:
+                yield [
+                    {"entity_group": e.entity_type, **_part(sentence, e.first, e.stop, scores)}
+                    for e in self._entities(told_tags)
+                ]
+                continue
+            yield [  # a word without a token has no tag that the model knows
+                {"entity": tag, **_part(sentence, place, place + 1, scores)}
+                for place, tag in enumerate(told_tags)
+                if tag in self.labels
+            ]
+
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        types = {entity.entity_type for entity in self._entities(self.labels)}
+        name = {"entity_group": types} if self.marks_entities else {"entity": self.labels}
+        return [{**name, "score": float, "word": str, "start": int, "end": int}]
+
+
+def _part(sentence: Sentence, first: int, stop: int, scores: NDArray[np.float64]) -> dict[str, Any]:
+    """The words `first` to `stop` - 1 with their place in the text and the mean of their scores."""
+    begin, end = sentence.spans[first][0], sentence.spans[stop - 1][1]
+    return {
+        "score": round(float(scores[first:stop].mean()), 6),
+        "word": sentence.text[begin:end],
+        "start": begin,
+        "end": end,
+    }
+
+
+def _commonest(counts: Counter[int]) -> int:
+    return min(counts, key=lambda tag: (-counts[tag], tag))
+
+
+def _accuracy(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    return sums[:, 1] / sums[:, 0]
+
+
+def _entity_f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """As in `conlleval`, 0 where nothing is right."""
+    total = np.maximum(1, sums[:, 2] + sums[:, 3])
+    return 2 * sums[:, 4] / total
+
+
+TYPE = Tagging

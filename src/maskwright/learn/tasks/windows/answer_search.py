@@ -1,0 +1,246 @@
+"""From scores of starts and stops to answers: the best spans of each window, then of each question.
+
+The score of a span is the sum of the scores of its first and last token; it may have at most
+`longest` tokens. The same characters found in several windows count once, with their best score.
+The null score of a question is the lowest sum at position 0 over its windows, since the answer need
+only stand in one of them; its difference to the best span's score decides whether there is an
+answer (Devlin et al. 2019, section 4.3). Ties go to the earlier span, then to the shorter one.
+
+The probability of a span is that of its start times that of its stop, each a softmax over the
+context's places and position 0 of its window, as the pipeline of transformers has it; that of no
+answer is the lowest of its windows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from maskwright.base.errors import ConfigError, DataError, IncompatibleError
+from maskwright.learn.tasks.windows.answers import NULL, AnswerRows, AnswerWindows
+from maskwright.text.tables.marked_text import whole_words
+
+SCORES_AT_ONCE = 1 << 20  # of spans: 8 MB, some 90 rows of 384 starts and 30 lengths
+
+Scored = tuple[AnswerRows, NDArray[np.floating], NDArray[np.floating]]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A slice of the context, its score, and its probability in the window of that score."""
+
+    text: str
+    start: int
+    score: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a question is answered with.
+
+    Attributes:
+        candidates: the best spans, the best first; empty where the context has no token.
+        null_score, null_probability: of "no answer".
+    """
+
+    id: str
+    candidates: tuple[Candidate, ...]
+    null_score: float
+    null_probability: float = 1.0
+
+    @property
+    def difference(self) -> float:
+        """Null score minus the best span's score; infinite without a span."""
+        return self.null_score - self.candidates[0].score if self.candidates else math.inf
+
+    def answer(self, threshold: float = math.inf) -> str:
+        """The best span, or "" where `difference` is above the threshold."""
+        if not self.candidates or self.difference > threshold:
+            return ""
+        return self.candidates[0].text
+
+
+def best_spans(
+    start: NDArray[np.floating],
+    stop: NDArray[np.floating],
+    allowed: NDArray[np.bool_],
+    longest: int,
+    count: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """(first, last, score), each (B, K), of the best spans of each row, the best first.
+
+    Args:
+        start, stop: (B, T) scores.
+        allowed: (B, T) where a span may begin and end.
+        longest: the most tokens of a span.
+        count: how many are wanted; K is less where fewer spans exist. Places that no span fills
+            have the score -inf.
+    """
+    begin = np.where(allowed, start, -np.inf).astype(np.float64)
+    end = np.where(allowed, stop, -np.inf).astype(np.float64)
+    rows, width = begin.shape
+    longest = min(longest, width)
+    end = np.concatenate([end, np.full((rows, longest - 1), -np.inf)], axis=1)
+    # total[b, i, n]: the span of n + 1 tokens that begins at i.
+    total = begin[:, :, None] + sliding_window_view(end, longest, axis=1)
+    flat = total.reshape(rows, width * longest)
+    count = min(count, flat.shape[1])
+    place = _largest(flat, count)
+    score = np.take_along_axis(flat, place, axis=1)
+    first = place // longest
+    return first, first + place % longest, score
+
+
+def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """The places (B, K) of the largest values of each row, falling; of equal ones the first."""
+    least = -np.partition(-values, count - 1, axis=1)[:, count - 1 : count]
+    above, equal = values > least, values == least
+    spare = count - above.sum(axis=1, keepdims=True)
+    chosen = above | (equal & (np.cumsum(equal, axis=1) <= spare))
+    place = np.nonzero(chosen)[1].reshape(-1, count)
+    order = np.argsort(-np.take_along_axis(values, place, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(place, order, axis=1)
+
+
+def search(
+    windows: AnswerWindows,
+    batches: Iterable[Scored],
+    *,
+    longest: int = 30,
+    num_best: int = 20,
+    words: bool = False,
+) -> list[Prediction]:
+    """The answers to all questions, in their order.
+
+    Args:
+        windows: the windows of the questions.
+        batches: (rows, start scores, stop scores), the scores (B, T); every window once.
+        longest: the most tokens of an answer.
+        num_best: how many spans are looked for in each window, and kept of each question; the end
+            of a list may miss some where several tokens make one character, since equal spans
+            count once. The best span is never missed.
+        words: spans are widened to the ends of the words that they cut.
+
+    Raises:
+        ConfigError: no room for a span.
+        IncompatibleError: scores of another shape, a window that is missing or came twice.
+        DataError: a score that is not a number.
+    """
+    if longest < 1 or num_best < 1:
+        raise ConfigError(
+            "the limits allow no answer span",
+            found=f"longest {longest}, num_best {num_best}",
+            wanted="at least 1",
+        )
+    seen = np.zeros(len(windows), np.int64)
+    null, null_log = np.full(len(windows.questions), np.inf), np.zeros(len(windows.questions))
+    parts: list[NDArray[np.int64]] = [np.zeros((0, 3), np.int64)]
+    scores: list[NDArray[np.float64]] = [np.zeros((0, 2))]
+    for rows, start, stop in _parts(batches, longest):
+        np.add.at(seen, rows.windows, 1)
+        question = windows.question_of[rows.windows]
+        nothing = start[:, NULL].astype(np.float64) + stop[:, NULL]
+        np.minimum.at(null, question, nothing)
+        total = _log_total(start, rows.allowed) + _log_total(stop, rows.allowed)
+        np.minimum.at(null_log, question, nothing - total)
+        first, last, score = best_spans(start, stop, rows.allowed, longest, num_best)
+        row, place = np.nonzero(score > -np.inf)
+        begin = windows.characters(rows.windows[row], first[row, place])[:, 0]
+        end = windows.characters(rows.windows[row], last[row, place])[:, 1]
+        rising = begin < end  # tokens may be out of order where normalisation reorders a few
+        spans = np.stack([question[row], begin, end], axis=1)[rising]
+        parts.append(_in_whole_words(windows, spans) if words else spans)
+        both = np.stack([score[row, place], score[row, place] - total[row]], axis=1)
+        scores.append(both[rising])
+    if (seen != 1).any():
+        wrong = int(np.argmax(seen != 1))
+        raise IncompatibleError(
+            "every window is scored once", where=f"window {wrong}", found=f"{seen[wrong]} times"
+        )
+    spans, score = _ranked(np.concatenate(parts), np.concatenate(scores), num_best)
+    return _predictions(windows, spans, score, null, np.exp(null_log))
+
+
+def _log_total(scores: NDArray[np.floating], allowed: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """(B,) the logarithm of what the scores of a window's places sum up to, as exponentials."""
+    places = allowed.copy()
+    places[:, NULL] = True
+    return np.logaddexp.reduce(np.where(places, scores, -np.inf), axis=1, dtype=np.float64)
+
+
+def _in_whole_words(windows: AnswerWindows, spans: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The spans (N, 3), question, begin and end, widened to the ends of words."""
+    widened = [
+        (question, *whole_words(windows.questions[question].context, begin, end))
+        for question, begin, end in spans.tolist()
+    ]
+    return np.array(widened, np.int64).reshape(-1, 3)
+
+
+def _parts(batches: Iterable[Scored], longest: int) -> Iterator[Scored]:
+    """The batches, checked and cut into parts of bounded size."""
+    for rows, start, stop in batches:
+        if not start.shape == stop.shape == rows.allowed.shape:
+            raise IncompatibleError(
+                "scores and rows differ in shape",
+                found=f"{start.shape} and {stop.shape}",
+                wanted=rows.allowed.shape,
+            )
+        bad = np.isnan(start) | np.isnan(stop) | np.isposinf(start) | np.isposinf(stop)
+        bad &= rows.real
+        if bad.any():
+            raise DataError(
+                "a score that is not a number",
+                where=f"window {rows.windows[np.nonzero(bad)[0][0]]}",
+            )
+        count = max(1, SCORES_AT_ONCE // max(1, start.shape[1] * longest))
+        for at in range(0, len(start), count):
+            part = slice(at, at + count)
+            each = {name: value[part] for name, value in vars(rows).items()}
+            yield AnswerRows(**each), start[part], stop[part]
+
+
+def _ranked(
+    spans: NDArray[np.int64], score: NDArray[np.float64], num_best: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The candidates (N, 3), question, begin and end, and their scores and log-probabilities
+    (N, 2): without repetitions, the best `num_best` of each question, sorted by score."""
+    question, begin, end = spans.T
+    order = np.lexsort((-score[:, 0], end, begin, question))
+    spans, score = spans[order], score[order]
+    new = np.ones(len(score), bool)
+    new[1:] = (np.diff(spans, axis=0) != 0).any(axis=1)
+    spans, score = spans[new], score[new]
+    question, begin, end = spans.T
+    order = np.lexsort((end, begin, -score[:, 0], question))
+    spans, score = spans[order], score[order]
+    rank = np.arange(len(spans)) - np.searchsorted(spans[:, 0], spans[:, 0])
+    return spans[rank < num_best], score[rank < num_best]
+
+
+def _predictions(
+    windows: AnswerWindows,
+    spans: NDArray[np.int64],
+    score: NDArray[np.float64],
+    null: NDArray[np.float64],
+    none: NDArray[np.float64],
+) -> list[Prediction]:
+    bounds = np.searchsorted(spans[:, 0], np.arange(len(windows.questions) + 1))
+    predictions = []
+    for number, question in enumerate(windows.questions):
+        here = slice(bounds[number], bounds[number + 1])
+        candidates = tuple(
+            Candidate(question.context[b:e], b, own, float(np.exp(log)))
+            for (_, b, e), (own, log) in zip(
+                spans[here].tolist(), score[here].tolist(), strict=True
+            )
+        )
+        scores_of_none = float(null[number]), float(none[number])
+        predictions.append(Prediction(question.id, candidates, *scores_of_none))
+    return predictions

@@ -1,0 +1,281 @@
+"""Texts longer than a model: what is kept, what is cut, and windows that overlap.
+
+    head         A A A A A . . . .       head and tail   A A . . . . A A A
+    tail         . . . . A A A A A       windows         A A A A A
+                                                             A A A A A
+                                                                 A A A
+
+Head and tail is Sun et al. 2019 (section 5.3.1): 128 tokens of the head and, in BERT's 512 places,
+382 of the tail. A window begins `stride` tokens after the one before it, as in BERT's `doc_stride`;
+in the `tokenizers` library the same word means the overlap. Of the windows that hold a token, it is
+*central* in the one where it has the most context on its shorter side (Devlin's `run_squad.py`), so
+every token is central once. Special tokens are never cut, and every cut is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import ConfigError, DataError, IncompatibleError, near
+from maskwright.base.findings import Finding
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+HEAD = 128  # tokens that head-and-tail keeps of the head
+Keep = Literal["head", "tail", "head-and-tail"]
+KEEPS = ("head", "tail", "head-and-tail")
+Pooling = Literal["mean", "max"]
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """How much was cut; add them up with `+`.
+
+    Attributes:
+        rows, rows_cut: how many rows there were, and how many lost a token.
+        tokens, tokens_cut: how many tokens the rows had, and how many of them are in no row.
+    """
+
+    rows: int = 0
+    rows_cut: int = 0
+    tokens: int = 0
+    tokens_cut: int = 0
+
+    @classmethod
+    def of(cls, before: int, after: int) -> Cuts:
+        """The cut of one row."""
+        return cls(1, int(after < before), before, before - after)
+
+    def __add__(self, other: Cuts) -> Cuts:
+        return Cuts(
+            self.rows + other.rows,
+            self.rows_cut + other.rows_cut,
+            self.tokens + other.tokens,
+            self.tokens_cut + other.tokens_cut,
+        )
+
+    def findings(self, length: int, unit: str = "rows") -> tuple[Finding, ...]:
+        """That rows lost tokens to fit into `length`; nothing where none did."""
+        if not self.rows_cut:
+            return ()
+        return (Finding("truncated", f"{self.render(unit)}, at {length} tokens"),)
+
+    def render(self, unit: str = "rows") -> str:
+        """A sentence; `unit` is what was cut: a row may be of several texts, each for itself."""
+        share = self.rows_cut / self.rows if self.rows else 0.0
+        return (
+            f"{share:.1%} of {self.rows:,} {unit} truncated, "
+            f"{self.tokens_cut:,} of {self.tokens:,} tokens cut"
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One framed row; `places` says for each position which token of the first text stands there,
+    or -1, and `cut` how many tokens of its texts are missing."""
+
+    tokens: NDArray[np.int64]
+    segments: NDArray[np.int64]
+    places: NDArray[np.int64]
+    cut: int
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+# ------------------------------------------------------------------------------ what is kept
+def kept(length: int, room: int, keep: Keep, head: int = HEAD) -> NDArray[np.int64]:
+    """Which of `length` tokens stay where there is room for `room`, rising.
+
+    Args:
+        head: what `head-and-tail` keeps of the head; the rest of the room is the tail's.
+    Raises:
+        ConfigError: an unknown truncation, no room, or a head without room for a tail.
+    """
+    if keep not in KEEPS:
+        raise ConfigError("no such truncation", found=repr(keep), wanted=near(keep, KEEPS))
+    _require_room(room)
+    if keep == "head-and-tail" and not 0 < head < room:
+        raise ConfigError(
+            "the head leaves no room for the tail",
+            found=f"{head} of {room}",
+            wanted=f"1 to {room - 1}",
+        )
+    if length <= room:
+        return np.arange(length)
+    first = {"head": room, "tail": 0, "head-and-tail": head}[keep]
+    return np.concatenate([np.arange(first), np.arange(length - (room - first), length)])
+
+
+def windows(length: int, room: int, stride: int) -> NDArray[np.int64]:
+    """(first, stop) of overlapping windows over `length` tokens, (W, 2); together they hold all.
+
+    The last window ends with the text and may be shorter. A text without tokens has one window.
+
+    Raises:
+        ConfigError: no room, or a stride that would leave tokens out.
+    """
+    _require_room(room)
+    if not 1 <= stride <= room:
+        raise ConfigError(
+            "a stride that would leave tokens out or never move",
+            where="stride",
+            found=stride,
+            wanted=f"1 to {room}",
+        )
+    count = 1 + max(0, -(-(length - room) // stride))
+    first = np.arange(count) * stride
+    return np.stack([first, np.minimum(first + room, length)], axis=1)
+
+
+def central(spans: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each token the window of `found` (W, 2) in which it is central; ties go to the first."""
+    length = int(spans[-1, 1])
+    owner = np.zeros(length, np.int64)
+    best = np.full(length, -1, np.int64)
+    for number, (first, stop) in enumerate(spans.tolist()):
+        place = np.arange(first, stop)
+        context = np.minimum(place - first, stop - 1 - place)
+        better = context > best[first:stop]
+        owner[first:stop][better] = number
+        best[first:stop] = np.maximum(best[first:stop], context)
+    return owner
+
+
+def _require_room(room: int) -> None:
+    if room < 1:
+        raise ConfigError(
+            "no room for a token",
+            where="length",
+            found=room,
+            wanted="at least 1 besides the special tokens",
+        )
+
+
+# ------------------------------------------------------------------------------ framed rows
+def room_of(tokenizer: Tokenizer, length: int, *, pair: bool = False) -> int:
+    """How many tokens of text fit into a row of `length` besides the special tokens."""
+    return length - sum(tokenizer.frame_margins(pair))
+
+
+def fit(
+    tokenizer: Tokenizer, ids: Sequence[int], length: int, keep: Keep = "head", head: int = HEAD
+) -> Row:
+    """One text as a framed row of at most `length` positions.
+
+    Raises:
+        ConfigError: an unknown truncation, or no room.
+    """
+    chosen = kept(len(ids), room_of(tokenizer, length), keep, head)
+    return _framed(tokenizer, ids, chosen, None, len(ids) - len(chosen))
+
+
+def fit_windows(
+    tokenizer: Tokenizer, ids: Sequence[int], length: int, stride: int
+) -> tuple[list[Row], NDArray[np.int64]]:
+    """One text as framed rows that overlap, and for each token the row in which it is central."""
+    spans = windows(len(ids), room_of(tokenizer, length), stride)
+    rows = [
+        _framed(tokenizer, ids, np.arange(first, stop), None, 0) for first, stop in spans.tolist()
+    ]
+    return rows, central(spans)
+
+
+def fit_pair(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int], length: int) -> Row:
+    """Two texts as a framed row; what is too long loses its last tokens, the longer text first. If
+    both lose some, the longer keeps the remaining one, of equals the second, as in `tokenizers`.
+
+    `places` numbers the tokens of the first text only.
+    """
+    room = room_of(tokenizer, length, pair=True)
+    _require_room(room)
+    longer_first = len(first) > len(second)
+    a = min(len(first), max((room + longer_first) // 2, room - len(second)))
+    b = min(len(second), room - a)
+    return _framed(tokenizer, first, np.arange(a), second[:b], len(first) + len(second) - a - b)
+
+
+def fit_pair_windows(
+    tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int], length: int
+) -> list[Row]:
+    """Two texts as framed rows, each with all of the shorter text and a window of the longer one;
+    windows overlap by half. One row is that of `fit_pair`, where both fit.
+
+    A shorter text that leaves less than a quarter of the room to the longer one loses its end:
+    `cut` of the first row says how much.
+
+    `places` numbers the tokens of the first text only.
+    """
+    room = room_of(tokenizer, length, pair=True)
+    _require_room(room)
+    if len(first) + len(second) <= room:
+        return [fit_pair(tokenizer, first, second, length)]
+    shorter = min(len(first), len(second), room - max(1, room // 4))
+    left = room - shorter
+    found: list[Row] = []
+    cut = min(len(first), len(second)) - shorter
+    spans = windows(max(len(first), len(second)), left, max(1, left // 2))
+    for begin, stop in spans.tolist():
+        if len(first) > len(second):
+            chosen, beside = np.arange(begin, stop), second[:shorter]
+        else:
+            chosen, beside = np.arange(shorter), second[begin:stop]
+        found.append(_framed(tokenizer, first, chosen, beside, 0 if found else cut))
+    return found
+
+
+def _framed(
+    tokenizer: Tokenizer,
+    ids: Sequence[int],
+    chosen: NDArray[np.int64],
+    second: Sequence[int] | None,
+    cut: int,
+) -> Row:
+    part = np.asarray(ids, dtype=np.int64)[chosen]
+    tokens, segments = tokenizer.frame(part.tolist(), second)
+    places = np.full(len(tokens), -1, np.int64)
+    before = tokenizer.frame_margins(second is not None)[0]
+    places[before : before + len(chosen)] = chosen
+    return Row(np.array(tokens, np.int64), np.array(segments, np.int64), places, cut)
+
+
+def padded(rows: Sequence[NDArray[np.int64]], fill: int) -> NDArray[np.int64]:
+    """Rows of any length as (B, T), filled at the end; T is the longest of them."""
+    width = max((len(row) for row in rows), default=0)
+    filled = np.full((len(rows), width), fill, np.int64)
+    for number, row in enumerate(rows):
+        filled[number, : len(row)] = row
+    return filled
+
+
+# ------------------------------------------------------------------------------ back to texts
+def pool(
+    scores: NDArray[np.floating], texts: NDArray[np.integer], how: Pooling
+) -> NDArray[np.float64]:
+    """Scores of windows (W, L) as scores of texts (N, L): the mean or the largest over each text's.
+
+    Args:
+        texts: (W,) the number of the text of each window, 0 … N - 1, in any order.
+    Raises:
+        ConfigError: no such pooling.
+        IncompatibleError: not one text for each window.  DataError: a text without windows.
+    """
+    if how not in ("mean", "max"):
+        raise ConfigError("no such pooling", found=repr(how), wanted=near(how, ("mean", "max")))
+    if texts.shape != scores.shape[:1]:
+        raise IncompatibleError(
+            "scores and texts are not of the same windows", found=f"{len(scores)} and {len(texts)}"
+        )
+    counts = np.bincount(texts)
+    if not counts.all():
+        raise DataError("a text without windows", found=f"text {int(np.argmin(counts))}")
+    total = np.full((len(counts), scores.shape[1]), 0.0 if how == "mean" else -np.inf)
+    if how == "max":
+        np.maximum.at(total, texts, scores)
+        return total
+    np.add.at(total, texts, scores)
+    return total / counts[:, None]

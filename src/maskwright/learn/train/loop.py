@@ -1,0 +1,237 @@
+"""The training loop. There is one.
+
+For each step: make the microbatches and count their targets; forward and backward for each; add up
+over processes; refuse values that are not finite; clip; update; call the hooks; stop when the
+budget is used up or a stop is requested. Every number that a resumed run needs is in `TrainState`;
+all random draws come from keys.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import torch
+
+from maskwright.base.budget import Budget
+from maskwright.base.errors import DataError
+from maskwright.base.randomness import key, torch_seed
+from maskwright.learn.train.average import Average
+from maskwright.learn.train.distribute import Processes
+from maskwright.learn.train.diverged import DivergedError as DivergedError
+from maskwright.learn.train.diverged import Outcome, diverged
+from maskwright.learn.train.optimizers.optimizer import OptimizerState
+from maskwright.learn.train.schedule import Schedule
+from maskwright.learn.train.state import TrainState
+from maskwright.model.batch import Batch
+from maskwright.model.device import machine, process_memory
+from maskwright.model.objectives.base.objective import Objective
+
+Record = dict[str, Any]
+# (step, microbatch number) -> its batch; a pure function of these and of the run's state. None:
+# nothing is left for that microbatch, as in the last step of an epoch.
+Batches = Callable[[int, int], Batch | None]
+# So many steps in a row without a finite loss are no accident.
+SKIPS = 20
+
+
+class Hook(Protocol):
+    """Called after each step. Hooks may stop the run by setting `StopFlag`; they change nothing
+    else."""
+
+    def after_step(self, state: TrainState, record: Record) -> None: ...
+
+    def at_end(self, state: TrainState) -> None: ...
+
+
+class StopFlag:
+    """Set by a signal handler or a hook; read once per step by every process."""
+
+    raised = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The settings of the loop. `on_nonfinite` decides about a step whose loss or gradient is not
+    finite; `skip` leaves the weights as they are and continues, but not more than `SKIPS` times in
+    a row."""
+
+    seed: int
+    microbatches: int
+    budget: Budget
+    schedule: Schedule
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+
+
+def train(
+    objective: Objective,
+    batches: Batches,
+    optimizer: OptimizerState,
+    plan: Plan,
+    state: TrainState,
+    *,
+    processes: Processes = Processes(),  # noqa: B008 - frozen
+    hooks: Sequence[Hook] = (),
+    stop: StopFlag | None = None,
+    average: Average | None = None,
+) -> TrainState:
+    """Train until the budget is used up or `stop` is raised; returns the state it was given.
+
+    Args:
+        average: follows the weights, if given.
+
+    Raises:
+        DivergedError: a loss or gradient is not finite, and such steps are not skipped, or too many
+            were. The weights are those of the step before.
+        DataError: a whole step without a single target.
+    """
+    objective.train()
+    stop = stop or StopFlag()
+    process_memory.keep_memory()
+    memory = process_memory.Watch()
+    with process_memory.flushed():
+        started = time.monotonic() - state.seconds
+        while not finished(plan.budget, state):
+            record = step(objective, batches, optimizer, plan, state, processes, average)
+            # One clock for all, the first's, or a budget in minutes ends here and not there.
+            elapsed = time.monotonic() - started
+            state.seconds = processes.totals([elapsed if processes.first else 0.0])[0]
+            memory.after_step()
+            for hook in hooks:
+                hook.after_step(state, record)
+            if processes.totals([float(stop.raised)])[0]:
+                stop.raised = True
+                break
+            started = time.monotonic() - state.seconds  # what hooks take is not training time
+        for hook in hooks:
+            hook.at_end(state)
+    return state
+
+
+def finished(budget: Budget, state: TrainState) -> bool:
+    """Whether the budget is used up."""
+    return budget.spent(**state.counted)
+
+
+def progress(plan: Plan, state: TrainState) -> float:
+    """How much of the budget is used, 0 to 1; the first step of a run has 0."""
+    return plan.budget.share(**state.counted)
+
+
+def step(
+    objective: Objective,
+    batches: Batches,
+    optimizer: OptimizerState,
+    plan: Plan,
+    state: TrainState,
+    processes: Processes,
+    average: Average | None = None,
+) -> Record:
+    """One optimizer step; updates `state` and returns the record of the step."""
+    every = ((n, batches(state.step, n)) for n in processes.share(plan.microbatches))
+    mine = [(number, batch) for number, batch in every if batch is not None]
+    any_batch = (batches(state.step, n) for n in range(plan.microbatches))
+    counts = _counts(objective, [b for _, b in mine], any_batch, processes)
+    sizes = [sum(len(b.tokens) for _, b in mine), sum(b.tokens.numel() for _, b in mine)]
+    rows, tokens = processes.totals([float(size) for size in sizes])
+    parameters = optimizer.parameters
+    parameters.clear()
+    sums, weights = dict.fromkeys(counts, 0.0), dict.fromkeys(counts, 1.0)
+    losses: dict[int, torch.Tensor] = {}
+    for number, batch in mine:
+        machine.seed(plan.device, torch_seed(key("dropout", plan.seed, state.step, number)))
+        terms = objective(batch.to(plan.device))
+        loss = terms.scaled(counts)
+        loss.backward()
+        losses[number] = loss.detach()
+        for name, part in terms.parts.items():
+            sums[name] = sums[name] + part.total.detach().double()  # as processes add them up
+            weights[name] = part.weight
+    parameters.zero_untouched()
+    processes.sum(parameters.gradient)
+    means = _means({n: float(s) for n, s in sums.items()}, counts, processes)
+    norm = float(optimizer.norm())
+    outcome = Outcome(sum(means[n] * weights[n] for n in means), means, norm, losses)
+    figures: Record
+    if outcome.finite:
+        rate = _update(optimizer, plan, state, norm, average)
+        figures = _shown(means, weights, counts) | {"learning_rate": rate, "gradient_norm": norm}
+        state.skipped = 0
+    elif plan.on_nonfinite == "skip" and state.skipped < SKIPS:
+        state.skipped += 1
+        figures = {"in_a_row": state.skipped}
+    else:
+        raise diverged(state.step, outcome, parameters, state.skipped)
+    state.step += 1
+    state.samples += int(rows)
+    state.tokens += int(tokens)
+    state.targets += (targets := sum(counts.values()))
+    kind = "skipped" if state.skipped else "train"
+    return {"kind": kind, "step": state.step, **figures, "tokens": state.tokens, "targets": targets}
+
+
+def _update(
+    optimizer: OptimizerState, plan: Plan, state: TrainState, norm: float, average: Average | None
+) -> float:
+    """Clip the gradient, whose length is `norm`, and move the weights; returns the rate."""
+    parameters = optimizer.parameters
+    clip = optimizer.settings.clip
+    if clip and norm > clip:
+        parameters.gradient.mul_(clip / norm)
+    factor = plan.schedule.factor(plan.budget.used(**state.counted), plan.budget.total)
+    rate = optimizer.settings.learning_rate * factor
+    optimizer.step(rate)
+    if average is not None:
+        average.update()
+    return rate
+
+
+def _counts(
+    objective: Objective,
+    mine: list[Batch],
+    any_batch: Iterable[Batch | None],
+    processes: Processes,
+) -> dict[str, int]:
+    """The targets of the whole step, per part of the loss. A process without a microbatch learns
+    the names of the parts from the others."""
+    totals: dict[str, int] = {}
+    for batch in mine:
+        for name, count in objective.counts(batch).items():
+            totals[name] = totals.get(name, 0) + count
+    other = None if mine else next((b for b in any_batch if b is not None), None)
+    if other is not None:
+        totals = dict.fromkeys(objective.counts(other), 0)
+    names = sorted(totals)
+    sums = processes.totals([float(totals[n]) for n in names])
+    counts = {n: int(s) for n, s in zip(names, sums, strict=True)}
+    if not any(counts.values()):
+        raise DataError(
+            "a training step has no targets",
+            found="rows that hold nothing but special tokens",
+            do="check the corpus and the row length",
+        )
+    return counts
+
+
+def _means(
+    sums: dict[str, float], counts: dict[str, int], processes: Processes
+) -> dict[str, float]:
+    totals = processes.totals([sums[n] for n in sums])
+    return {n: t / max(1, counts[n]) for n, t in zip(sums, totals, strict=True)}
+
+
+def _shown(
+    means: dict[str, float], weights: dict[str, float], counts: dict[str, int]
+) -> dict[str, Any]:
+    """The parts that had targets in this step, and the loss as it would be with all parts.
+
+    A part without targets has no mean, and adds nothing to the loss that is trained. In the record
+    its weight is given to the others, or the loss would seem to fall wherever it is missing.
+    """
+    present = {name: mean for name, mean in means.items() if counts[name]}
+    total, total_weight = sum(means[n] * weights[n] for n in means), sum(weights.values())
+    share = sum(weights[n] for n in present)
+    return {"loss": total * (total_weight / share) if share else total, "parts": present}

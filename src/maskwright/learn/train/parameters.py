@@ -1,0 +1,153 @@
+"""All weights of a module as one float32 vector, and one vector of their gradients.
+
+The masters are always float32. A model that computes in bfloat16 holds bfloat16 copies, refreshed
+by `publish` after each optimizer step; in float32 the module's parameters are views of the
+masters and `publish` has nothing to do. Gradients are folded into the float32 vector as soon as
+autograd has one (a hook per parameter), so microbatches add up in float32 whatever the model
+computes in, the norm is one reduction, the optimizer one kernel, and data-parallel training one
+all-reduce.
+
+    masters   |---------- decayed ----------|-- not decayed --|      (biases and norms: no decay)
+    gradient  |---------- decayed ----------|-- not decayed --|
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.base.errors import CheckpointError, ConfigError
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where a named parameter lies in the vectors."""
+
+    start: int
+    stop: int
+    shape: torch.Size
+
+
+class Parameters:
+    """The trained parameters of `module`, flattened; see the module's first lines.
+
+    Args:
+        module: its trainable parameters are taken over: `.data` points into the vectors from now
+            on.
+        compute: the dtype in which the module computes.
+
+    Raises:
+        ConfigError: nothing trains.
+    """
+
+    def __init__(self, module: nn.Module, compute: torch.dtype = torch.float32) -> None:
+        named = {n: p for n, p in module.named_parameters() if p.requires_grad}
+        self.decayed = [n for n, p in named.items() if p.dim() > 1]
+        order = self.decayed + [n for n, p in named.items() if p.dim() <= 1]
+        self.named = {n: named[n] for n in order}
+        self.spans: dict[str, Span] = {}
+        start = 0
+        for name, parameter in self.named.items():
+            self.spans[name] = Span(start, start + parameter.numel(), parameter.shape)
+            start += parameter.numel()
+        boundary = self.spans[self.decayed[-1]].stop if self.decayed else 0
+        self.matrices, self.rest = slice(0, boundary), slice(boundary, start)
+        if not self.named:
+            raise ConfigError(
+                "the model has no trainable parameters",
+                where="parameters",
+                found="none",
+                do="choose a method that trains some (maskwright list adapters)",
+            )
+        device = next(iter(self.named.values())).device
+        self.masters = torch.empty(start, dtype=torch.float32, device=device)
+        self.gradient = torch.zeros(start, dtype=torch.float32, device=device)
+        self.compute = compute
+        self.working = (
+            self.masters
+            if compute == torch.float32
+            else torch.empty(start, dtype=compute, device=device)
+        )
+        self._fresh: set[str] = set()
+        for name, parameter in self.named.items():
+            self.view(self.masters, name).copy_(parameter.data)
+        module.to(compute)
+        self._hooks = [
+            p.register_post_accumulate_grad_hook(self._fold(n)) for n, p in self.named.items()
+        ]
+        for name, parameter in self.named.items():
+            parameter.data = self.view(self.working, name)
+        self.publish()
+
+    def view(self, vector: Tensor, name: str) -> Tensor:
+        """The part of `vector` that belongs to the parameter `name`, in its shape."""
+        span = self.spans[name]
+        return vector[span.start : span.stop].view(span.shape)
+
+    def _fold(self, name: str):  # type: ignore[no-untyped-def]
+        # The hook must not know `self`, which knows the parameter: Python never finds such a circle
+        # through a tensor's hooks, and all vectors would stay for as long as the process.
+        target, fresh = self.view(self.gradient, name), self._fresh
+
+        def hook(parameter: Tensor) -> None:
+            assert parameter.grad is not None
+            if name in fresh:
+                target.add_(parameter.grad)
+            else:
+                target.copy_(parameter.grad)
+                fresh.add(name)
+            parameter.grad = None
+
+        return hook
+
+    def clear(self) -> None:
+        """Reset the gradients of the last step; a parameter that gets none this time
+        counts as 0."""
+        self._fresh.clear()
+
+    def zero_untouched(self) -> None:
+        """After the last backward of a step: zero the gradients that no microbatch has set."""
+        for name in self.named:
+            if name not in self._fresh:
+                self.view(self.gradient, name).zero_()
+
+    def publish(self) -> None:
+        """Copy the masters into the module's own, narrower weights."""
+        if self.working is not self.masters:
+            self.working.copy_(self.masters)
+
+    def norm(self) -> Tensor:
+        """The Euclidean norm of the whole gradient, float32, no synchronisation with a device."""
+        return torch.linalg.vector_norm(self.gradient)
+
+    def state(self) -> dict[str, Tensor]:
+        """The float32 masters by parameter name (views)."""
+        return {n: self.view(self.masters, n) for n in self.named}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Load masters by name.
+
+        Raises:
+            CheckpointError: see `fill`.
+        """
+        self.fill(self.masters, state)
+        self.publish()
+
+    def fill(self, vector: Tensor, state: dict[str, Tensor]) -> None:
+        """Copy tensors by name into a `vector` as long as the masters.
+
+        Raises:
+            CheckpointError: naming the first parameters that are missing or of another shape.
+        """
+        wrong = [n for n in self.named if n not in state or state[n].shape != self.spans[n].shape]
+        if wrong:
+            raise CheckpointError(
+                "the checkpoint does not fit the model",
+                found=wrong[:10],
+                wanted=f"{len(self.named)} tensors",
+                do="check that recipe.toml and the checkpoint belong to one run",
+            )
+        for name in self.named:
+            self.view(vector, name).copy_(state[name])

@@ -1,0 +1,171 @@
+"""Which of a model's own parameters train, and how fast: names by rule, and numbers by name.
+
+    full, last_layers, top_blocks, biases     names of parameters
+    gradual                                   names, as a function of progress (ULMFiT)
+    train_only(model, names)                  sets `requires_grad`; what it returns sets it back
+    share(model)                              how much trains, as a line of text
+    learning_rate_factors(model, decay)       name -> factor, falling from the heads downwards
+
+Depth is counted from the head: heads, pooler and the last norm stand at 0, the last layer at 1, the
+embeddings deepest. Of two stacks the encoder lies below the decoder, its norm with the lowest layer
+there. A layer whose weights several
+layers use stands where the last of them does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from maskwright.base.errors import ConfigError
+from maskwright.model.adapters.base.adapter import ends_in, share_of
+from maskwright.model.nn.transformer import Transformer
+
+
+# --------------------------------------------------------------------------------------- rules
+def last_layers(model: Transformer, count: int) -> list[str]:
+    """The last `count` layers and all above them; 0 is what stands above the layers.
+
+    Raises:
+        ConfigError: the model has not so many layers.
+    """
+    depths = depths_of(model)
+    if not 0 <= count < max(depths.values()):
+        raise ConfigError(
+            "the model has not so many layers",
+            where="layers",
+            found=count,
+            wanted=f"0 to {max(depths.values()) - 1}",
+        )
+    return [name for name, depth in depths.items() if depth <= count]
+
+
+def top_blocks(model: Transformer, count: int) -> list[str]:
+    """The last `count` layers, and the pooler over them.
+
+    Raises:
+        ConfigError: the model has not so many layers, or lower ones have the same weights.
+    """
+    stacks = model.config.stacks.values()
+    layers = sum(len(stack.blocks) for stack in stacks)
+    if not 1 <= count <= layers:
+        raise ConfigError(
+            "the model has not so many layers", where="layers", found=count, wanted=f"1 to {layers}"
+        )
+    if any(len(set(stack.weights_of)) < len(stack.blocks) for stack in stacks):
+        raise ConfigError(
+            "the layers of this model have weights in common",
+            where="layers",
+            found=count,
+            wanted="layers that are each their own",
+        )
+    return [
+        name
+        for name, depth in depths_of(model).items()
+        if name.startswith("pooler.") or (".blocks." in name and depth <= count)
+    ]
+
+
+def biases(model: Transformer, parts: Iterable[str] = ()) -> list[str]:
+    """The biases in the stacks (Ben Zaken et al. 2022), of all modules or of those whose path ends
+    in one of `parts`."""
+    parts = tuple(parts)
+    return [
+        name
+        for name, _ in model.named_parameters()
+        if name.startswith(("encoder.", "decoder."))
+        and name.endswith(".bias")
+        and (not parts or any(ends_in(name.removesuffix(".bias"), part) for part in parts))
+    ]
+
+
+def gradual(model: Transformer, progress: float, *, until: float = 1.0) -> list[str]:
+    """What trains at `progress` (0 to 1) of a run that unfreezes from the top (Howard & Ruder 2018,
+    arXiv:1801.06146, section 3.3): heads and last layer at first, then a layer more at a time, and
+    all from `until` on.
+
+    Raises:
+        ConfigError: a share that is none.
+    """
+    if not (0.0 <= progress <= 1.0 and 0.0 < until <= 1.0):
+        raise ConfigError(
+            "progress and until are shares of the run",
+            where="gradual",
+            found=(progress, until),
+            wanted="0 to 1",
+        )
+    depths = depths_of(model)
+    deepest = max(depths.values())
+    reached = min(deepest, 1 + int(progress / until * (deepest - 1)))
+    return [name for name, depth in depths.items() if depth <= reached]
+
+
+def train_only(model: Transformer, names: Iterable[str]) -> Callable[[], None]:
+    """Train the parameters called `names`, and no others. Calling what is returned sets every
+    parameter back to what it was.
+
+    Raises:
+        ConfigError: no parameter of that name.
+    """
+    wanted, before = set(names), {n: p.requires_grad for n, p in model.named_parameters()}
+    if unknown := sorted(wanted - before.keys()):
+        raise ConfigError("the model has no such parameter", where="names", found=unknown[:10])
+
+    def put(flags: dict[str, bool]) -> None:
+        for name, parameter in model.named_parameters():
+            if name in flags:
+                parameter.requires_grad_(flags[name])
+
+    put({name: name in wanted for name in before})
+    return lambda: put(before)
+
+
+def share(model: Transformer) -> str:
+    """How much of the model trains now, as a line of text."""
+    every = list(model.parameters())
+    return share_of((p for p in every if p.requires_grad), every)
+
+
+# --------------------------------------------------------------------------------------- depth
+def depths_of(model: Transformer) -> dict[str, int]:
+    """Every parameter's depth below the heads; a branch of an adapter has that of its place."""
+    above: dict[str, int] = {}  # stack -> how many layers lie above it
+    count = 0
+    for name, stack in reversed(model.config.stacks.items()):
+        above[name] = count
+        count += len(stack.blocks)
+
+    def depth(name: str) -> int:
+        parts = name.replace("/", ".").split(".")
+        if parts[0] == "adapters" and "branches" in parts:
+            parts = parts[parts.index("branches") + 1 :]
+        stack = model.config.stacks.get(parts[0])
+        if parts[0] == "tokens":
+            return count + 1
+        if stack is None:
+            return 0
+        if parts[1] == "final_norm":
+            return above[parts[0]]
+        if parts[1] != "blocks":
+            return count + 1  # embeddings, and the table of distances that all layers read
+        last = max(i for i, source in enumerate(stack.weights_of) if source == int(parts[2]))
+        return above[parts[0]] + len(stack.blocks) - last
+
+    return {name: depth(name) for name, _ in model.named_parameters()}
+
+
+def learning_rate_factors(model: Transformer, decay: float) -> dict[str, float]:
+    """Parameter name -> what its learning rate is multiplied by: `decay` to the power of its depth
+    (Howard & Ruder 2018, section 3.2; Clark et al. 2020, appendix B). With 12 layers, 2e-5 and 0.95
+    the heads have 2e-5, the last layer 1.9e-5, the first 1.081e-5, the embeddings 1.027e-5.
+
+    Raises:
+        ConfigError: a decay outside 0 to 1.
+    """
+    if not 0.0 < decay <= 1.0:
+        raise ConfigError(
+            "the decay by layers is out of range",
+            where="decay",
+            found=decay,
+            wanted="0 < decay <= 1",
+        )
+    return {name: decay**depth for name, depth in depths_of(model).items()}

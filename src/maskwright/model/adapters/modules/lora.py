@@ -1,0 +1,44 @@
+"""The module of LoRA: the product of two narrow matrices beside one projection."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from maskwright.model.adapters.base.adapter import AdapterModule
+from maskwright.model.adapters.lora import LoRA
+from maskwright.model.nn.kernels.dropout import dropout
+from maskwright.model.nn.kernels.linear import linear
+
+
+class LowRank(AdapterModule):
+    """The product beside one projection with this `weight` (O, I)."""
+
+    def __init__(self, settings: LoRA, weight: Tensor, generator: torch.Generator) -> None:
+        super().__init__()
+        outputs, inputs = weight.shape
+        self.scale, self.rate = settings.scale, settings.dropout
+        first = torch.empty(settings.rank, inputs, device="cpu")
+        nn.init.kaiming_uniform_(first, a=math.sqrt(5), generator=generator)
+        self.A = nn.Parameter(first.to(weight))
+        self.B = nn.Parameter(weight.new_zeros(outputs, settings.rank))
+
+    def place(self, module: nn.Module) -> RemovableHandle:
+        return module.register_forward_hook(self._add)
+
+    def _add(
+        self, module: nn.Module, inputs: tuple[Float[Tensor, "*any I"]], out: Tensor
+    ) -> Float[Tensor, "*any O"]:
+        narrow = linear(dropout(inputs[0], self.rate, self.training), self.A, None)  # *any, rank
+        return out + linear(narrow * self.scale, self.B, None)
+
+    def folded(self, module: nn.Module) -> dict[str, Tensor]:
+        weight = module.get_parameter("weight")
+        # In float32 at least, and rounded once, however narrow the weights are.
+        wide = torch.promote_types(weight.dtype, torch.float32)
+        product = self.scale * (self.B.to(wide) @ self.A.to(wide))
+        return {"weight": (weight.to(wide) + product).to(weight.dtype)}

@@ -1,0 +1,101 @@
+"""The module of a prompt: learned vectors in front of what one stack reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.adapters.base.adapter import AdapterModule
+from maskwright.model.adapters.prompt import Prompt
+from maskwright.model.nn.mask import AttentionMask
+from maskwright.model.nn.stack import Stack
+from maskwright.model.nn.transformer import Transformer
+
+
+def fresh_prompt(settings: Prompt, model: Transformer, generator: torch.Generator) -> SoftPrompt:
+    """A prompt of the vectors of tokens that are drawn from the most common ones."""
+    table = model.tokens.weight.detach()
+    last = min(settings.common, len(table))
+    chosen = torch.randint(last, (settings.length,), generator=generator)
+    return SoftPrompt(table[chosen.to(table.device)].clone())
+
+
+class SoftPrompt(AdapterModule):
+    """The vectors (P, E) in front of what one stack reads."""
+
+    def __init__(self, vectors: Tensor) -> None:
+        super().__init__()
+        self.vectors = nn.Parameter(vectors)
+
+    def place(self, module: nn.Module) -> Both:
+        assert isinstance(module, Stack)
+        return Both(
+            module.register_forward_pre_hook(self._in_front, with_kwargs=True),
+            module.register_forward_hook(self._left_out, with_kwargs=True),
+        )
+
+    def _in_front(
+        self, stack: nn.Module, inputs: tuple[Any, ...], facts: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if facts.get("cache") is not None:
+            raise IncompatibleError(
+                "a prompt has no place in a cache",
+                where="decode(cache=...)",
+                do="decode without a cache, or train a prefix",
+            )
+        (vectors,) = inputs  # B, T, E
+        count = len(self.vectors)
+        front = self.vectors.to(vectors.dtype).expand(len(vectors), -1, -1)
+        positions, segments, prefix = (facts.get(n) for n in ("positions", "segments", "prefix"))
+        visible = facts.get("visible")
+        if positions is not None:
+            first = torch.arange(count, device=positions.device).expand(len(positions), -1)
+            facts = {**facts, "positions": torch.cat([first, positions + count], 1)}
+        if segments is not None:
+            facts = {**facts, "segments": F.pad(segments, (count, 0))}
+        if prefix is not None:
+            facts = {**facts, "prefix": prefix + count}
+        if visible is not None:
+            facts = {**facts, "visible": _shifted(visible, count)}
+        if facts.get("at") is not None:
+            row = facts["at"] // vectors.shape[1]
+            facts = {**facts, "at": facts["at"] + (row + 1) * count}
+        return (torch.cat([front, vectors], 1),), facts
+
+    def _left_out(
+        self, stack: nn.Module, inputs: tuple[Any, ...], facts: dict[str, Any], out: Tensor
+    ) -> Tensor:
+        if facts.get("at") is not None:
+            return out
+        trace = facts.get("trace")
+        if trace is not None:
+            trace.hidden[:] = [hidden[:, len(self.vectors) :] for hidden in trace.hidden]
+        return out[:, len(self.vectors) :]
+
+
+class Both:
+    """Two hooks that go together."""
+
+    def __init__(self, *hooks: RemovableHandle) -> None:
+        self.hooks = hooks
+
+    def remove(self) -> None:
+        for hook in self.hooks:
+            hook.remove()
+
+
+def _shifted(visible: AttentionMask, count: int) -> AttentionMask:
+    """The facts of a text that stands behind a prompt: all see the prompt, and the prompt sees
+    itself and what is no padding."""
+
+    def rule(row: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        here, there = ((place - count).clamp(min=0) for place in (query, key))
+        seen = visible.rule(row, torch.where(query < count, there, here), there)
+        return (key < count) | seen
+
+    return AttentionMask(rule, f"prompt({count}) & {visible.name}", visible.rows)

@@ -1,0 +1,261 @@
+"""Adapter folders as the `peft` library (0.17.1 and later) has them: LoRA and (IA)³.
+
+    adapter_config.json          what it is, and the foreign names of the modules it stands beside
+    adapter_model.safetensors    base_model.model.<module>.lora_A.weight (rank, in), .lora_B.weight
+                                 (out, rank); .ia3_l (out, 1) or (1, in); heads by their names
+    README.md                    a model card, and MANIFEST.json last
+
+Names are those under which the model itself is published. A head is saved whether it was trained or
+not: the base has none, or another. Prefixes and prompts are left out: the library counts positions
+on behind them, and pools the prompt's first state, so one folder would mean two models.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwright.base.errors import CheckpointError, IncompatibleError
+from maskwright.base.storage import commit
+from maskwright.model.adapters.base.adapter import Adapter, head_of
+from maskwright.model.adapters.base.settings import Settings
+from maskwright.model.adapters.ia3 import IA3
+from maskwright.model.adapters.lora import LoRA
+from maskwright.model.adapters.peft import ia3 as peft_ia3
+from maskwright.model.adapters.peft import lora as peft_lora
+from maskwright.model.adapters.peft.names import CONFIG, WEIGHTS, names_in
+from maskwright.model.checkpoint import files, layout, safe_read
+from maskwright.model.checkpoint.layout import Layout
+from maskwright.model.nn.transformer import Transformer
+
+ROOT = "base_model.model."
+KINDS = ("lora", "ia3")
+"""The methods that have this form."""
+TASKS = {"sequence": "SEQ_CLS", "token": "TOKEN_CLS", "span": "QUESTION_ANS"}
+
+
+# --------------------------------------------------------------------------------------- saving
+def save(
+    adapter: Adapter,
+    folder: Path | str,
+    *,
+    base: str,
+    family: str | None = None,
+    replace: bool = False,
+) -> commit.Manifest:
+    """Write the adapter, and nothing of the model but its heads.
+
+    Args:
+        base: the folder or name of the model it belongs to, for those who load it.
+        family: whose names the model is published under, where it lies in several families.
+
+    Raises:
+        IncompatibleError: the method has no such form; or part of the model trains that the form
+            has no place for.
+        CheckpointError: a value is not finite.
+        OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
+    """
+    model = adapter.model
+    form = layout.of_config(model.config, family)
+    arrays = {name: tensor.contiguous() for name, tensor in adapter.state().items()}
+    for name in adapter.own_names:
+        if not head_of(name):
+            raise IncompatibleError(
+                "the folder has no place for what the adapter trains", where=name
+            )
+    for name, parameter in model.named_parameters():
+        if name.startswith("heads."):
+            arrays.setdefault(name, parameter.detach())
+    for name, array in arrays.items():
+        if not bool(array.isfinite().all()):
+            raise CheckpointError("a value of the adapter is not finite", where=name)
+    tensors, heads = _heads(form, arrays)
+    config = {
+        "auto_mapping": None,
+        "base_model_name_or_path": base,
+        "inference_mode": True,
+        "modules_to_save": heads or None,
+        "peft_type": adapter.settings.kind.upper(),
+        "revision": None,
+        "task_type": _task(model),
+    }
+    if isinstance(adapter.settings, LoRA):
+        tensors |= peft_lora.tensors_of(form, arrays)
+        config |= peft_lora.config_of(form, adapter.settings, tensors)
+    elif isinstance(adapter.settings, IA3):
+        tensors |= peft_ia3.tensors_of(form, adapter, arrays)
+        config |= peft_ia3.config_of(form, tensors)
+    else:
+        raise IncompatibleError(
+            "this method has no form that others read",
+            where="kind",
+            found=adapter.settings.kind,
+            wanted="lora or ia3",
+        )
+    tensors = {ROOT + name: tensor for name, tensor in tensors.items()}
+
+    def write(staging: commit.Staging) -> None:
+        staging.write_bytes(CONFIG, safe_read.write_json(config))
+        staging.write_bytes(WEIGHTS, files.chunks(tensors))
+        staging.write_bytes("README.md", _card(adapter.settings, base).encode())
+
+    return commit.commit(
+        Path(folder),
+        write,
+        about={"kind": "adapter", "base": base},
+        expected_bytes=files.num_bytes(tensors),
+        replace=replace,
+    )
+
+
+def _heads(form: Layout, arrays: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+    """The tensors of heads under their published names, and the modules that hold nothing else."""
+    saved: dict[str, Tensor] = {}
+    for rule in form.carriers():
+        if all(part in arrays for part in rule.parts()) and head_of(rule.parts()[0]):
+            saved |= rule.save(arrays, torch.cat)
+    others = [name for rule in form.carriers() for name in rule.names() if name not in saved]
+    modules: set[str] = set()
+    for name in saved:
+        module = name.rpartition(".")[0]
+        while (above := module.rpartition(".")[0]) and not any(
+            other.startswith(f"{above}.") for other in others
+        ):
+            module = above
+        modules.add(module)
+    return saved, sorted(modules)
+
+
+def _task(model: Transformer) -> str | None:
+    for head in model.config.heads:
+        if head.kind == "span" and model.config.has_segments:
+            return None  # what others have for questions keeps the segments from the model
+        if head.kind in TASKS:
+            return TASKS[head.kind]
+    if model.config.decoder is not None and model.config.vocabulary_head is not None:
+        return "CAUSAL_LM" if model.config.encoder is None else "SEQ_2_SEQ_LM"
+    bare = model.config.vocabulary_head is None and not model.config.heads
+    return "FEATURE_EXTRACTION" if bare else None
+
+
+def _card(settings: Settings, base: str) -> str:
+    return "\n".join(
+        [
+            "---",
+            f"base_model: {json.dumps(base)}",
+            "library_name: peft",
+            "tags:",
+            f"- {json.dumps('base_model:adapter:' + base)}",
+            f"- {settings.kind}",
+            "---",
+            "",
+            f"An adapter ({settings.kind}) of `{base}`, written by maskwright.",
+            "",
+        ]
+    )
+
+
+# --------------------------------------------------------------------------------------- loading
+def load(
+    model: Transformer, folder: Path | str, *, name: str = "default", family: str | None = None
+) -> Adapter:
+    """Attach the adapter in `folder` to its model, active.
+
+    Raises:
+        UsageError: no such folder, or the name is taken.
+        CheckpointError: a file is torn or damaged, or its tensors do not fit the model.
+        IncompatibleError: a kind, or a setting, that is not built here.
+    """
+    folder = safe_read.model_folder(folder)
+    config = safe_read.read_json(folder, CONFIG)
+    form = layout.of_config(model.config, family)
+    opened = files.open_file(safe_read.regular_file(folder, WEIGHTS))
+    if (folder / commit.MANIFEST).exists():
+        commit.verify(folder)
+    for key, entry in opened.entries.items():
+        if not entry.dtype.is_floating_point:
+            raise CheckpointError(
+                "a tensor of the adapter has no floating point",
+                where=f"{folder / WEIGHTS}: {key}",
+                found=str(entry.dtype).removeprefix("torch."),
+                do="take an intact copy of the folder",
+            )
+    foreign = {key.removeprefix(ROOT): opened.read(key) for key in opened.entries}
+    heads = {name for rule in form.carriers() for name in rule.names() if name in foreign}
+    values: dict[str, Tensor] = {}
+    for rule in form.carriers():
+        if rule.reads(foreign) in foreign:
+            values |= rule.load(foreign[rule.reads(foreign)])
+    trained = {head_of(part) for part in values} - {""}
+    values |= _left_as_they_were(model, form, config, foreign, trained)
+    kind = config.get("peft_type")
+    found: tuple[Settings, dict[str, Tensor], set[str]]
+    if kind == "LORA":
+        found = peft_lora.read(form, config, foreign)
+    elif kind == "IA3":
+        found = peft_ia3.read(form, config, foreign)
+    else:
+        raise _other_kind(kind, folder / CONFIG)
+    settings, own, seen = found
+    if left := sorted(foreign.keys() - seen - heads):
+        raise CheckpointError(
+            "the folder has tensors that this model has no place for",
+            where=folder / WEIGHTS,
+            found=left[:10],
+            do="load it beside the model it was made for",
+        )
+    # Every value is replaced by one that is read.
+    generator = torch.Generator().manual_seed(0)
+    adapter = settings.attach(model, generator, name=name, heads=trained)
+    try:
+        adapter.load_state(values | own)
+    except CheckpointError:
+        adapter.detach()
+        raise
+    return adapter
+
+
+def require_kind(config: Mapping[str, Any], where: object) -> None:
+    """Refuse an adapter_config.json of a method that is not read here.
+
+    Raises:
+        IncompatibleError: naming it.
+    """
+    if str(config.get("peft_type")).lower() not in KINDS:
+        raise _other_kind(config.get("peft_type"), where)
+
+
+def _other_kind(kind: object, where: object) -> IncompatibleError:
+    return IncompatibleError(
+        "a kind of adapter that is not read here",
+        where=where,
+        found=kind,
+        wanted="LORA or IA3",
+        do="answer with peft, or merge it into its model there "
+        "(merge_and_unload) where its method can be",
+    )
+
+
+def _left_as_they_were(
+    model: Transformer,
+    form: Layout,
+    config: Mapping[str, Any],
+    foreign: Mapping[str, Tensor],
+    heads: Collection[str],
+) -> dict[str, Tensor]:
+    """The base's own values of what lies in `heads` and was not trained with the rest: of a head of
+    several layers `peft` by itself trains and saves the last alone."""
+    listed = set(names_in(config, "modules_to_save"))
+    return {
+        part: model.get_parameter(part).detach().clone()
+        for rule in form.carriers()
+        if rule.reads(foreign) not in foreign
+        and not any(listed.intersection(name.split(".")) for name in rule.names())
+        for part in rule.parts()
+        if head_of(part) in heads
+    }

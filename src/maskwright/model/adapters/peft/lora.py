@@ -1,0 +1,284 @@
+"""LoRA in the form of the `peft` library, both ways.
+
+Where a published module holds several of ours (a fused projection), our pairs are put on a block
+diagonal, of that many times the rank and alpha, and come back as they were. A pair of others has
+one A for all parts, each of which has its rows of B.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwright.base.errors import CheckpointError, IncompatibleError
+from maskwright.model.adapters.lora import LoRA
+from maskwright.model.adapters.peft.names import (
+    CONFIG,
+    WEIGHTS,
+    endings,
+    modules_of,
+    published,
+    require_some,
+    require_targeted,
+)
+from maskwright.model.checkpoint import name_pattern
+from maskwright.model.checkpoint.layout import Layout
+
+# These take something away from the base when they are attached.
+OF_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
+# Keys that change what the matrices mean, or which there are; none of them is built here.
+VARIANTS = (
+    "use_dora",
+    "use_qalora",
+    "use_bdlora",
+    "lora_bias",
+    "alora_invocation_tokens",
+    "layer_replication",
+    "target_parameters",
+    "trainable_token_indices",
+    "arrow_config",
+    "kasa_config",
+    "monteclora_config",
+    "velora_config",
+)
+# Keys that are read here, or that say nothing of what the saved matrices mean. Which modules are
+# meant (`target_modules` and the like) is read off the matrices.
+KNOWN = {
+    "task_type",
+    "peft_type",
+    "auto_mapping",
+    "peft_version",
+    "base_model_name_or_path",
+    "revision",
+    "inference_mode",
+    "r",
+    "target_modules",
+    "exclude_modules",
+    "lora_alpha",
+    "lora_dropout",
+    "fan_in_fan_out",
+    "bias",
+    "use_rslora",
+    "modules_to_save",
+    "init_lora_weights",
+    "layers_to_transform",
+    "layers_pattern",
+    "rank_pattern",
+    "alpha_pattern",
+    "megatron_config",
+    "megatron_core",
+    "loftq_config",
+    "eva_config",
+    "corda_config",
+    "lora_ga_config",
+    "qalora_group_size",
+    "ensure_weight_tying",
+    "runtime_config",
+}
+MOST_PATTERNS = 4096
+
+
+def tensors_of(form: Layout, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The pairs of an adapter, whose state is in `arrays`, by published names."""
+    tensors: dict[str, Tensor] = {}
+    for theirs, parts in modules_of(form).items():
+        pairs = {
+            i: (arrays[f"{our}.A"], arrays[f"{our}.B"])
+            for i, our in enumerate(parts)
+            if f"{our}.A" in arrays
+        }
+        if not pairs:
+            continue
+        a, b = next(iter(pairs.values()))
+        blank = (torch.zeros_like(a), torch.zeros_like(b))
+        every = [pairs.get(i, blank) for i in range(len(parts))]
+        tensors[f"{theirs}.lora_A.weight"] = torch.cat([a for a, _ in every])
+        tensors[f"{theirs}.lora_B.weight"] = torch.block_diag(*(b for _, b in every)).to(b.dtype)
+    return tensors
+
+
+def config_of(form: Layout, settings: LoRA, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The keys of adapter_config.json that are LoRA's; `tensors` as from `tensors_of`."""
+    targets = [name.removesuffix(".lora_A.weight") for name in tensors if ".lora_A." in name]
+    modules = modules_of(form)
+    fused = {size for module in targets if (size := len(modules[module])) > 1}
+    patterns: dict[str, dict[str, float]] = {"rank_pattern": {}, "alpha_pattern": {}}
+    for size in sorted(fused):
+        those = [module for module in targets if len(modules[module]) == size]
+        for name in endings(those, modules):
+            patterns["rank_pattern"][name] = settings.rank * size
+            patterns["alpha_pattern"][name] = settings.alpha * size
+    return {
+        "bias": "none",
+        "fan_in_fan_out": any(
+            p.transposed for p in published(form).values() if p.theirs in targets
+        ),
+        "init_lora_weights": True,
+        "layers_pattern": None,
+        "layers_to_transform": None,
+        "lora_alpha": settings.alpha,
+        "lora_dropout": settings.dropout,
+        "r": settings.rank,
+        "target_modules": endings(targets, modules),
+        "use_dora": False,
+        "use_rslora": False,
+        **patterns,
+    }
+
+
+def read(
+    form: Layout,
+    config: Mapping[str, Any],
+    foreign: Mapping[str, Tensor],
+) -> tuple[LoRA, dict[str, Tensor], set[str]]:
+    """Settings, values by the names of `Adapter.state`, and the names that were read.
+
+    Raises:
+        CheckpointError: tensors that fit no module, or not each other; no number where one is due.
+        IncompatibleError: a setting that is not built here.
+    """
+    _require_usual(config)
+    for key in ("use_rslora", "fan_in_fan_out"):
+        if not isinstance(config.get(key, False), bool | None):
+            raise CheckpointError(
+                "not true or false", where=f"{CONFIG}: {key}", found=repr(config[key])[:80]
+            )
+    if str(config.get("init_lora_weights")).lower().startswith(OF_THE_BASE):
+        raise IncompatibleError(
+            "the adapter changes the weights of its base",
+            where=f"{CONFIG}: init_lora_weights",
+            found=config["init_lora_weights"],
+            wanted="true, false or gaussian",
+            do="save it as an ordinary LoRA first (peft can convert it)",
+        )
+    values: dict[str, Tensor] = {}
+    seen: set[str] = set()
+    chosen: list[str] = []
+    scales: set[tuple[int, float]] = set()
+    for theirs, parts in modules_of(form).items():
+        names = [f"{theirs}.lora_{side}.weight" for side in "AB"]
+        if not all(name in foreign for name in names):
+            continue
+        seen |= set(names)
+        a, b = (foreign[name] for name in names)
+        fitting = a.dim() == b.dim() == 2 and 0 < len(a) == b.shape[1] and not len(b) % len(parts)
+        if not fitting:
+            raise CheckpointError(
+                "the two matrices of a pair do not fit each other",
+                where=f"{WEIGHTS}: {theirs}",
+                found=f"{tuple(a.shape)} and {tuple(b.shape)}",
+                wanted="(rank, in) and (out, rank)",
+            )
+        _require_rank(config, theirs, len(a))
+        alpha = _of_module(config, "alpha_pattern", "lora_alpha", theirs)
+        for i, pair in _parted(a, b, len(parts)).items():
+            chosen.append(parts[i])
+            values |= {f"{parts[i]}.{side}": t for side, t in zip("AB", pair, strict=True)}
+            scales.add((len(pair[0]), alpha * len(pair[0]) / _divisor(config, len(a))))
+    require_some(chosen)
+    require_targeted(
+        config, [name.removesuffix(".lora_A.weight") for name in seen if "_A." in name]
+    )
+    if len(scales) != 1:
+        raise IncompatibleError(
+            "the adapter's modules have no rank and scale in common",
+            where=CONFIG,
+            found=sorted(scales),
+            wanted="one of each",
+        )
+    ((rank, alpha),) = scales
+    rate = _number(config.get("lora_dropout") or 0.0, "lora_dropout")
+    if not 0.0 < alpha < math.inf or not 0.0 <= rate < 1.0:
+        raise CheckpointError(
+            "a number out of range",
+            where=CONFIG,
+            found=f"lora_alpha {config.get('lora_alpha')}, dropout {rate:g}",
+            wanted="an alpha above 0, and a dropout from 0 to less than 1",
+            do="take an intact copy of the folder",
+        )
+    targets = tuple(endings(chosen, published(form)))
+    return LoRA(rank=rank, alpha=alpha, dropout=rate, targets=targets), values, seen
+
+
+def _parted(a: Tensor, b: Tensor, count: int) -> dict[int, tuple[Tensor, Tensor]]:
+    """The pairs of a fused module: the blocks of a block diagonal, without those that are blank; or
+    else A for all, each with its rows of B."""
+    rows, rank = b.shape[0] // count, a.shape[0] // count
+    parts = [b[i * rows : (i + 1) * rows] for i in range(count)]
+    if count > 1 and a.shape[0] % count == 0:
+        blocks = [part[:, i * rank : (i + 1) * rank].contiguous() for i, part in enumerate(parts)]
+        if torch.equal(torch.block_diag(*blocks).to(b.dtype), b):
+            pairs = {i: (a[i * rank : (i + 1) * rank], blocks[i]) for i in range(count)}
+            return {i: (a, b) for i, (a, b) in pairs.items() if bool(a.any()) or bool(b.any())}
+    return {i: (a, part) for i, part in enumerate(parts)}
+
+
+def _divisor(config: Mapping[str, Any], rank: int) -> float:
+    """What alpha is divided by: the rank, or its root (Kalajdzievski 2023, arXiv:2312.03732)."""
+    return math.sqrt(rank) if config.get("use_rslora") else rank
+
+
+def _of_module(config: Mapping[str, Any], patterns: str, usual: str, module: str) -> float:
+    """A number of one module: the first pattern's that is all of its name or its end, else the
+    usual one."""
+    table = config.get(patterns) or {}
+    if not isinstance(table, dict) or len(table) > MOST_PATTERNS:
+        raise CheckpointError(
+            "not a table of patterns", where=f"{CONFIG}: {patterns}", found=repr(table)[:80]
+        )
+    for pattern, value in table.items():
+        try:
+            fits = name_pattern.fits(pattern, module)
+        except name_pattern.PatternError as error:
+            raise CheckpointError(
+                "not a pattern of module names that is read here",
+                where=f"{CONFIG}: {patterns}",
+                found=f"{pattern[:80]!r}: {error}",
+                wanted="names, or their ends, with '.*', digits and groups of alternatives",
+                do="write the modules out, each with its number",
+            ) from error
+        if fits:
+            return _number(value, f"{patterns}: {pattern}")
+    return _number(config.get(usual), usual)
+
+
+def _require_rank(config: Mapping[str, Any], module: str, rank: int) -> None:
+    """Refuse a rank in the config that is not that of the matrices; without one, theirs counts."""
+    if config.get("r") is None and not config.get("rank_pattern"):
+        return
+    found = _of_module(config, "rank_pattern", "r", module)
+    if found != rank:
+        raise CheckpointError(
+            "the rank is not that of the matrices",
+            where=f"{CONFIG}: r",
+            found=f"{found:g}",
+            wanted=f"{rank}, as {module} has it",
+            do="take an intact copy of the folder",
+        )
+
+
+def _require_usual(config: Mapping[str, Any]) -> None:
+    """Refuse what changes the meaning, or might: a setting that nobody here knows."""
+    for key in sorted(config.keys() - KNOWN | ({"bias"} & config.keys())):
+        if config[key] not in (None, False, "", [], {}, "none" if key == "bias" else None):
+            built = "built" if key in (*VARIANTS, "bias") else "known"
+            raise IncompatibleError(
+                f"a setting of the adapter that is not {built} here",
+                where=f"{CONFIG}: {key[:64]}",
+                found=repr(config[key])[:80],
+                wanted="none" if key == "bias" else "not set",
+            )
+
+
+def _number(value: Any, key: str) -> float:
+    where, what = f"{CONFIG}: {key}"[:200], "not a number"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            what = "a number out of range"
+    raise CheckpointError(what, where=where, found=repr(value)[:80])

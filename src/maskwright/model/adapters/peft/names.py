@@ -1,0 +1,133 @@
+"""Modules by the names under which a model is published, and ours that lie in them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.base.errors import CheckpointError
+from maskwright.model.adapters.base.adapter import ends_in
+from maskwright.model.checkpoint import name_pattern
+from maskwright.model.checkpoint.layout import Layout
+
+# The files of such a folder.
+CONFIG = "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
+BASE = "base_model_name_or_path"  # the key of the base's place
+
+
+@dataclass(frozen=True)
+class Place:
+    """The published module `theirs` that holds a projection of ours, perhaps beside others, and
+    whether it has the weight transposed."""
+
+    theirs: str
+    transposed: bool
+
+
+def published(form: Layout) -> dict[str, Place]:
+    """Where each of our modules with a weight is published."""
+    found: dict[str, Place] = {}
+    for rule in form.carriers():
+        for part in rule.parts():
+            if part.endswith(".weight"):
+                theirs = rule.names()[0].removesuffix(".weight")
+                found[part.removesuffix(".weight")] = Place(theirs, rule.transpose)
+    return found
+
+
+def modules_of(form: Layout) -> dict[str, list[str]]:
+    """Every published module with a weight, and the modules of ours that it holds, in order."""
+    modules: dict[str, list[str]] = {}
+    for ours, place in published(form).items():
+        modules.setdefault(place.theirs, []).append(ours)
+    return modules
+
+
+def endings(chosen: Collection[str], known: Iterable[str]) -> list[str]:
+    """The shortest endings of dotted names that choose these among the `known` ones, and no
+    others."""
+    chosen, known = set(chosen), list(known)
+    found: list[str] = []
+    for name in sorted(chosen):
+        if any(ends_in(name, ending) for ending in found):
+            continue
+        parts = name.split(".")
+        for start in reversed(range(len(parts))):
+            ending = ".".join(parts[start:])
+            if all(other in chosen for other in known if ends_in(other, ending)):
+                found.append(ending)
+                break
+    return sorted(found)
+
+
+def names_in(config: Mapping[str, Any], key: str) -> list[str]:
+    """The names that `key` lists; none where it is not set.
+
+    Raises:
+        CheckpointError: something else than a list of names.
+    """
+    value = config.get(key) or []
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise CheckpointError(
+            "not a list of names", where=f"{CONFIG}: {key}", found=repr(value)[:80]
+        )
+    return value
+
+
+def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> None:
+    """Refuse matrices beside modules that the config leaves out: others would not use them. Of a
+    pattern that is not of a simple form nothing is known; the matrices say it.
+
+    Raises:
+        CheckpointError: naming some.
+    """
+    targets = _chosen(config, "target_modules", modules)
+    layers = config.get("layers_to_transform")
+    wanted = set(map(str, layers if isinstance(layers, list) else [layers]))
+    unused = {
+        "target_modules": set() if targets is None else set(modules) - targets,
+        "exclude_modules": _chosen(config, "exclude_modules", modules) or set(),
+        "layers_to_transform": {
+            module
+            for module in modules
+            if layers not in (None, [])
+            and not config.get("layers_pattern")
+            and next(filter(str.isdigit, module.split(".")[2:]), "") not in wanted
+        },
+    }
+    for key, mismatched in unused.items():
+        if mismatched:
+            raise CheckpointError(
+                "matrices beside modules that are no targets",
+                where=f"{CONFIG}: {key}",
+                found=sorted(mismatched)[:5],
+                wanted="the modules of the matrices",
+                do="take an intact copy of the folder",
+            )
+
+
+def _chosen(config: Mapping[str, Any], key: str, modules: Collection[str]) -> set[str] | None:
+    """The modules that a list of names, or a pattern, chooses; None where that is not known."""
+    value = config.get(key)
+    if not value or value == "all-linear":
+        return None
+    if not isinstance(value, str):
+        names = set(names_in(config, key))
+        ends = ((m, m.split(".")) for m in modules)
+        return {m for m, p in ends if any(".".join(p[n:]) in names for n in range(len(p)))}
+    try:
+        whole = f"^({value.removeprefix('^').removesuffix('$')})"
+        return {module for module in modules if name_pattern.fits(whole, module)}
+    except name_pattern.PatternError:
+        return None
+
+
+def require_some(modules: Collection[str]) -> None:
+    if not modules:
+        raise CheckpointError(
+            "the folder has nothing that stands beside a module of this model",
+            where=WEIGHTS,
+            do="load it beside the model it was made for",
+        )

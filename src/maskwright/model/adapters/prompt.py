@@ -1,0 +1,53 @@
+"""Prompt tuning (Lester et al. 2021, arXiv:2104.08691): learned vectors in front of the tokens, at
+the input and nowhere else.
+
+    [prompt | vectors of the tokens] -> stack -> hidden states, those of the prompt left out
+
+In an encoder with a decoder behind it, the prompt stands before the encoder alone. Positions of the
+text move on by the prompt's length, so a block has that much less room. Hidden states keep the
+shape of the text, so that targets stay where they are; other than in the paper, a decoder therefore
+does not read the encoder's states of the prompt itself. A row should hold one document: several
+would talk to each other through the prompt. Like a prefix, a prompt changes outputs from the start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from maskwright.model.adapters.base.settings import Settings
+
+if TYPE_CHECKING:
+    import torch
+
+    from maskwright.model.adapters.base.adapter import AdapterModule
+    from maskwright.model.nn.transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt(Settings):
+    """`length` vectors, at first those of tokens drawn from the first `common` of the table (the
+    paper's: the 5,000 most common ones)."""
+
+    silent: ClassVar[bool] = False
+
+    kind: Literal["prompt"] = "prompt"
+    length: int = 20
+    common: int = 5000
+
+    def __post_init__(self) -> None:
+        self.require("length", 1 <= self.length <= 1 << 16, "1 to 65,536")
+        self.require("common", self.common >= 1, "at least 1")
+
+    @property
+    def positions(self) -> int:
+        return self.length
+
+    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
+        from maskwright.model.adapters.modules.prompt import fresh_prompt
+
+        stack = "encoder" if model.encoder is not None else "decoder"
+        return {stack: fresh_prompt(self, model, generator)}
+
+
+SETTINGS = Prompt

@@ -1,0 +1,309 @@
+"""How a model is laid out in its folder: under a family's names, or under our own.
+
+A `Layout` joins a config with the rules for its tensors and the keys of its config.json. Files are
+written for both generations of transformers: `dtype` and `torch_dtype`, labels spelled out, ids
+explicit even where they are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from maskwright.base import catalogue
+from maskwright.base.config import from_plain, to_plain
+from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, near
+from maskwright.model.checkpoint import conventions, shapes
+from maskwright.model.checkpoint.conventions import Conventions
+from maskwright.model.checkpoint.files import LARGEST_SHARD, Content
+from maskwright.model.checkpoint.safe_read import write_json
+from maskwright.model.families.base.family import Family, family, family_of
+from maskwright.model.families.base.weights import Carrier, Rename, Rule, carriers
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+OURS = conventions.KEY
+OUR_ARCHITECTURE = "Transformer"
+OUR_FORMAT = 1
+WRITTEN_FOR = "4.57.6"
+"""The oldest release of transformers whose reading of these files is tested."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What is saved with a model besides its config and weights."""
+
+    family: str | None = None
+    """Whose names the model is saved under, where its config lies in several families; None: those
+    of the first by name."""
+    labels: tuple[str, ...] = ()
+    """Names of the classifier's labels in order; empty: LABEL_0, LABEL_1, …"""
+    problem_type: str | None = None
+    """`single_label_classification`, `multi_label_classification` or `regression`."""
+    readme: str | None = None
+    """The model card, Markdown with its front matter."""
+    decoder_start: int | None = None
+    """The id that the decoder of two stacks was taught to begin with; None: the family's usual."""
+    writing: Mapping[str, int] = field(default_factory=dict)
+    """How answers are written, in the words of generation_config.json: `num_beams`, …"""
+    conventions: Conventions | None = None
+    """How the model is asked; None: its folder does not say it."""
+    largest_shard: int = LARGEST_SHARD
+    """Bytes of weights in one file, before they are split into several."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`family` None means our own names and our own config.json."""
+
+    config: TransformerConfig
+    family: Family | None
+
+    @property
+    def model_type(self) -> str:
+        return OURS if self.family is None else self.family.name
+
+    @property
+    def architecture(self) -> str:
+        return OUR_ARCHITECTURE if self.family is None else self.family.architecture(self.config)
+
+    @property
+    def prefix(self) -> str:
+        return "" if self.family is None else self.family.prefix
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return () if self.family is None else self.family.ignored
+
+    def rules(self) -> list[Rule]:
+        if self.family is not None:
+            return self.family.weights(self.config)
+        return [Rename(name, name) for name in shapes.parameters(self.config)]
+
+    def carriers(self) -> list[Carrier]:
+        """The rules that name a tensor of ours."""
+        return carriers(self.rules())
+
+    def known_names(self) -> set[str]:
+        return set() if self.family is None else self.family.known_names(self.config)
+
+    def switched(self, hf: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        """`hf` without the optional parts of the family whose tensors are not among `names`."""
+        switches = {} if self.family is None else self.family.switches
+        names = list(names)
+        absent = [key for key, part in switches.items() if not any(part in n for n in names)]
+        return {**hf, **dict.fromkeys(absent, False)}
+
+    def generates(self) -> bool:
+        return self.family is not None and self.family.architectures[self.architecture].generates
+
+
+def of_config(config: TransformerConfig, name: str | None = None) -> Layout:
+    """The layout of the family `name`; without a name, that of the first family the config lies in,
+    else our own.
+
+    Raises:
+        IncompatibleError: the config departs from the family; the message says where.
+    """
+    if name is None:
+        return Layout(config, family_of(config))
+    member = family(name)
+    member.require(config)
+    return Layout(config, member)
+
+
+def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> Layout:
+    """The layout that a config.json describes, read as `architecture` of its family if one is
+    given.
+
+    Raises:
+        ConfigError: an unknown model type, or a key that is wrong.
+        CheckpointError: written by a later format of ours.
+        IncompatibleError: the model's family has no such architecture.
+    """
+    member = _family_of(hf)
+    if architecture is not None:
+        known = {} if member is None else member.architectures
+        if architecture not in known:
+            raise IncompatibleError(
+                "the model in the folder has no such architecture",
+                where="config.json",
+                found=f"{architecture} asked for, model type {hf['model_type']}",
+                wanted=near(architecture, known),
+                do="name one of its family, or none at all",
+            )
+        hf = {**hf, "architectures": [architecture]}
+    return Layout(_our_config(hf) if member is None else member.config(hf), member)
+
+
+def _family_of(hf: Mapping[str, Any]) -> Family | None:
+    """The family of a config.json; None if it is our own."""
+    model_type = hf.get("model_type")
+    known = catalogue.names("families")
+    if model_type == OURS:
+        return None
+    if not isinstance(model_type, str) or model_type not in known:
+        raise ConfigError(
+            "unsupported model type",
+            where="config.json: model_type",
+            found=repr(model_type),
+            wanted=near(str(model_type)[:64], [*known, OURS]),
+        )
+    return family(model_type)
+
+
+def about_of(hf: Mapping[str, Any], form: Layout) -> About:
+    """The family, label names and problem type in a config.json."""
+    names, problem = hf.get("id2label"), hf.get("problem_type")
+    labels: tuple[str, ...] = ()
+    if isinstance(names, dict) and _classes(form.config) == len(names):
+        numbered = {str(number) for number in range(len(names))}
+        unknown = [key for key in names if key not in numbered]
+        if unknown:
+            raise ConfigError(
+                "the labels are not numbered from 0",
+                where="id2label",
+                found=", ".join(map(repr, unknown[:5])),
+                wanted=f"0 to {len(names) - 1}",
+                do="correct id2label in config.json",
+            )
+        labels = tuple(str(names[str(number)]) for number in range(len(names)))
+    return About(
+        family=None if form.family is None else form.family.name,
+        labels=labels,
+        problem_type=problem if isinstance(problem, str) else None,
+        conventions=conventions.read(hf),
+    )
+
+
+def rest_of(hf: Mapping[str, Any], form: Layout) -> dict[str, Any]:
+    """The keys of a config.json that do not follow from the config."""
+    ours = {"model_type", OURS} if form.family is None else {*form.family.hf_config(form.config)}
+    return {key: value for key, value in hf.items() if key not in ours}
+
+
+def documents(
+    form: Layout, tokenizer: Tokenizer | None, about: About, tensors: Mapping[str, Tensor]
+) -> dict[str, Content]:
+    """The texts of config.json and, where they apply, generation_config.json and README.md."""
+    ids = _ids(form, tokenizer, about)
+    if tokenizer is not None:
+        _require_ids(form, ids)
+    files: dict[str, Content] = {"config.json": write_json(_hf(form, ids, about, tensors))}
+    if form.generates():
+        # An answer that reaches its length ends there; the library would put the end in its place.
+        unforced = dict.fromkeys({"forced_eos_token_id"} & ids.keys()) if about.writing else {}
+        files["generation_config.json"] = write_json(
+            {**ids, **unforced, **about.writing, "transformers_version": WRITTEN_FOR}
+        )
+    if about.readme is not None:
+        files["README.md"] = about.readme.encode()
+    return files
+
+
+def require(config: TransformerConfig, tokenizer: Tokenizer | None, name: str | None) -> None:
+    """Refuse a model that could not be saved under the family `name`.
+
+    Raises:
+        IncompatibleError: the config departs from the family, or the tokenizer from the config.
+    """
+    documents(of_config(config, name), tokenizer, About(family=name), {})
+
+
+def _hf(
+    form: Layout, ids: Mapping[str, int | None], about: About, tensors: Mapping[str, Tensor]
+) -> dict[str, Any]:
+    stored = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()}
+    dtype = next(iter(stored)) if len(stored) == 1 else "float32"
+    hf: dict[str, Any] = {
+        "dtype": dtype,
+        "torch_dtype": dtype,
+        "transformers_version": WRITTEN_FOR,
+        **ids,
+    }
+    own = {} if about.conventions is None else conventions.table(about.conventions)
+    if form.family is None:
+        own = {"format": OUR_FORMAT, "config": to_plain(form.config), **own}
+        hf |= {"model_type": OURS, "architectures": [OUR_ARCHITECTURE]}
+    else:
+        hf |= form.family.hf_config(form.config)
+        hf.pop("num_labels", None)
+    if own:
+        hf[OURS] = own
+    classes = _classes(form.config)
+    if classes:
+        names = about.labels or tuple(f"LABEL_{i}" for i in range(classes))
+        if len(names) != classes or len(set(names)) != classes:
+            raise ConfigError(
+                "the names of the labels do not match the head",
+                where="about.labels",
+                found=names,
+                wanted=f"{classes} different names",
+            )
+        hf["id2label"] = {str(i): name for i, name in enumerate(names)}
+        hf["label2id"] = {name: i for i, name in enumerate(names)}
+        hf["problem_type"] = about.problem_type
+    return hf
+
+
+def _classes(config: TransformerConfig) -> int:
+    """The number of labels of the head that the config's labels name; 0 without one."""
+    return next((head.labels for head in config.heads if head.name == "classifier"), 0)
+
+
+def _ids(form: Layout, tokenizer: Tokenizer | None, about: About) -> dict[str, int | None]:
+    """Ids by the keys of config.json, explicit even where the vocabulary has no such token.
+
+    A model that writes ends a text with the separator if there is no end token, and a decoder of
+    two stacks starts with the opening token if there is no begin token; the folder records that, so
+    that other libraries can write with the model.
+    """
+    roles = {"pad_token_id": "pad", "bos_token_id": "begin", "eos_token_id": "end"}
+    roles |= {} if form.family is None else form.family.token_ids
+    spare = {} if form.config.decoder is None else {"end": "separator"}
+    spare |= {"begin": "classify"} if len(form.config.stacks) == 2 else {}
+
+    def id_of(role: str) -> int | None:
+        found: int | None = getattr(tokenizer, role, None)
+        return id_of(spare[role]) if found is None and role in spare else found
+
+    start = {} if about.decoder_start is None else {"decoder_start_token_id": about.decoder_start}
+    return {key: id_of(role) for key, role in roles.items()} | start
+
+
+def _require_ids(form: Layout, ids: Mapping[str, int | None]) -> None:
+    """Refuse a tokenizer whose special tokens differ from the model's (RoBERTa counts positions
+    from the padding token's id)."""
+    decided = {} if form.family is None else form.family.hf_config(form.config)
+    for key in decided.keys() & ids.keys():
+        if decided[key] != ids[key]:
+            raise IncompatibleError(
+                "the tokenizer's special tokens differ from the model's",
+                where=key,
+                found="no such token" if ids[key] is None else ids[key],
+                wanted=decided[key],
+                do=f"build the model with the tokenizer's {key}, or use the model's own tokenizer",
+            )
+
+
+def _our_config(hf: Mapping[str, Any]) -> TransformerConfig:
+    body = hf.get(OURS)
+    if not isinstance(body, dict) or type(body.get("format")) is not int:
+        raise ConfigError(
+            "the table of the model's config is missing",
+            where=f"config.json: {OURS}",
+            found=repr(body),
+            wanted='{"format": …, "config": …}',
+        )
+    if body["format"] != OUR_FORMAT:
+        raise CheckpointError(
+            "the folder was written in another version of the format",
+            where=f"config.json: {OURS}.format",
+            found=body["format"],
+            wanted=OUR_FORMAT,
+            do="load it with the version of maskwright that wrote it",
+        )
+    return from_plain(TransformerConfig, body.get("config"), "config")

@@ -1,0 +1,133 @@
+"""A file's tensors against a config's parameters.
+
+`match` compares names, shapes and dtypes, on headers alone; `fill` makes the model, reads one
+tensor at a time into it, and checks that its values are finite. A tensor that another architecture
+of the family would use is allowed and reported; any other unknown tensor is refused, and so is a
+missing one: no head is ever left random in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from maskwright.base.errors import CheckpointError
+from maskwright.model.checkpoint import shapes
+from maskwright.model.checkpoint.files import NAMES, Tensors
+from maskwright.model.checkpoint.layout import Layout
+from maskwright.model.checkpoint.wrapped import unwrapped
+from maskwright.model.families.base import weights
+from maskwright.model.nn.meta_init import materialise
+from maskwright.model.nn.transformer import Transformer
+
+# Parts of names that adapters leave in a file which is not merged.
+OF_ADAPTERS = (".base_layer.", ".lora_", ".ia3_", ".modules_to_save.")
+
+
+def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Canonical name -> name in the file for the tensors that are read, and the names of the
+    others.
+
+    Raises:
+        CheckpointError: a tensor is missing, unknown, or of another shape or type.
+    """
+    rules, wanted = weights.for_reading(form.rules()), shapes.parameters(form.config)
+    expected = {name for rule in weights.carriers(rules) for name in rule.names()}
+    expected |= {rule.theirs for rule in weights.ties(rules)}
+    where = tensors.files[0]
+    plain = unwrapped(
+        tensors.entries, lambda name: weights.fits(name, expected, form.prefix), where
+    )
+    found = weights.canonical(plain, expected, form.prefix, form.ignored)
+    found = {canonical: plain[name] for canonical, name in found.items()}
+    carriers = [(rule, rule.reads(found)) for rule in weights.carriers(rules)]
+    missing = sorted(name for _, name in carriers if name not in found)
+    rest = sorted(set(found) - expected)
+    known = form.known_names() if rest else set()
+    unknown = [found[name] for name in rest if name not in known]
+    if missing or unknown:
+        raise CheckpointError(
+            "the weights do not match config.json",
+            where=where,
+            found=f"missing {missing[:10]}, unknown {unknown[:10]}",
+            wanted=f"{len(carriers)} tensors of {form.architecture}",
+            do="merge the adapter into its model before it is saved (peft: merge_and_unload)"
+            if any(mark in name for name in unknown for mark in OF_ADAPTERS)
+            else "check that config.json belongs to this file",
+        )
+    for rule in rules:
+        name = rule.reads(found) if isinstance(rule, weights.Carrier) else rule.theirs
+        if name not in found:
+            continue
+        entry = tensors.entries[found[name]]
+        if entry.shape != rule.shape(wanted) or not entry.dtype.is_floating_point:
+            raise CheckpointError(
+                "a tensor does not match config.json",
+                where=f"{entry.file}: {found[name]}",
+                found=f"{list(entry.shape)} {NAMES[entry.dtype]}",
+                wanted=f"{list(rule.shape(wanted))}, floating point",
+                do="check that config.json belongs to this file",
+            )
+    return found, tuple(found[name] for name in rest)
+
+
+@torch.no_grad()
+def fill(
+    form: Layout, tensors: Tensors, found: Mapping[str, str], dtype: torch.dtype | None
+) -> Transformer:
+    """The model with the file's weights, each checked to be finite."""
+
+    def read(name: str) -> Tensor:
+        tensor = tensors.read(found[name])
+        where = f"{tensors.entries[found[name]].file}: {found[name]}"
+        require_finite(tensor, where, "take an earlier checkpoint")
+        return tensor
+
+    rules = weights.for_reading(form.rules())
+    taken = {rule.reads(found) for rule in weights.carriers(rules)}
+    stored = {tensors.entries[found[name]].dtype for name in taken}
+    alike = next(iter(stored)) if len(stored) == 1 else torch.float32
+    with torch.device("meta"):
+        model = Transformer(form.config)
+    materialise(model, "cpu", dtype or alike)
+    model.eval()
+    parameters = dict(model.named_parameters())
+    for ours, tensor in weights.load(rules, found, read):
+        parameters[ours].copy_(tensor)
+    for tie in (t for t in weights.ties(rules) if t.theirs in found and t.theirs not in taken):
+        where = f"{tensors.files[0]}: {found[tie.theirs]}"
+        theirs = read(tie.theirs)
+        if isinstance(tie, weights.Zeros):
+            if theirs.any():
+                raise CheckpointError(
+                    "an unsupported tensor has values other than zero",
+                    where=where,
+                    found=f"{int((theirs != 0).sum())} of {theirs.numel()} are not zero",
+                    wanted="zeros",
+                    do="use a model without it",
+                )
+        elif not torch.equal(theirs.to(parameters[tie.ours].dtype), parameters[tie.ours]):
+            raise CheckpointError(
+                "two tensors are tied in config.json but differ in the file",
+                where=where,
+                do='set "tie_word_embeddings": false, or remove the copy',
+            )
+    return model
+
+
+def require_finite(tensor: Tensor, where: str, do: str) -> None:
+    """Refuse a tensor with a value that is infinite or not a number.
+
+    Raises:
+        CheckpointError: with how many values are.
+    """
+    finite = torch.isfinite(tensor)
+    if not finite.all():
+        raise CheckpointError(
+            "a tensor has values that are not finite numbers",
+            where=where,
+            found=f"{int((~finite).sum())} of {tensor.numel()}",
+            do=do,
+        )

@@ -1,0 +1,354 @@
+"""A model folder is a Hugging Face folder: load one, save one.
+
+    load    config.json -> config -> bytes needed -> header against shapes -> tensors -> tokenizer
+    save    config.json, model.safetensors, tokenizer files, MANIFEST.json last
+
+Everything is compared before anything is allocated: the config's sizes with the free memory, the
+names and shapes of the file with those of the config. A model that belongs to a family is saved
+under that family's names and loads in transformers; any other is saved with `model_type:
+maskwright` and our own config. No code in a folder is ever run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwright.base.errors import (
+    CheckpointError,
+    IncompatibleError,
+    MaskwrightError,
+    ResourceError,
+)
+from maskwright.base.memory import free_bytes
+from maskwright.base.storage import commit
+from maskwright.base.storage.files import listed
+from maskwright.base.storage.manifest import require_as_saved
+from maskwright.base.terminal import shell_word
+from maskwright.model.checkpoint import files, layout, matching, shapes
+from maskwright.model.checkpoint.fine_tuned import require_finished
+from maskwright.model.checkpoint.layout import About, Layout
+from maskwright.model.checkpoint.safe_read import model_folder, read_json, regular_file
+from maskwright.model.families.base import weights
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.transformer import Transformer
+from maskwright.text.corpus.curated import is_curated
+from maskwright.text.tokenizer.folder import NAMES, tokenizer_files
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+CONFIG = "config.json"
+TOKENIZER = "tokenizer.json"
+ADAPTER = "adapter_config.json"  # of an adapter alone, in the form of `peft`
+OWN_ADAPTER = "adapter.json"  # of an adapter that `peft` has no form for
+SPARE_MEMORY = 0.9  # share of the free memory that a model may take
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """The content of a model folder.
+
+    Attributes:
+        model: on the CPU, in evaluation mode.
+        tokenizer: None where the folder has none.
+        config: the config of the model.
+        model_type: the family's name, or `maskwright`.
+        about: names of labels and the like, ready to be saved again.
+        extra: the keys of config.json that do not follow from the config.
+        unused: tensors of the file that belong to another architecture of the family.
+        tokenizer_fingerprint: of the tokenizer the weights were saved with, where that is recorded.
+        hashes: SHA-256 of the files that were compared with the folder's manifest, by name.
+    """
+
+    model: Transformer
+    tokenizer: Tokenizer | None
+    config: TransformerConfig
+    model_type: str
+    about: About = field(default_factory=About)
+    extra: dict[str, Any] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
+    tokenizer_fingerprint: str | None = None
+    hashes: Mapping[str, str] = field(default_factory=dict)
+
+
+# ------------------------------------------------------------------------------ loading
+def load(
+    folder: Path | str,
+    *,
+    dtype: torch.dtype | None = torch.float32,
+    architecture: str | None = None,
+    largest_bytes: int | None = None,
+    other_tokenizer: bool = False,
+) -> Pretrained:
+    """The model in `folder`.
+
+    Args:
+        dtype: of the parameters, whatever the file's: a CPU is slow in half precision, and its
+            figures are others. None keeps the file's where all are alike, else float32.
+        architecture: read the weights as this class of the family, not as the declared one.
+        largest_bytes: refuse a larger model; None: what fits the free memory.
+        other_tokenizer: accept a tokenizer that is not the one the weights were saved with.
+
+    Raises:
+        UsageError: no such folder.
+        ConfigError, CheckpointError, TokenizerError: a file in it is wrong; the message says where.
+        IncompatibleError: the tokenizer does not belong to the weights, or the family has no such
+            architecture.
+        ResourceError: the model does not fit the memory.
+    """
+    folder = model_folder(folder)
+    hf, form = _meant(folder, architecture)
+    wanted = shapes.parameters(form.config)
+    itemsize = (dtype or torch.float32).itemsize
+    _bearable(folder, sum(math.prod(s) for s in wanted.values()) * itemsize, largest_bytes)
+    tensors = files.open_folder(folder)
+    form = layout.of_hf(form.switched(hf, tensors.entries), architecture)
+    found, unused = matching.match(form, tensors)
+    hashes: dict[str, str] = {}
+    manifest = _verified(folder, [path.name for path in tensors.files], hashes)
+    model = matching.fill(form, tensors, found, dtype)
+    recorded = manifest.about.get("tokenizer") if manifest is not None else None
+    tokenizer = None
+    if found_files := tokenizer_files(folder):
+        for name in found_files:
+            regular_file(folder, name)
+        # Another tokenizer is reported as such, not as a damaged file.
+        tokenizer = Tokenizer.load(folder, as_saved=False)
+        require_room(tokenizer, form.config)
+        if recorded is not None and not other_tokenizer:
+            require_tokenizer(recorded, tokenizer)
+        if not other_tokenizer:
+            for name in (name for name in NAMES if (folder / name).is_file()):
+                hashes[name] = require_as_saved(folder / name, beside=NAMES)
+    return Pretrained(
+        model,
+        tokenizer,
+        form.config,
+        form.model_type,
+        layout.about_of(hf, form),
+        layout.rest_of(hf, form),
+        unused,
+        recorded,
+        {name: digest for name, digest in hashes.items() if digest},
+    )
+
+
+def described(folder: Path | str, architecture: str | None = None) -> Layout:
+    """The layout of the model in `folder`, read as `architecture` of its family if given.
+
+    Raises:
+        UsageError: no such folder.  ConfigError, CheckpointError: a file in it is wrong.
+        IncompatibleError: the model's family has no such architecture.
+    """
+    folder = model_folder(folder)
+    hf, form = _meant(folder, architecture)
+    return layout.of_hf(form.switched(hf, files.open_folder(folder).entries), architecture)
+
+
+def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layout]:
+    """The config.json in `folder`, and its layout."""
+    require_finished(folder)
+    if not (folder / CONFIG).exists():
+        if form := next((name for name in (ADAPTER, OWN_ADAPTER) if (folder / name).is_file()), ""):
+            raise IncompatibleError(
+                "the folder holds an adapter, not a model",
+                where=folder / form,
+                wanted=f"{CONFIG} next to the weights of a whole model",
+                do="predict and evaluate open it on its base; for all else make a model of it "
+                "first, in Python: maskwright.api.merge_adapter(FOLDER, OUT)"
+                if form == ADAPTER
+                else "name the result of the fine-tuning, with the model and task.json that belong "
+                "to it",
+            )
+        if adapters := sorted(p.parent.name for p in folder.glob(f"*/{ADAPTER}")):
+            raise IncompatibleError(
+                "the folder holds several adapters and no model",
+                where=folder,
+                found=", ".join(adapters),
+                wanted="one of them",
+                do=f"name {folder / adapters[0]}, or another",
+            )
+        within = sorted({p.parent.name for p in folder.glob(f"*/{CONFIG}")})
+        within += sorted(p.name for p in folder.glob("*") if (p / "checkpoints").is_dir())
+        if within:
+            raise CheckpointError(
+                "the folder holds several models"
+                if len(within) > 1
+                else "the folder is not a model, but holds one",
+                where=folder,
+                found=listed(within),
+                wanted="the folder of one model",
+                do=f"name {folder / within[0]}" + (", or another" if len(within) > 1 else ""),
+            )
+        if is_curated(folder):
+            raise CheckpointError(
+                "the folder holds a corpus, not a model",
+                where=folder,
+                wanted=f"{CONFIG} next to the weights",
+                do="pretrain a model on it: maskwright pretrain bert-mini --text "
+                f"{shell_word(folder)}",
+            )
+        present = sorted(path.name for path in folder.iterdir())
+        raise CheckpointError(
+            "not the folder of a model",
+            where=folder,
+            found=listed(present),
+            wanted=f"{CONFIG} next to the weights",
+            do="name the folder of a model, a run or a fine-tuning",
+        )
+    if (folder / ADAPTER).is_file():
+        raise IncompatibleError(
+            "the folder holds a model and an adapter, and other libraries would read the adapter",
+            where=folder,
+            found=f"{CONFIG} and {ADAPTER}",
+            wanted="one of the two",
+            do="move adapter_config.json and adapter_model.safetensors into a folder of their own: "
+            "that is then the adapter, and this one the model alone",
+        )
+    hf = read_json(folder, CONFIG)
+    return hf, _located(folder / CONFIG, lambda: layout.of_hf(hf, architecture))
+
+
+def require_tokenizer(fingerprint: str, tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer that is not the one the weights were trained with.
+
+    Raises:
+        IncompatibleError: with both fingerprints.
+    """
+    if tokenizer.fingerprint != fingerprint:
+        raise IncompatibleError(
+            "the tokenizer is not the one the model was trained with",
+            where=TOKENIZER,
+            found=tokenizer.fingerprint,
+            wanted=fingerprint,
+            do="use the tokenizer in the model's folder",
+        )
+
+
+def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
+    """Refuse a tokenizer with ids beyond the model's embedding table.
+
+    Raises:
+        IncompatibleError: with the largest id and the number of rows.
+    """
+    if tokenizer.vocabulary_size > config.tokens.vocabulary:
+        raise IncompatibleError(
+            "the tokenizer has more tokens than the model's vocabulary",
+            where="tokens.vocabulary",
+            found=f"largest id {tokenizer.vocabulary_size - 1}",
+            wanted=f"at most {config.tokens.vocabulary - 1}",
+            do="use the tokenizer that belongs to this model",
+        )
+
+
+def _located(path: Path, act: Callable[[], Layout]) -> Layout:
+    """The result of `act`; a refusal also names the file."""
+    try:
+        return act()
+    except MaskwrightError as error:
+        where = str(error.where or "").removeprefix("config.json").removeprefix(": ")
+        raise type(error)(
+            error.what,
+            where=f"{path}: {where}" if where else path,
+            found=error.found,
+            wanted=error.wanted,
+            do=error.do,
+        ) from error
+
+
+def _bearable(folder: Path, needed: int, largest: int | None) -> None:
+    limit = int(free_bytes() * SPARE_MEMORY) if largest is None else largest
+    if needed > limit:
+        raise ResourceError(
+            "the model is larger than the memory allows",
+            where=folder / CONFIG,
+            found=f"{needed:,} bytes of parameters",
+            wanted=f"at most {limit:,}",
+            do="use a smaller model or a machine with more memory",
+        )
+
+
+def _verified(folder: Path, names: list[str], hashes: dict[str, str]) -> commit.Manifest | None:
+    """The folder's manifest, after the weights were compared with it; None without one. `hashes`
+    receives their hashes."""
+    if not (folder / commit.MANIFEST).exists():
+        return None
+    manifest = commit.read_manifest(folder)
+    weights = [name for name in manifest.files if name.endswith(".safetensors") and "/" not in name]
+    for name in names:
+        hashes[name] = require_as_saved(folder / name, beside=weights)
+    return manifest  # config.json is looked at whenever it is read
+
+
+# ------------------------------------------------------------------------------ saving
+def save_files(
+    model: Transformer,
+    tokenizer: Tokenizer | None,
+    about: About | None = None,
+    *,
+    state: Mapping[str, Tensor] | None = None,
+) -> dict[str, files.Content]:
+    """The files of a model folder: for each its bytes, or a function that gives them piece by
+    piece.
+
+    Args:
+        about: the family, labels, the model card and the like.
+        state: weights to save in place of the model's, by parameter name (float32 masters).
+
+    Raises:
+        IncompatibleError: the tokenizer has more tokens than the model has rows, or other special
+            tokens than the family is built around; or the config departs from `about.family`.
+        CheckpointError: a weight is not finite, or `state` has not all of them.
+    """
+    about = about or About()
+    if tokenizer is not None:
+        require_room(tokenizer, model.config)
+    form = layout.of_config(model.config, about.family)
+    arrays = model.state_dict() if state is None else dict(state)
+    for name, array in arrays.items():
+        matching.require_finite(array, name, "resume from an earlier checkpoint")
+    saved = weights.save(form.rules(), arrays, torch.cat)
+    content: dict[str, files.Content] = dict(layout.documents(form, tokenizer, about, saved))
+    content |= files.weight_files(saved, about.largest_shard)
+    if tokenizer is not None:
+        # To fill a mask its token has to be read; what reads texts alone learned from such ids.
+        alone = model.config.vocabulary_head is None
+        content |= tokenizer.files(
+            model.config.longest, plain=alone, segments=model.config.has_segments
+        )
+    return content
+
+
+def save(
+    model: Transformer,
+    tokenizer: Tokenizer | None,
+    folder: Path | str,
+    about: About | None = None,
+    *,
+    more: Mapping[str, bytes] | None = None,
+    replace: bool = False,
+) -> commit.Manifest:
+    """Write the model folder, completely or not at all.
+
+    Args:
+        more: further files that belong to it, by name.
+
+    Raises:
+        IncompatibleError: as `save_files`.
+        CheckpointError: a weight is not finite.
+        OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
+    """
+    content = {**save_files(model, tokenizer, about), **(more or {})}
+    facts = {"kind": "model", "tokenizer": None if tokenizer is None else tokenizer.fingerprint}
+
+    def write(staging: commit.Staging) -> None:
+        for name, data in content.items():
+            staging.write_bytes(name, data() if callable(data) else data)
+
+    expected = files.num_bytes(dict(model.named_parameters()))
+    return commit.commit(Path(folder), write, about=facts, expected_bytes=expected, replace=replace)

@@ -1,0 +1,126 @@
+"""Safe reading of a model folder: plain names, regular files, strict JSON.
+
+A folder may come from anywhere. A name from a file or a user must be a plain base name; the file
+must be a regular file of bounded size, and a link may lead only to where a download cache keeps its
+blobs. JSON is read by `strict_json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.errors import CheckpointError, StorageError, UsageError, near_path
+from maskwright.base.storage.files import leads_out
+from maskwright.base.storage.manifest import require_as_saved
+from maskwright.base.storage.strict_json import parse_object
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+LARGEST_JSON = 16 << 20
+
+
+def model_folder(folder: Path | str) -> Path:
+    """The folder, if it is one.
+
+    Raises:
+        UsageError: it is not there, or is not a folder.
+    """
+    path = Path(folder)
+    if "\0" in str(path) or not path.is_dir():
+        raise UsageError(
+            "there is no such model folder",
+            where=path,
+            wanted=near_path(path),
+            do="name a folder with a config.json",
+        )
+    return path
+
+
+def plain(name: str, where: object) -> str:
+    """`name`, if it is a plain base name.
+
+    Raises:
+        CheckpointError: it has a path, an odd character, or leads upwards.
+    """
+    if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name) or ".." in name:
+        raise CheckpointError(
+            "not the plain name of a file",
+            where=where,
+            found=repr(name),
+            wanted="letters, digits, '.', '_', '-'",
+        )
+    return name
+
+
+def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
+    """The file `name` of `folder`, if it is a regular file of at most `largest` bytes.
+
+    Raises:
+        CheckpointError: it is missing, not a regular file, too large, or a link out of the folder.
+    """
+    path = folder / plain(name, folder)
+    try:
+        found = path.stat()
+        leaves = path.is_symlink() and leads_out(path, folder)
+    except (OSError, RuntimeError) as error:
+        found_instead = getattr(error, "strerror", None) or error
+        raise CheckpointError(
+            "a file of the model cannot be read", where=path, found=found_instead
+        ) from error
+    if leaves:
+        raise CheckpointError(
+            "a link leads out of the model folder",
+            where=path,
+            found=path.resolve(),
+            do="replace it by the file itself",
+        )
+    if not stat.S_ISREG(found.st_mode):
+        raise CheckpointError("not a regular file", where=path)
+    if largest is not None and found.st_size > largest:
+        raise CheckpointError(
+            "a file of the model is too large",
+            where=path,
+            found=f"{found.st_size:,} bytes",
+            wanted=f"at most {largest:,}",
+            do="check that this is the file of a model",
+        )
+    return path
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raises the operating system's errors on reading `path` as a refusal that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            "reading failed",
+            where=path,
+            found=error.strerror or error,
+            do="correct its permissions, or check the disk",
+        ) from error
+
+
+def read_json(folder: Path, name: str, largest: int = LARGEST_JSON) -> dict[str, Any]:
+    """The JSON object in the file `name` of `folder`.
+
+    Raises:
+        CheckpointError: not there, too large, not strict JSON (`strict_json`), or not the file that
+            the folder's manifest lists.
+        StorageError: it cannot be read.
+    """
+    path = regular_file(folder, name, largest)
+    with reading(path):
+        data = path.read_bytes()
+    require_as_saved(path, data)
+    return parse_object(data, path, error=CheckpointError, largest=largest)
+
+
+def write_json(value: dict[str, Any]) -> bytes:
+    """The text of a JSON file, keys sorted."""
+    return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()

@@ -1,0 +1,111 @@
+"""Transfer of weights into a model with other heads, with a report of what is new.
+
+Only heads, pooler and vocabulary head may be new or left out; a body whose tensors have other names
+or shapes is refused, and newly drawn weights are always named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.nn import initialise
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.transformer import Transformer
+
+TOPS = ("pooler.", "vocabulary_head.", "heads.")
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """The model, and the names of the parameters that were taken, drawn and left out."""
+
+    model: Transformer
+    taken: tuple[str, ...]
+    new: tuple[str, ...]
+    left: tuple[str, ...]
+
+    def render(self) -> str:
+        """One line: "loaded 98 %, new: heads.classifier, left: vocabulary_head"."""
+        sizes = {name: p.numel() for name, p in self.model.named_parameters()}
+        share = sum(sizes[name] for name in self.taken) / sum(sizes.values())
+        prefix = "" if self.model.decoder else "decoder."
+        new, left = (_groups(names, prefix) for names in (self.new, self.left))
+        return f"loaded {share:.1%}, new: {new}, left: {left}"
+
+
+def transfer(
+    source: Transformer,
+    config: TransformerConfig,
+    generator: torch.Generator | None = None,
+    *,
+    heads: bool = True,
+) -> Transfer:
+    """A model of `config` with the weights of `source`; weights that `source` lacks are drawn. An
+    encoder may be taken out of an encoder-decoder.
+
+    Args:
+        heads: whether a head that fits is taken over; else it is drawn.
+
+    Raises:
+        IncompatibleError: the two differ in their bodies; the message has the first tensors.
+    """
+    return load_matching(
+        source, initialise.build(config, generator, dtype=source.tokens.weight.dtype), heads
+    )
+
+
+@torch.no_grad()
+def load_matching(
+    source: Transformer, model: Transformer, heads: bool = True, anew: Collection[str] = ()
+) -> Transfer:
+    """`model` with the weights of `source` where these fit.
+
+    Args:
+        heads: whether a head that fits is taken over.
+        anew: parameters that keep the weights they have.
+
+    Raises:
+        IncompatibleError: as `transfer`.
+    """
+    ours = dict(model.named_parameters())
+    theirs = dict(source.named_parameters())
+    taken = [
+        name
+        for name in ours
+        if name in theirs
+        and ours[name].shape == theirs[name].shape
+        and name not in anew
+        and (heads or not name.startswith("heads."))
+    ]
+    new, left = ([n for n in table if n not in taken] for table in (ours, theirs))
+    left = [name for name in left if name not in anew]
+    spare = (*TOPS, "decoder.") if model.decoder is None and model.encoder is not None else TOPS
+    strange = [n for n in new if not n.startswith(TOPS) and n not in anew]
+    strange += [n for n in left if not n.startswith(spare)]
+    if strange:
+        raise IncompatibleError(
+            "the two models differ below their heads",
+            where=strange[0],
+            found=", ".join(dict.fromkeys(strange[:10])),
+            wanted="equal shapes everywhere but in pooler, vocabulary head and heads",
+            do="choose the config of the pretrained model, with other heads only",
+        )
+    for name in taken:
+        ours[name].copy_(theirs[name])
+    return Transfer(model, tuple(taken), tuple(new), tuple(left))
+
+
+def _groups(names: tuple[str, ...], prefix: str) -> str:
+    """The modules, layers or stack (`prefix`) that the parameters `names` belong to."""
+    found = set()
+    for name in names:
+        parts = name.split(".")
+        if prefix and name.startswith(prefix):
+            found.add(parts[0])
+        else:
+            found.add(".".join(parts[:3] if parts[1] == "blocks" else parts[:-1]))
+    return ", ".join(sorted(found)) or "nothing"

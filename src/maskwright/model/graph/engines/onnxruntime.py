@@ -1,0 +1,38 @@
+"""ONNX Runtime on the processor, in float32: it loses little between operations, so that one short
+text is answered soon."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from maskwright.model.graph.engines.base.engine import Ids, Shape, States, feeds, rows_of
+from maskwright.model.graph.session import Session
+
+NEEDS = ("onnxruntime", "onnx", "onnxscript")
+EXACT = True
+PRECISIONS = ("float32",)
+
+
+class OnnxRuntime:
+    """A session over the graph."""
+
+    name = "onnxruntime"
+    precision = "float32"
+
+    def __init__(self, file: Path, threads: int) -> None:
+        self._session = Session(file, threads=threads)
+        self.bytes = sum(each.stat().st_size for each in file.parent.glob(f"{file.name}*"))
+
+    def warm(self, shapes: Sequence[Shape]) -> None:
+        for shape in shapes:
+            self.run(*rows_of(shape))
+
+    def run(self, ids: Ids, mask: Ids, segments: Ids | None = None) -> States:
+        found = self._session.run(feeds(ids, mask, segments, self._session.inputs))
+        return found[self._session.outputs[0]]
+
+
+def load(file: Path, threads: int, precision: str) -> OnnxRuntime:
+    """The graph in `file`."""
+    return OnnxRuntime(file, threads)

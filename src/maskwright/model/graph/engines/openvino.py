@@ -1,0 +1,59 @@
+"""OpenVINO on the processor: float32, or bfloat16 where there are units for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskwright.model.graph.engines.base.engine import Ids, Shape, States, feeds, rows_of
+
+NEEDS = ("openvino", "onnx", "onnxscript")
+EXACT = True
+PRECISIONS = ("float32", "bfloat16")
+HINTS = {"float32": "f32", "bfloat16": "bf16"}
+
+
+class OpenVino:
+    """A graph that was compiled for this processor."""
+
+    name = "openvino"
+
+    def __init__(self, file: Path, threads: int, precision: str) -> None:
+        self.precision = precision
+        self._model = compiled(file, threads, precision)
+        self._inputs = [each.get_any_name() for each in self._model.inputs]
+        self._request = self._model.create_infer_request()
+        self.bytes = sum(each.stat().st_size for each in file.parent.glob(f"{file.stem}.*"))
+
+    def warm(self, shapes: Sequence[Shape]) -> None:
+        for shape in shapes:
+            self.run(*rows_of(shape))
+
+    def run(self, ids: Ids, mask: Ids, segments: Ids | None = None) -> States:
+        found = self._request.infer(feeds(ids, mask, segments, self._inputs))
+        return np.array(found[self._model.output(0)], np.float32)
+
+
+def compiled(file: Path | str, threads: int, precision: str | None = None) -> Any:
+    """The graph, compiled; `precision` None leaves it to OpenVINO."""
+    import openvino
+
+    core = openvino.Core()
+    settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
+    if precision is not None:
+        settings["INFERENCE_PRECISION_HINT"] = HINTS[precision]
+    return core.compile_model(core.read_model(str(file)), "CPU", settings)
+
+
+def precision_of(model: Any) -> str:
+    """What a compiled graph computes in."""
+    hint = model.get_property("INFERENCE_PRECISION_HINT").get_type_name()
+    return next((name for name, short in HINTS.items() if short == hint), hint)
+
+
+def load(file: Path, threads: int, precision: str) -> OpenVino:
+    """The graph in `file`."""
+    return OpenVino(file, threads, precision)

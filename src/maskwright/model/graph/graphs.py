@@ -1,0 +1,438 @@
+"""Which graphs a network has.
+
+    an encoder with a head            model            ids, mask(, segments) -> the head's scores
+    an encoder or decoder as it is    model            … -> states(, a vector of each text)
+    a decoder that writes             model            ids, mask(, positions), past -> scores, past
+    an encoder and a decoder          encoder          ids, mask -> memory
+      that write                      decoder_first    ids, memory -> scores, past, the memory's
+                                      decoder_step     ids, past, the memory's -> scores, past
+    the same with a head              model            ids, mask -> the head's scores
+
+Names of inputs and outputs are those that others give them: `input_ids`, `attention_mask`,
+`token_type_ids`, `position_ids`, `logits`, `start_logits` and `end_logits`, `last_hidden_state`,
+`pooler_output`, `sentence_embedding`. What has no graph is refused with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.graph import modules
+from maskwright.model.nn.config import Head, Learned, Rotary, Sinusoidal
+from maskwright.model.nn.config import Stack as StackConfig
+from maskwright.model.nn.transformer import Transformer
+
+Type = Literal["int64", "int32", "float32"]
+TYPES: dict[Type, torch.dtype] = {
+    "int64": torch.int64,
+    "int32": torch.int32,
+    "float32": torch.float32,
+}
+
+
+@dataclass(frozen=True)
+class Port:
+    """A tensor that goes in or comes out.
+
+    Attributes:
+        axes: of each axis its size, or the name of a size that varies.
+        below: of integers, the first number that is too large.
+    """
+
+    name: str
+    axes: tuple[str | int, ...]
+    dtype: Type = "float32"
+    below: int = 2
+
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape where the sizes that vary are these."""
+        known = {**sizes, "total": sizes.get("past", 0) + sizes.get("length", 0)}
+        return tuple(known[axis] if isinstance(axis, str) else axis for axis in self.axes)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What is written to one file.
+
+    Attributes:
+        name: of the file, without its ending.
+        module: takes the inputs by their names and gives a tuple of the outputs.
+        longest: the most positions it reads, past ones among them; None: as many as one likes.
+    """
+
+    name: str
+    module: nn.Module
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    longest: int | None = None
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The names of the sizes that a caller chooses, in the order of their use."""
+        axes = [axis for port in self.inputs for axis in port.axes if isinstance(axis, str)]
+        return tuple(name for name in dict.fromkeys(axes) if name != "total")
+
+    def example(self, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Tensor]:
+        """Inputs of these sizes, the same for the same seed: ids and vectors by chance, masks that
+        pad each row but the first at its end, and positions that go on where the past ends."""
+        generator = torch.Generator().manual_seed(seed)
+        made: dict[str, Tensor] = {}
+        for port in self.inputs:
+            shape = port.shape(sizes)
+            if port.dtype == "float32":
+                made[port.name] = torch.randn(shape, generator=generator)
+            elif port.name.endswith(MASK):
+                made[port.name] = _mask(shape, sizes.get("past", 0), generator).to(
+                    TYPES[port.dtype]
+                )
+            elif port.name == POSITIONS:
+                place = torch.arange(shape[1]) + sizes.get("past", 0)
+                made[port.name] = place.expand(shape).contiguous().to(TYPES[port.dtype])
+            else:
+                drawn = torch.randint(0, port.below, shape, generator=generator)
+                made[port.name] = drawn.to(TYPES[port.dtype])
+        return made
+
+    def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What the module itself gives for inputs by name."""
+        with torch.no_grad():
+            given = self.module(**{port.name: inputs[port.name] for port in self.inputs})
+        return {port.name: tensor for port, tensor in zip(self.outputs, given, strict=True)}
+
+
+IDS, MASK, SEGMENTS, POSITIONS = "input_ids", "attention_mask", "token_type_ids", "position_ids"
+
+
+def _mask(shape: tuple[int, ...], past: int, generator: torch.Generator) -> Tensor:
+    """Ones, and zeros at the end of each row but the first; of a past nothing is padding, and of
+    each row one position at least is none."""
+    length = shape[-1]
+    rows = int(torch.Size(shape[:-1]).numel())
+    kept = torch.randint(min(past + 1, length), length + 1, (rows, 1), generator=generator)
+    kept[:1] = length
+    return (torch.arange(length) < kept).long().view(shape)
+
+
+Ids = Literal["int64", "int32"]
+MEMORY, MEMORY_MASK, PREFIX = "encoder_hidden_states", "encoder_attention_mask", "prefix_length"
+OTHER_ENGINE = "use the model with maskwright itself: predict, serve"
+# What others call the scores of the heads of pretraining, where a model gives those of the
+# vocabulary as well.
+PREDICTIONS, RELATIONSHIP = "prediction_logits", "seq_relationship_logits"
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """How one vector of each text is made: as `modules.SentenceVector`."""
+
+    poolings: Sequence[str]
+    skip: int
+    top: nn.Module
+
+
+def graphs_of(
+    network: Transformer,
+    *,
+    ids: Ids = "int64",
+    vectors: Vectors | None = None,
+    decoder_start: int | None = None,
+    bidirectional_prefix: bool = False,
+    decoder_trained: bool = True,
+) -> tuple[Graph, ...]:
+    """The graphs of a network, which stay its own: they read its weights when they are written.
+
+    Args:
+        ids: the type of ids, masks and positions.
+        vectors: of a network without a head, one vector of each text comes out as well.
+        decoder_start: of two stacks with a head, the id that the decoder begins with.
+        bidirectional_prefix: the first tokens of a prompt see each other.
+        decoder_trained: of two stacks; else the encoder alone is meant.
+
+    Raises:
+        IncompatibleError: the network has no graph, and why.
+    """
+    config = network.config
+    _require_plain(network)
+    make = _Made(network, ids)
+    both = config.encoder is not None and config.decoder is not None
+    if config.heads:
+        return (make.of_heads(decoder_start if both else None),)
+    if both and decoder_trained and vectors is None:
+        return make.of_two_stacks()
+    if config.decoder is not None and config.encoder is None and config.vocabulary_head is not None:
+        return (make.of_decoder(bidirectional_prefix),)
+    if config.vocabulary_head is not None and vectors is None and not both:
+        return (make.model(modules.Vocabulary(network), [make.scores("logits")]),)
+    return (make.of_states(vectors),)
+
+
+def states_graph(network: Transformer) -> Graph:
+    """The graph of the states of a text, whatever stands above them: of an encoder, or of a decoder
+    without one.
+
+    Raises:
+        IncompatibleError: the network has no such graph, and why.
+    """
+    _require_plain(network)
+    if len(network.config.stacks) == 2:
+        raise IncompatibleError(
+            "two stacks are not one graph",
+            where="config.json",
+            found="an encoder and a decoder",
+            wanted="a model of one stack",
+            do=OTHER_ENGINE,
+        )
+    return _Made(network, "int64").of_states(None)
+
+
+@dataclass(frozen=True)
+class _Made:
+    network: Transformer
+    ids: Ids
+
+    @property
+    def stack(self) -> StackConfig:
+        """The one that reads a text."""
+        config = self.network.config
+        stack = config.encoder or config.decoder
+        assert stack is not None
+        return stack
+
+    # -------------------------------------------------------------------------------- ports
+    def integers(self, name: str, *axes: str, below: int = 2) -> Port:
+        return Port(name, axes, self.ids, below)
+
+    def tokens(self, *axes: str) -> Port:
+        return self.integers(IDS, *axes, below=self.network.config.tokens.vocabulary)
+
+    def scores(self, name: str, *axes: str) -> Port:
+        return Port(name, (*(axes or ("batch", "length")), self.network.config.tokens.vocabulary))
+
+    def states(self, name: str = "last_hidden_state", length: str = "length") -> Port:
+        return Port(name, ("batch", length, self.network.config.width))
+
+    def keys(self, name: str, length: str, *, cross: bool = False) -> Port:
+        decoder = self.network.config.decoder
+        assert decoder is not None
+        block = decoder.blocks[0]
+        attention = block.cross_attention if cross else block.attention
+        assert attention is not None
+        axes = (len(decoder.blocks), "batch", attention.heads, length, attention.head_width)
+        return Port(name, axes)
+
+    # ------------------------------------------------------------------------------- graphs
+    def model(
+        self,
+        read: nn.Module,
+        outputs: Sequence[Port],
+        axes: tuple[str, ...] = ("batch", "length"),
+        start: int | None = None,
+    ) -> Graph:
+        """The graph that reads a text."""
+        network, config = self.network, self.network.config
+        module: nn.Module
+        if start is not None:
+            module = modules.BothStacks(network, read, start)
+        else:
+            module = modules.OneStack(network, read)
+        if len(axes) == 3:
+            module = modules.Choices(module)
+        inputs = [self.tokens(*axes), self.integers(MASK, *axes)]
+        if self.stack.embeddings.segments > 1 and start is None:
+            inputs.append(self.integers(SEGMENTS, *axes, below=self.stack.embeddings.segments))
+        return Graph("model", module, tuple(inputs), tuple(outputs), config.longest)
+
+    def of_heads(self, start: int | None) -> Graph:
+        config = self.network.config
+        reads: list[nn.Module] = []
+        outputs: list[Port] = []
+        axes: tuple[str, ...] = ("batch", "length")
+        alone = len(config.heads) == 1 and config.vocabulary_head is None
+        if config.vocabulary_head is not None:
+            reads.append(modules.Vocabulary(self.network))
+            outputs.append(self.scores(PREDICTIONS))
+        if config.encoder is not None and config.decoder is not None and start is None:
+            raise IncompatibleError(
+                "it is not known what the decoder begins with",
+                where="config.json: decoder_start_token_id",
+                wanted="the id of a token",
+            )
+        for head in config.heads:
+            if head.over is not None:
+                raise IncompatibleError(
+                    "a head that reads texts in pieces is not one graph",
+                    where=f"heads.{head.name}",
+                    found="layers over the pieces of a text",
+                    wanted="a head that reads whole texts",
+                    do="fine-tune with another --long, or " + OTHER_ENGINE,
+                )
+            last = config.decoder is not None
+            reads.append(modules.HeadScores(self.network, head.name, last=last))
+            outputs += _scores_of(head, "" if alone else _prefix(head, config.heads))
+            if head.kind == "choice":
+                axes = ("batch", "choices", "length")
+        read = reads[0] if len(reads) == 1 else modules.Several(reads)
+        return self.model(read, outputs, axes, start)
+
+    def of_states(self, vectors: Vectors | None) -> Graph:
+        width = self.network.config.width
+        if vectors is not None:
+            top = self._width_behind(vectors)
+            read = modules.SentenceVector(vectors.poolings, vectors.skip, vectors.top)
+            return self.model(read, [self.states(), Port("sentence_embedding", ("batch", top))])
+        outputs = [self.states()]
+        if self.network.pooler is not None:
+            outputs.append(Port("pooler_output", ("batch", width)))
+        return self.model(modules.States(self.network), outputs)
+
+    def _width_behind(self, vectors: Vectors) -> int:
+        import torch
+
+        width = self.network.config.width * len(vectors.poolings)
+        with torch.no_grad():
+            return int(vectors.top(torch.zeros(1, width)).shape[1])
+
+    def of_decoder(self, prefix: bool) -> Graph:
+        stack = self.network.config.decoder
+        assert stack is not None
+        _require_equal_layers(stack)
+        counted = _counts_positions(stack)
+        more = [self.integers(POSITIONS, "batch", "length")] if counted else []
+        if prefix:
+            more.append(Port(PREFIX, ("batch",), self.ids))
+        read, scores = self._written()
+        return Graph(
+            "model",
+            modules.Decoder(self.network, read),
+            (
+                self.tokens("batch", "length"),
+                self.integers(MASK, "batch", "total"),
+                self.keys("past_key", "past"),
+                self.keys("past_value", "past"),
+                *more,
+            ),
+            (scores, self.keys("present_key", "total"), self.keys("present_value", "total")),
+            stack.longest,
+        )
+
+    def of_two_stacks(self) -> tuple[Graph, ...]:
+        network, config = self.network, self.network.config
+        decoder = config.decoder
+        assert config.encoder is not None and decoder is not None
+        _require_equal_layers(decoder)
+        read, scores = self._written()
+        begun = (self.keys("present_key", "length"), self.keys("present_value", "length"))
+        present = (self.keys("present_key", "total"), self.keys("present_value", "total"))
+        of_memory = (
+            self.keys("cross_key", "memory", cross=True),
+            self.keys("cross_value", "memory", cross=True),
+        )
+        ids, memory_mask = (
+            self.tokens("batch", "length"),
+            self.integers(MEMORY_MASK, "batch", "memory"),
+        )
+        encoder = Graph(
+            "encoder",
+            modules.OneStack(network, modules.States(network)),
+            (ids, self.integers(MASK, "batch", "length")),
+            (self.states(),),
+            config.encoder.longest,
+        )
+        first = Graph(
+            "decoder_first",
+            modules.DecoderFirst(network, read),
+            (ids, self.states(MEMORY, "memory"), memory_mask),
+            (scores, *begun, *of_memory),
+            decoder.longest,
+        )
+        step = Graph(
+            "decoder_step",
+            modules.DecoderStep(network, read, config.width),
+            (
+                ids,
+                memory_mask,
+                self.keys("past_key", "past"),
+                self.keys("past_value", "past"),
+                *of_memory,
+            ),
+            (scores, *present),
+            decoder.longest,
+        )
+        return encoder, first, step
+
+    def _written(self) -> tuple[nn.Module, Port]:
+        """What is read of the states of a decoder that writes, or has no head at all."""
+        if self.network.config.vocabulary_head is None:
+            return modules.States(self.network), self.states()
+        return modules.Vocabulary(self.network), self.scores("logits")
+
+
+def _scores_of(head: Head, prefix: str) -> list[Port]:
+    if head.kind == "sequence":
+        return [Port(f"{prefix}logits", ("batch", head.labels))]
+    if head.kind == "choice":
+        return [Port(f"{prefix}logits", ("batch", "choices"))]
+    if head.kind == "token":
+        return [Port(f"{prefix}logits", ("batch", "length", head.labels))]
+    return [Port(f"{prefix}{end}_logits", ("batch", "length")) for end in ("start", "end")]
+
+
+def _prefix(head: Head, heads: Sequence[Head]) -> str:
+    """What the names of a head's scores begin with, where there are others."""
+    if len(heads) == 1 and head.kind == "sequence":
+        return RELATIONSHIP.removesuffix("logits")
+    return f"{head.name}_"
+
+
+def _counts_positions(stack: StackConfig) -> bool:
+    """Whether the stack asks where a token stands, and not only how far it is from another."""
+    every = (stack.embeddings.positions, *(block.attention.positions for block in stack.blocks))
+    return any(isinstance(each, Learned | Sinusoidal | Rotary) for each in every)
+
+
+def _require_plain(network: Transformer) -> None:
+    """Refuse a network on which something acts that is not in its weights."""
+    hooked = [
+        name
+        for name, module in network.named_modules()
+        if module._forward_hooks
+        or module._forward_pre_hooks
+        or getattr(module, "before", None) is not None
+    ]
+    if hooked:
+        raise IncompatibleError(
+            "what this method does cannot be written as weights",
+            where=hooked[0] or "the network",
+            found="an adapter that acts beside the weights",
+            wanted="an adapter that can be merged, such as LoRA or (IA)³",
+            do=OTHER_ENGINE,
+        )
+
+
+def _require_equal_layers(stack: StackConfig) -> None:
+    """Refuse a decoder whose layers' keys cannot be stacked."""
+    shapes = {
+        (each.heads, each.head_width)
+        for block in stack.blocks
+        for each in (block.attention, block.cross_attention)[:1]
+        if each is not None
+    }
+    crossing = {
+        (block.cross_attention.heads, block.cross_attention.head_width)
+        for block in stack.blocks
+        if block.cross_attention is not None
+    }
+    if len(shapes) > 1 or len(crossing) > 1:
+        raise IncompatibleError(
+            "the keys of the decoder's layers have different shapes",
+            where="decoder.blocks",
+            found=" and ".join(f"{heads} × {width}" for heads, width in sorted(shapes | crossing)),
+            wanted="as many heads of the same width in every layer",
+            do=OTHER_ENGINE,
+        )

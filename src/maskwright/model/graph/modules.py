@@ -1,0 +1,326 @@
+"""What the graphs compute: the network itself, on the plain paths, between flat tensors.
+
+    Encoder            ids, mask, segments -> states -> what is read of them
+    Decoder            ids, mask, past keys and values -> logits, all keys and values
+    DecoderFirst       ids, memory and its mask -> logits, keys and values, those of the memory
+    DecoderStep        ids, past keys and values, those of the memory and its mask -> logits, …
+    BothStacks         ids, mask -> the decoder's states of the text itself -> what is read of them
+
+Keys and values of all layers are one tensor each, stacked in front: (layers, B, H, K, W). A past of
+length 0 is one, too, so that the same graph reads a prompt and goes on with it. Padding stands at
+the end of a row; before a decoder's prompt it may stand in front, with positions that count from
+its first token. Names of arguments are those of the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from maskwright.model.nn import mask as masks
+from maskwright.model.nn.cache import KVCache, Pair
+from maskwright.model.nn.mask import AttentionMask
+from maskwright.model.nn.transformer import Transformer
+
+
+def seen(mask: Int[Tensor, "B K"]) -> AttentionMask:
+    """Real keys are seen by all, and padding by itself, so that no query is left without a key."""
+    return masks.real(mask != 0) | masks.itself
+
+
+class OneStack(nn.Module):
+    """The encoder, or a decoder without one, reads a whole text; and what is read of its states."""
+
+    def __init__(self, network: Transformer, read: nn.Module) -> None:
+        super().__init__()
+        self.network, self.read = network, read
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> object:
+        network = self.network
+        states_of = network.decode if network.encoder is None else network.encode
+        states = states_of(input_ids, segments=token_type_ids, visible=seen(attention_mask))
+        return self.read(states, attention_mask)
+
+
+class BothStacks(nn.Module):
+    """An encoder, and a decoder that reads the same text one place later; what is read of its
+    states.
+
+    Args:
+        start: the id that the decoder begins with.
+    """
+
+    def __init__(self, network: Transformer, read: nn.Module, start: int) -> None:
+        super().__init__()
+        self.network, self.read, self.start = network, read, start
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> object:
+        visible = seen(attention_mask)
+        memory = self.network.encode(input_ids, visible=visible)
+        first = torch.full_like(input_ids[:, :1], self.start)
+        states = self.network.decode(
+            torch.cat((first, input_ids[:, :-1]), 1),
+            visible=visible,
+            memory=memory,
+            memory_visible=masks.real(attention_mask != 0),
+        )
+        return self.read(states, attention_mask)
+
+
+class Decoder(nn.Module):
+    """A decoder without an encoder, some positions further. The mask speaks of all positions, past
+    ones first; `prefix_length` says of each row how many of its first positions see each other."""
+
+    def __init__(self, network: Transformer, read: nn.Module) -> None:
+        super().__init__()
+        self.network, self.read = network, read
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        past_key: Tensor,
+        past_value: Tensor,
+        position_ids: Tensor | None = None,
+        prefix_length: Tensor | None = None,
+    ) -> object:
+        cache = _Stacked(past_key, past_value)
+        states = self.network.decode(
+            input_ids,
+            positions=position_ids,
+            visible=seen(attention_mask),
+            prefix=prefix_length,
+            cache=cache,
+        )
+        return (*self.read(states, attention_mask), *cache.written)
+
+
+class DecoderFirst(nn.Module):
+    """A decoder beside an encoder at its first positions, of which none is padding."""
+
+    def __init__(self, network: Transformer, read: nn.Module) -> None:
+        super().__init__()
+        self.network, self.read = network, read
+
+    def forward(
+        self, input_ids: Tensor, encoder_hidden_states: Tensor, encoder_attention_mask: Tensor
+    ) -> object:
+        cache = _Empty()
+        states = self.network.decode(
+            input_ids,
+            positions=_following(input_ids, 0),
+            memory=encoder_hidden_states,
+            memory_visible=masks.real(encoder_attention_mask != 0),
+            cache=cache,
+        )
+        return (*self.read(states, input_ids), *cache.written, *cache.of_memory)
+
+
+class DecoderStep(nn.Module):
+    """The same behind a past; `width` is that of the model."""
+
+    def __init__(self, network: Transformer, read: nn.Module, width: int) -> None:
+        super().__init__()
+        self.network, self.read, self.width = network, read, width
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        encoder_attention_mask: Tensor,
+        past_key: Tensor,
+        past_value: Tensor,
+        cross_key: Tensor,
+        cross_value: Tensor,
+    ) -> object:
+        cache = _Stacked(past_key, past_value, cross_key, cross_value)
+        # Its keys and values are there; of the memory itself only the shape is asked.
+        memory = cross_key.new_zeros(1, 1, 1).expand(
+            input_ids.shape[0], encoder_attention_mask.shape[1], self.width
+        )
+        states = self.network.decode(
+            input_ids,
+            positions=_following(input_ids, cache.length),
+            memory=memory,
+            memory_visible=masks.real(encoder_attention_mask != 0),
+            cache=cache,
+        )
+        return (*self.read(states, input_ids), *cache.written)
+
+
+def _following(ids: Tensor, start: int) -> Int[Tensor, "1 T"]:
+    """The positions of `ids` behind `start` others."""
+    return torch.arange(start, start + ids.shape[1], device=ids.device)[None]
+
+
+class _Empty(KVCache):
+    """No past: what is written is kept as it comes."""
+
+    def __init__(self) -> None:
+        self.layers, self.length = [], 0
+        self._keys: list[Tensor] = []
+        self._values: list[Tensor] = []
+        self._of_memory: list[Pair] = []
+
+    def extend(self, layer: int, keys: Tensor, values: Tensor) -> Pair:
+        self._keys.append(keys)
+        self._values.append(values)
+        return keys, values
+
+    def memory(self, layer: int, make: Callable[[], Pair]) -> Pair:
+        self._of_memory.append(make())
+        return self._of_memory[-1]
+
+    @property
+    def written(self) -> tuple[Tensor, Tensor]:
+        """All keys and all values, (layers, B, H, K, W)."""
+        return torch.stack(self._keys), torch.stack(self._values)
+
+    @property
+    def of_memory(self) -> tuple[Tensor, Tensor]:
+        """The same of the memory."""
+        keys, values = zip(*self._of_memory, strict=True)
+        return torch.stack(keys), torch.stack(values)
+
+
+class _Stacked(_Empty):
+    """A past whose layers are stacked."""
+
+    def __init__(
+        self,
+        past_key: Float[Tensor, "L B H S W"],
+        past_value: Float[Tensor, "L B H S W"],
+        cross_key: Float[Tensor, "L B H M W"] | None = None,
+        cross_value: Float[Tensor, "L B H M W"] | None = None,
+    ) -> None:
+        super().__init__()
+        self._past, self._cross = (past_key, past_value), (cross_key, cross_value)
+        self.length = past_key.shape[3]
+
+    def extend(self, layer: int, keys: Tensor, values: Tensor) -> Pair:
+        past_key, past_value = self._past
+        return super().extend(
+            layer,
+            torch.cat((past_key[layer], keys), 2),
+            torch.cat((past_value[layer], values), 2),
+        )
+
+    def memory(self, layer: int, make: Callable[[], Pair]) -> Pair:
+        keys, values = self._cross
+        assert keys is not None and values is not None
+        return keys[layer], values[layer]
+
+
+# ------------------------------------------------------------------------------ what is read
+# Each reader takes states (B, T, D) and the mask (B, T), and gives a tuple of outputs.
+class States(nn.Module):
+    """The states themselves, and of some models the pooled state of the first place."""
+
+    def __init__(self, network: Transformer) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        if self.network.pooler is None:
+            return (states,)
+        return states, self.network.pool(states[:, 0])
+
+
+class Vocabulary(nn.Module):
+    """Scores over the vocabulary at every position."""
+
+    def __init__(self, network: Transformer) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        return (self.network.logits(states),)
+
+
+class HeadScores(nn.Module):
+    """The scores of a head: (B, L) of whole texts, (B, T, L) of tokens, twice (B, T) of spans.
+
+    Args:
+        last: whole texts are read at their last token, not at their first.
+    """
+
+    def __init__(self, network: Transformer, name: str, *, last: bool) -> None:
+        super().__init__()
+        self.network, self.name, self.last = network, name, last
+        self.config = next(head for head in network.config.heads if head.name == name)
+
+    def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        if self.config.pools:
+            how = "lasttoken" if self.last else "cls"
+            how = how if self.config.pooling == "place" else self.config.pooling
+            return (self.network.head(self.name, pooled(states, mask, how)),)
+        scores = self.network.head(self.name, states)
+        if self.config.kind == "span":
+            return scores[..., 0], scores[..., 1]
+        return (scores,)
+
+
+class Several(nn.Module):
+    """What several readers give, one after the other."""
+
+    def __init__(self, readers: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.readers = nn.ModuleList(readers)
+
+    def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        return tuple(found for reader in self.readers for found in reader(states, mask))
+
+
+class Choices(nn.Module):
+    """An encoder that reads each choice of a question, (B, C, T) ids, and gives a score to each."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> object:
+        segments = None if token_type_ids is None else token_type_ids.flatten(0, 1)
+        (scores,) = self.encoder(input_ids.flatten(0, 1), attention_mask.flatten(0, 1), segments)
+        return (scores.view(input_ids.shape[0], input_ids.shape[1]),)
+
+
+class SentenceVector(nn.Module):
+    """The states, and one vector of each text: pooled in one way or several side by side, without
+    the first `skip` tokens, and what is computed of that."""
+
+    def __init__(self, poolings: Sequence[str], skip: int, top: nn.Module) -> None:
+        super().__init__()
+        self.poolings, self.skip, self.top = tuple(poolings), skip, top
+
+    def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        found = [pooled(states, mask, how, self.skip) for how in self.poolings]
+        return states, self.top(torch.cat(found, 1))
+
+
+def pooled(
+    states: Float[Tensor, "B T D"], mask: Int[Tensor, "B T"], how: str, skip: int = 0
+) -> Float[Tensor, "B D"]:
+    """One state of each text or what is made of all of them, by the names of
+    `model/objectives/base/contrastive.py`; without the first `skip` tokens."""
+    if how == "cls":
+        return states[:, 0]
+    if how == "lasttoken":
+        last = (mask != 0).sum(1) - 1
+        place = last[:, None, None].expand(-1, 1, states.shape[2])
+        return states.gather(1, place)[:, 0]
+    order = torch.arange(states.shape[1], device=states.device)
+    kept = ((mask != 0) & (order >= skip))[..., None]  # B, T, 1
+    if how == "max":
+        return states.masked_fill(~kept, float("-inf")).amax(1)
+    weights = kept.to(states.dtype)
+    if how == "weightedmean":
+        weights = weights * (order + 1).to(states.dtype)[:, None]
+    count = weights.sum(1).clamp(min=1)
+    total = (states * weights).sum(1)
+    return total / (count.sqrt() if how == "mean_sqrt_len_tokens" else count)

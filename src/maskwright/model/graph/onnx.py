@@ -1,0 +1,190 @@
+"""A graph as a file of ONNX, by `torch.export` and the exporter of PyTorch.
+
+The network computes on its plain paths meanwhile (`nn/kernels`). The operations are those of opset
+18, in which GELU is an `Erf`, so that older run times read it too. What the exporter notes about
+the place of its work (paths, lines of source) is taken out. Above 2 GB the weights lie beside the
+graph, in `NAME.onnx.data`, because a file of protobuf cannot be larger.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskwright.base.errors import IncompatibleError, MaskwrightError
+from maskwright.base.packages import require
+from maskwright.base.version import VERSION
+from maskwright.model.graph.graphs import Graph
+from maskwright.model.nn import kernels
+
+OPSET = 18
+LARGEST = 2**31 - 2**24  # bytes of one file, with room for the graph itself
+TORCH_CACHE = "TORCHINDUCTOR_CACHE_DIR"  # where torch makes a folder when it exports a network
+TALKERS = ("torch.onnx", "torch.export", "torch.__trace", "onnxscript")  # loggers
+# What the exporter calls the modules around a node; the nodes that are called by it.
+SCOPES, NAMED = "pkg.torch.onnx.name_scopes", ("MatMul", "Gather")
+ENDING, BESIDE = ".onnx", ".data"
+# No size of an example may be 0 or 1, which the exporter takes for constants, nor equal another's.
+EXAMPLE = {"batch": 2, "choices": 3, "length": 5, "past": 4, "memory": 6}
+
+
+def write(graph: Graph, folder: Path, *, opset: int = OPSET) -> list[Path]:
+    """Write the graph into `folder`; returns its files, the graph itself first.
+
+    Raises:
+        UsageError: the packages are missing.
+        IncompatibleError: the exporter cannot follow the network, and what it says.
+    """
+    model = traced(graph, opset=opset)
+    return save(model, folder / f"{graph.name}{ENDING}")
+
+
+def traced(graph: Graph, *, opset: int = OPSET) -> Any:
+    """The graph as an `onnx.ModelProto`, weights included.
+
+    Raises:
+        As `write`.
+    """
+    require("writing a graph", "onnx", "onnxscript")
+    inputs = graph.example(EXAMPLE)
+    shapes = {
+        port.name: {place: axis for place, axis in enumerate(port.axes) if isinstance(axis, str)}
+        for port in graph.inputs
+    }
+    graph.module.eval()
+    try:
+        with kernels.plain(), torch.no_grad(), _quiet():
+            program = torch.onnx.export(
+                graph.module,
+                kwargs=inputs,
+                dynamo=True,
+                output_names=[port.name for port in graph.outputs],
+                dynamic_shapes=shapes,
+                opset_version=opset,
+                verbose=False,
+            )
+            assert program is not None
+            model = program.model_proto
+    except (MaskwrightError, MemoryError):
+        raise
+    except Exception as error:
+        raise IncompatibleError(
+            "the exporter of PyTorch cannot follow the network",
+            where=f"{graph.name}{ENDING}",
+            found=_last_words(error),
+            do="use a version of torch in the range that Maskwright names, or use the model with "
+            "maskwright itself",
+        ) from error
+    _tidy(model, graph)
+    return model
+
+
+def save(model: Any, path: Path) -> list[Path]:
+    """Write a model to `path`, with its weights beside it where one file has no room for them."""
+    import onnx
+
+    if model.ByteSize() < LARGEST:
+        path.write_bytes(model.SerializeToString())
+        return [path]
+    beside = path.with_name(path.name + BESIDE)
+    onnx.save_model(
+        model,
+        str(path),
+        save_as_external_data=True,
+        all_tensors_to_one_file=True,
+        location=beside.name,
+        size_threshold=1024,
+    )
+    return [path, beside]
+
+
+def _tidy(model: Any, graph: Graph) -> None:
+    """Take out what the exporter notes of its work, and name the maker and the sizes."""
+    _name_products(model)
+    model.producer_name, model.producer_version = "maskwright", VERSION
+    model.doc_string = model.graph.doc_string = ""
+    model.graph.name = graph.name
+    bodies = [model.graph, *model.functions]
+    parts = [each for body in bodies for each in body.node]
+    parts += [*model.graph.input, *model.graph.output, *model.graph.initializer]
+    for each in [model, *bodies, *parts, *model.graph.value_info]:
+        if hasattr(each, "metadata_props"):
+            del each.metadata_props[:]
+        if hasattr(each, "doc_string"):
+            each.doc_string = ""
+    del model.graph.value_info[:]
+    given = [port.name for port in model.graph.input]
+    wanted = [port.name for port in graph.inputs]
+    if sorted(given) != sorted(wanted):
+        raise IncompatibleError(
+            "the exporter of PyTorch gave the graph other inputs",
+            where=graph.name,
+            found=", ".join(given),
+            wanted=", ".join(wanted),
+            do="use a version of torch in the range that Maskwright names",
+        )
+    ports = {port.name: port for port in (*graph.inputs, *graph.outputs)}
+    for each in (*model.graph.input, *model.graph.output):
+        for dim, axis in zip(each.type.tensor_type.shape.dim, ports[each.name].axes, strict=True):
+            if isinstance(axis, str):
+                dim.dim_param = axis
+
+
+def _name_products(model: Any) -> None:
+    """Call products and look-ups by the places of their weights in the network, which the exporter
+    notes, as `encoder.blocks.0.attention.query`."""
+    taken: set[str] = {node.name for node in model.graph.node}
+    for node in model.graph.node:
+        noted = {each.key: each.value for each in node.metadata_props}.get(SCOPES, "")
+        scopes = re.findall(r"'network\.([\w.]+)'", noted)
+        if node.op_type not in NAMED or not scopes:
+            continue
+        name, number = scopes[-1], 1
+        while name in taken:
+            number += 1
+            name = f"{scopes[-1]}.{number}"
+        taken.add(name)
+        node.name = name
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """A block in which the exporter prints nothing, and leaves no cache among temporary files."""
+    loggers = [logging.getLogger(name) for name in TALKERS]
+    before = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.ERROR)
+    try:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            cache = os.environ.setdefault(TORCH_CACHE, folder)
+            try:
+                yield
+            finally:
+                if cache == folder:
+                    del os.environ[TORCH_CACHE]
+    finally:
+        for each, level in zip(loggers, before, strict=True):
+            each.setLevel(level)
+
+
+def _last_words(error: BaseException) -> str:
+    """The line of the error that says most: the innermost cause."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]

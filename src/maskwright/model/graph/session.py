@@ -1,0 +1,59 @@
+"""A file of ONNX, read and run by ONNX Runtime on the processor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import CheckpointError
+from maskwright.base.packages import require
+
+
+class Session:
+    """A graph that was loaded.
+
+    Attributes:
+        inputs, outputs: names, in the order of the file.
+    """
+
+    def __init__(self, file: Path, *, threads: int | None = None) -> None:
+        """
+        Args:
+            threads: of the processor; None: as PyTorch has.
+
+        Raises:
+            UsageError: ONNX Runtime is missing.
+            CheckpointError: the file cannot be read.
+        """
+        import torch
+
+        onnxruntime = require("running a graph", "onnxruntime")
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads or torch.get_num_threads()
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3  # errors
+        # Threads that wait by spinning take the processor from whoever computes next.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        try:
+            self._session: Any = onnxruntime.InferenceSession(
+                str(file), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # its errors have no class of their own
+            raise CheckpointError(
+                "ONNX Runtime cannot read the graph",
+                where=file,
+                found=str(error).splitlines()[0][:300] if str(error) else type(error).__name__,
+            ) from error
+        self.inputs = tuple(each.name for each in self._session.get_inputs())
+        self.outputs = tuple(each.name for each in self._session.get_outputs())
+
+    def run(self, given: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:
+        """The outputs by name; what the graph does not ask for is left out."""
+        wanted = {name: given[name] for name in self.inputs}
+        found = self._session.run(self.outputs, wanted)
+        return dict(zip(self.outputs, found, strict=True))

@@ -1,0 +1,110 @@
+"""Rows of ids through a prepared network, those of like length together, none padded.
+
+    for part in states(model, rows):        numbers of rows, and their states one after the other
+    hidden(model, rows)                     the states of each row, in order
+    at_place(model, rows, "first")          one state for each row, in order
+
+It knows no text and no task. Answers do not depend on which rows go together (`batches.py`), beyond
+rounding.
+
+Letters: N ids of all rows of a portion, R rows, T ids of a row, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.base.errors import DataError
+from maskwright.model.inference.batches import Group, portions
+from maskwright.model.inference.prepared import Place, Prepared, cut
+
+Rows = Sequence[Sequence[int]] | Sequence[NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that were read together.
+
+    Attributes:
+        numbers: (R,) of all rows.
+        tokens: (N,) ids of these rows, one after the other.
+        states: (N, D), or (R, D) of one place of each row.
+        lengths: of each row.
+    """
+
+    numbers: NDArray[np.int64]
+    tokens: Int[Tensor, " N"]
+    states: Float[Tensor, "N D"]
+    lengths: list[int]
+
+
+@torch.inference_mode()
+def states(
+    model: Prepared,
+    rows: Rows,
+    segments: Rows | None = None,
+    place: Place | None = None,
+    start: int | None = None,
+) -> Iterator[Part]:
+    """The states of all ids of the rows, or of one place of each.
+
+    Args:
+        start: the states are those of a decoder that reads the same row behind this id, the
+            encoder's being its memory.
+
+    Raises:
+        DataError: a row without an id.
+    """
+    lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
+    if len(lengths) and int(lengths.min()) < 1:
+        raise DataError("a row without an id", where=f"row {int(lengths.argmin())}")
+    for portion in portions(lengths):
+        numbers, groups = portion.numbers, portion.groups
+        ids = _flat(rows, numbers).to(model.device)
+        kinds = None if segments is None else _flat(segments, numbers).to(model.device)
+        if start is None:
+            found = model.ragged(ids, groups, kinds, place)
+        else:
+            found = _decoded(model, ids, groups, kinds, start)
+        yield Part(numbers, ids, found, lengths[numbers].tolist())
+
+
+def hidden(model: Prepared, rows: Rows, segments: Rows | None = None) -> list[Tensor]:
+    """(T, D) of each row."""
+    found = [torch.empty(0)] * len(rows)
+    for part in states(model, rows, segments):
+        for number, own in zip(part.numbers, part.states.split(part.lengths), strict=True):
+            found[number] = own
+    return found
+
+
+def at_place(
+    model: Prepared, rows: Rows, place: Place, segments: Rows | None = None
+) -> Float[Tensor, "R D"]:
+    """The states of one place of each row."""
+    parts = list(states(model, rows, segments, place))
+    order = np.argsort(np.concatenate([part.numbers for part in parts]))
+    together = torch.cat([part.states for part in parts])
+    return together[torch.from_numpy(order).to(together.device)]
+
+
+def _decoded(
+    model: Prepared, ids: Tensor, groups: Sequence[Group], segments: Tensor | None, start: int
+) -> Float[Tensor, "N D"]:
+    found = []
+    for tokens, kinds in zip(cut(ids, groups), cut(segments, groups), strict=True):
+        memory = model.encode(tokens, segments=kinds)
+        before = torch.cat([torch.full_like(tokens[:, :1], start), tokens[:, :-1]], 1)
+        found.append(model.decode(before, memory=memory).flatten(0, 1))
+    return torch.cat(found)
+
+
+def _flat(rows: Rows, numbers: NDArray[np.int64]) -> Tensor:
+    return torch.from_numpy(np.concatenate([np.asarray(rows[n], np.int64) for n in numbers]))

@@ -1,0 +1,80 @@
+"""Gaps in a text, written as a T5's sentinels: `The cat <extra_id_0> on the <extra_id_1>.`
+
+Only here are the sentinels of a tokenizer read in a text; everywhere else they are ordinary
+characters of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from maskwright.base.errors import UsageError
+from maskwright.text.tokenizer.file.roles import SENTINEL
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+WRITTEN = re.compile(f"({SENTINEL.pattern.replace('(', '(?:', 1)})")
+
+
+@dataclass(frozen=True)
+class Gapped:
+    """A text with gaps.
+
+    Attributes:
+        signs: the sentinels in their order, as written.
+        ids: those of the text, the sentinels' among them; without frame.
+    """
+
+    text: str
+    signs: tuple[str, ...]
+    ids: list[int]
+
+    def filled(self, sign: str, span: str) -> str:
+        """The text with the gap `sign` filled, the others still open."""
+        return self.text.replace(sign, span)
+
+
+def gapped(tokenizer: Tokenizer, text: str) -> Gapped | None:
+    """The text with its gaps; None where it has none, or the tokenizer no sentinels.
+
+    Raises:
+        UsageError: a sentinel that the tokenizer does not have, or one twice.
+    """
+    parts = WRITTEN.split(text) if tokenizer.sentinels else [text]
+    signs = tuple(parts[1::2])
+    if not signs:
+        return None
+    known = {tokenizer.vocabulary[i]: i for i in tokenizer.sentinels}
+    for number, sign in enumerate(signs):
+        if sign not in known or sign in signs[:number]:
+            raise UsageError(
+                "no such gap" if sign not in known else "one gap twice",
+                where=text[:60],
+                found=sign,
+                wanted=f"each of {tokenizer.vocabulary[tokenizer.sentinels[0]]} … "
+                f"{tokenizer.vocabulary[tokenizer.sentinels[-1]]} at most once",
+            )
+    ids: list[int] = []
+    for number, part in enumerate(parts):
+        if number % 2:
+            ids.append(known[part])
+            continue
+        # Their tokens carry the space before a word, so the gap stands for it too.
+        part = part.removesuffix(" ") if number < len(parts) - 1 else part
+        ids += tokenizer.encode(part) if part else []
+    return Gapped(text, signs, ids)
+
+
+def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """The text of ids, sentinels shown."""
+    parts: list[str] = []
+    run: list[int] = []
+    for each in [*ids, -1]:
+        if each >= 0 and each not in tokenizer.sentinels:
+            run.append(each)
+            continue
+        parts.append(tokenizer.decode(run).strip() if run else "")
+        parts.append(tokenizer.vocabulary[each] if each >= 0 else "")
+        run = []
+    return " ".join(filter(None, parts))

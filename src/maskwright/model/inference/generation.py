@@ -1,0 +1,399 @@
+"""Texts that are written beside each other, each of which begins and ends when it likes.
+
+    writing = Generation(network)
+    row = writing.add(Prompt(ids, 100, decode=tokenizer.decode))     joins at the next step
+    for piece in writing.step(): …                                   a token more in each row
+
+What a row gets depends on its prompt, its seed and its settings alone, not on who writes beside it:
+it is what `stream` of this prompt by itself gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from maskwright.base import randomness
+from maskwright.base.errors import UsageError
+from maskwright.model.inference import decode as decoding
+from maskwright.model.inference.batches import growing
+from maskwright.model.inference.decode import GREEDY, Sampling
+from maskwright.model.inference.growing_rows import Reader, Rows, context_start, trained_length
+from maskwright.model.inference.prepared import Prepared
+from maskwright.model.inference.shared_layers import can_write_together, mixed_layer, spans_of
+from maskwright.model.inference.stream import Decode, GrowingText, Piece, require_stop, shown
+
+
+def _no_byte(token: int) -> bool:
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """What one row is to be written from, and how.
+
+    Attributes:
+        ids: what the network goes on from, one at least.
+        count: how many tokens are written at most, 1 or more.
+        decode: the text of ids.
+        sampling: how a token is chosen, with its seed.
+        source: what the encoder of a model of two stacks reads.
+        given: the ids in front of the new ones when they are decoded.
+        stop: strings that end the row.
+        end: the id that ends it.
+        is_byte: whether an id stands for a byte alone.
+        copy: a number that tells this row from others with the same prompt and seed.
+        logprobs: whether pieces have the log-probability of their token.
+        top_logprobs: of how many of the likeliest tokens, too.
+        network: the network of an adapter, prepared `like` the one of all; None: that one.
+    """
+
+    ids: Sequence[int]
+    count: int
+    decode: Decode
+    sampling: Sampling = GREEDY
+    source: Sequence[int] | None = None
+    given: Sequence[int] = ()
+    stop: Sequence[str] = ()
+    end: int | None = None
+    is_byte: Callable[[int], bool] = _no_byte
+    copy: int = 0
+    logprobs: bool = False
+    top_logprobs: int = 0
+    network: Prepared | None = None
+
+
+class Generation:
+    """What one network is writing, with adapters or without.
+
+    Args:
+        network: prepared.
+        context: how many tokens are read at most; None: as many as the model was trained on.
+        whole: the tokens of a prompt see each other (`prefix-lm`).
+        one_way: an encoder was also taught to read to the left only (`hybrid`).
+
+    Raises:
+        IncompatibleError: the network does not write.
+    """
+
+    def __init__(
+        self,
+        network: Prepared,
+        *,
+        context: int | None = None,
+        whole: bool = False,
+        one_way: bool = False,
+    ) -> None:
+        decoding.require_writer(network.config, one_way=one_way)
+        self.network, self.whole, self.one_way = network, whole, one_way
+        self.context = context
+        self._crowds: list[_Crowd] = []
+        self._next = 0
+
+    @property
+    def rows(self) -> int:
+        """How many are being written, those that join at the next step included."""
+        return sum(len(crowd.writing) + len(crowd.waiting) for crowd in self._crowds)
+
+    @property
+    def tokens(self) -> int:
+        """Positions that are held for them, and will be for those that join."""
+        return sum(crowd.tokens for crowd in self._crowds)
+
+    def add(self, prompt: Prompt) -> int:
+        """A further row, which joins at the next step.
+
+        Returns:
+            Its number, as in the pieces; no number is given twice.
+
+        Raises:
+            As `decode.steps`; UsageError: a count below 1, an empty string in `stop`, a negative
+            number of `top_logprobs`.
+        """
+        network = prompt.network or self.network
+        sources = None if prompt.source is None else [prompt.source]
+        decoding.check(
+            network.config,
+            [prompt.ids],
+            [prompt.count],
+            sources,
+            self.context,
+            one_way=self.one_way,
+        )
+        decoding.check_forbidden(prompt.sampling.forbidden, network.config.tokens.vocabulary)
+        require_stop(prompt.stop)
+        for name, value, least in (
+            ("count", prompt.count, 1),
+            ("top_logprobs", prompt.top_logprobs, 0),
+        ):
+            if value < least:
+                raise UsageError(
+                    "a number is out of range", where=name, found=value, wanted=f"{least} or more"
+                )
+        row = _Row(self._next, prompt, network)
+        self._crowd_for(network).waiting.append(row)
+        self._next += 1
+        return row.number
+
+    def _crowd_for(self, network: Prepared) -> _Crowd:
+        for crowd in self._crowds:
+            if crowd.takes(network):
+                return crowd
+        limit = self.context or trained_length(network.config)
+        self._crowds.append(_Crowd(network, limit, self.whole))
+        return self._crowds[-1]
+
+    @torch.inference_mode()
+    def cancel(self, row: int) -> None:
+        """Write no more of this row; nothing where it has ended."""
+        for crowd in self._crowds:
+            crowd.leave({row})
+
+    @torch.inference_mode()
+    def step(self) -> list[Piece]:
+        """One token more in each row, in the order in which they were added."""
+        pieces: list[Piece] = []
+        for crowd in self._crowds:
+            rows, scores = crowd.scored()
+            made = _advanced(rows, scores)
+            crowd.leave({piece.row for piece in made if piece.finished is not None})
+            pieces += made
+        self._crowds = [crowd for crowd in self._crowds if crowd.writing or crowd.waiting]
+        return sorted(pieces, key=lambda piece: piece.row)
+
+
+class _Row:
+    """A row that is written.
+
+    Attributes:
+        start: from where on of its ids it is read.
+    """
+
+    def __init__(self, number: int, prompt: Prompt, network: Prepared) -> None:
+        self.number, self.prompt, self.network = number, prompt, network
+        self.ids = list(prompt.ids)
+        self.written = self.start = 0
+        self.text = GrowingText(prompt.decode, prompt.given, prompt.stop, prompt.is_byte)
+        self.name = decoding.name_of(prompt.ids, prompt.source)
+        self.choice = replace(prompt.sampling, seed=0)
+
+    @property
+    def left(self) -> int:
+        """How many tokens may follow."""
+        return self.prompt.count - self.written
+
+
+class _Crowd:
+    """Rows whose keys and values lie in common buffers, of one network or of several that share
+    its weights; of a network that cannot be prepared, each is read for itself.
+
+    Attributes:
+        writing: in the order of the buffers.
+        waiting: those that join at the next step.
+    """
+
+    def __init__(self, network: Prepared, limit: int | None, whole: bool) -> None:
+        self.network, self.limit, self.whole = network, limit, whole
+        self.writing: list[_Row] = []
+        self.waiting: list[_Row] = []
+        self.rows: Rows | None = None
+        self.readers: dict[int, Reader] = {}
+        self.runs: list[tuple[Prepared, list[_Row]]] = []
+
+    def takes(self, network: Prepared) -> bool:
+        return network is self.network or can_write_together(network, self.network)
+
+    @property
+    def tokens(self) -> int:
+        held = sum(len(row.ids) - row.start for row in self.waiting)
+        if self.rows is None:
+            return held + sum(len(row.ids) - row.start for row in self.writing)
+        return held + self.rows.cache.rows * (self.rows.length - self.rows.first)
+
+    def leave(self, numbers: Collection[int]) -> None:
+        """These rows go; the others close up."""
+        self.waiting = [row for row in self.waiting if row.number not in numbers]
+        going = [i for i, row in enumerate(self.writing) if row.number not in numbers]
+        if len(going) == len(self.writing):
+            return
+        for row in self.writing:
+            if row.number in numbers:
+                self.readers.pop(row.number, None)
+        self._reorder(decoding.closed_up(going))
+
+    def scored(self) -> tuple[list[_Row], Float[Tensor, "B V"]]:
+        """The rows, those that join among them, and the scores of what follows in each."""
+        anew = []
+        for row in self.writing:
+            start = context_start(len(row.ids), self.limit)
+            if start != row.start and row.number not in self.readers:
+                anew.append(row)
+            row.start = start
+        self.leave({row.number for row in anew})
+        found: list[Tensor] = []
+        rows = list(self.writing)
+        if self.rows is not None:
+            self.rows.make_room(max(row.left for row in rows))
+            hidden = self.rows.step([row.ids[-1] for row in rows])
+            found.append(self._scores(hidden))
+        else:
+            found += [self._read_alone(row) for row in rows]
+        waiting, self.waiting = [*anew, *self.waiting], []
+        for row in waiting:
+            row.start = context_start(len(row.ids), self.limit)
+        for network, some in _by_network(waiting):
+            contexts = [row.ids[row.start :] for row in some]
+            for part in growing(contexts, 1):
+                found.append(self._join(network, some[part]))
+                rows += some[part]
+        return rows, torch.cat(found) if found else torch.empty(0)
+
+    def _join(self, network: Prepared, some: list[_Row]) -> Float[Tensor, "B V"]:
+        """Read the contexts of rows of one network, which go on behind those that write."""
+        reader = self._reader(network, some)
+        if reader.writer is None:
+            scores = []
+            for row in some:
+                self.readers[row.number] = self._reader(network, [row])
+                scores.append(self._read_alone(row))
+            self.writing += some
+            return torch.cat(scores)
+        scores_found = reader.next_scores([row.ids for row in some], 1)
+        assert reader.rows is not None
+        if self.rows is None:
+            self.rows = reader.rows
+        else:
+            self.rows.join(reader.rows)
+        self.writing += some
+        self._sort()
+        return scores_found
+
+    def _reader(self, network: Prepared, some: list[_Row]) -> Reader:
+        reader = Reader(network, self.limit, cached=True)
+        if self.whole:
+            reader.seen = [len(row.prompt.ids) for row in some]
+        if reader.writer is not None or len(some) == 1:
+            sources = [row.prompt.source for row in some if row.prompt.source is not None]
+            reader.encode(sources or None)
+        return reader
+
+    def _read_alone(self, row: _Row) -> Float[Tensor, "1 V"]:
+        return self.readers[row.number].next_scores([row.ids], row.left)
+
+    # ------------------------------------------------------------------------ several networks
+    def _sort(self) -> None:
+        """Rows of one network next to each other, and the layers that read them so."""
+        networks = list(dict.fromkeys(row.network for row in self.writing))
+        if len(networks) > 1:
+            order = sorted(
+                range(len(self.writing)), key=lambda i: networks.index(self.writing[i].network)
+            )
+            self._reorder(order)
+        else:
+            self._lay()
+
+    def _reorder(self, order: list[int]) -> None:
+        self.writing = [self.writing[i] for i in order]
+        if self.rows is None:
+            return
+        if not self.writing:
+            self.rows = None
+            return
+        self.rows.keep(order)
+        if self.rows.shared is not None:
+            self.rows.shared.keep(order)
+        self._lay()
+
+    def _lay(self) -> None:
+        """Let the layers be those of the networks of the rows."""
+        assert self.rows is not None
+        runs = _by_network(self.writing)
+        self.runs = runs
+        stacks = [network.writer for network, _ in runs]
+        spans = spans_of([len(some) for _, some in runs])
+        self.rows.layers = [
+            mixed_layer(layers, spans)
+            for layers in zip(*(stack.layers for stack in stacks), strict=True)
+        ]
+
+    def _scores(self, hidden: Float[Tensor, "B D"]) -> Float[Tensor, "B V"]:
+        first = self.runs[0][0]
+        if all(network.vocabulary_key == first.vocabulary_key for network, _ in self.runs):
+            return first.scores(hidden).cpu()
+        parts = hidden.split([len(some) for _, some in self.runs])
+        pairs = zip(self.runs, parts, strict=True)
+        return torch.cat([network.scores(part) for (network, _), part in pairs]).cpu()
+
+
+def _by_network(rows: Sequence[_Row]) -> list[tuple[Prepared, list[_Row]]]:
+    """Runs of rows of one network; rows that are apart are brought together where they wait."""
+    found: dict[Prepared, list[_Row]] = {}
+    for row in rows:
+        found.setdefault(row.network, []).append(row)
+    return list(found.items())
+
+
+# --------------------------------------------------------------------------------- one token more
+def _advanced(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[Piece]:
+    """What each row gets."""
+    tokens = _chosen(rows, scores)
+    logs = _log_probabilities(rows, scores, tokens)
+    return [
+        _piece(row, token, *logs.get(place, (None, ())))
+        for place, (row, token) in enumerate(zip(rows, tokens, strict=True))
+    ]
+
+
+def _chosen(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[int]:
+    """The next id of each row; those that are sampled alike at once."""
+    alike: dict[Sampling, list[int]] = {}
+    for place, row in enumerate(rows):
+        alike.setdefault(row.choice, []).append(place)
+    tokens = [0] * len(rows)
+    for choice, places in alike.items():
+        some = [rows[place] for place in places]
+        keys = randomness.key(
+            "sample",
+            np.array([row.prompt.sampling.seed for row in some]),
+            np.array([row.name for row in some]),
+            np.array([row.prompt.copy for row in some]),
+            np.array([row.written for row in some]),
+        )
+        own = scores if len(places) == len(rows) else scores[places]
+        for place, token in zip(places, decoding.chosen(own, choice, keys), strict=True):
+            tokens[place] = token
+    return tokens
+
+
+def _log_probabilities(
+    rows: Sequence[_Row], scores: Float[Tensor, "B V"], tokens: Sequence[int]
+) -> dict[int, tuple[float, tuple[tuple[int, float], ...]]]:
+    """Of rows that want them, by their place: of the token, and of the likeliest ones."""
+    places = [i for i, row in enumerate(rows) if row.prompt.logprobs or row.prompt.top_logprobs]
+    if not places:
+        return {}
+    logs = scores[places].double().log_softmax(-1)
+    own = logs.gather(-1, torch.tensor([[tokens[place]] for place in places]))[:, 0].tolist()
+    most = max(rows[place].prompt.top_logprobs for place in places)
+    best = logs.topk(min(most, logs.shape[-1]), dim=-1)
+    found = {}
+    for number, place in enumerate(places):
+        count = rows[place].prompt.top_logprobs
+        ids, values = best.indices[number, :count].tolist(), best.values[number, :count].tolist()
+        found[place] = own[number], tuple(zip(ids, values, strict=True))
+    return found
+
+
+def _piece(
+    row: _Row, token: int, logprob: float | None, top: tuple[tuple[int, float], ...]
+) -> Piece:
+    row.ids.append(token)
+    row.written += 1
+    new, finished = shown(row.text, None if token == row.prompt.end else token, row.left == 0)
+    id_shown = None if token == row.prompt.end else token
+    return Piece(row.number, id_shown, new, finished, logprob, top)

@@ -1,0 +1,586 @@
+"""Texts that grow by one token after another, read by a prepared network.
+
+    rows = Rows(prepared, contexts, capacity)      room for so many positions
+    hidden = rows.read(contexts)                   the states at their ends (B, D)
+    hidden = rows.step(tokens)                     one token more in each row
+    prepared.scores(hidden)                        (B, V)
+
+Keys and values lie in buffers of a fixed capacity (`model/nn/cache.py`); those of an encoder's memory are
+computed once. Contexts of unequal lengths are aligned at their ends, so all rows write at the same
+place; padding is not computed, except for what attention does with it. Of the last layer only the
+last position of each context is.
+
+It gives what `Transformer.decode` (or `encode`, for an encoder that reads from left to right)
+gives, up to rounding.
+
+Letters: B rows, T positions of a context, N real tokens, H heads, W head width, D width, P sources,
+S positions of a source, C capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from maskwright.model.inference.blocks import PreparedAttention, fits, spread
+from maskwright.model.inference.engine import hidden
+from maskwright.model.inference.prepared import Prepared, prepared
+from maskwright.model.nn import mask
+from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn.config import Attention as AttentionConfig
+from maskwright.model.nn.config import Relative, Rotary, TransformerConfig
+from maskwright.model.nn.positions import relative_buckets, rotary_table, rotate
+from maskwright.model.nn.transformer import Transformer
+
+# Positions for which there is new room at once, if so many may come.
+ROOM = 64
+
+
+@dataclass
+class Memory:
+    """Keys and values (P, H, S, W) of the encoder's memory, by layer.
+
+    Attributes:
+        bias: (P, 1, 1, S), 0 at real positions, else -inf; None where all are real.
+        copies: how many rows in a run share a source.
+    """
+
+    pairs: list[tuple[Tensor, Tensor]]
+    bias: Tensor | None
+    copies: int
+
+    @classmethod
+    @torch.inference_mode()
+    def of(
+        cls, model: Prepared, states: Float[Tensor, "P S D"], keep: Bool[Tensor, "P S"], copies: int
+    ) -> Memory:
+        """Of the encoder's states, of which those that `keep` says are real."""
+        states, bias = states.to(model.dtype), _bias(keep, model.dtype)
+        pairs = [
+            _of_memory(layer.cross, states, number)
+            for number, layer in enumerate(model.writer.layers)
+            if layer.cross is not None
+        ]
+        front = pairs[0][0].shape[2] - states.shape[1]
+        return cls(pairs, bias if bias is None else F.pad(bias, (front, 0)), copies)
+
+    def join(self, other: Memory) -> None:
+        """The sources of `other` stand behind those here, each with a row of its own."""
+        sizes = [memory.pairs[0][0].shape[2] for memory in (self, other)]
+        biases = []
+        for memory, size in zip((self, other), sizes, strict=True):
+            keys = memory.pairs[0][0]
+            bias = keys.new_zeros(len(keys), 1, 1, size) if memory.bias is None else memory.bias
+            biases.append(F.pad(bias, (0, max(sizes) - size), value=float("-inf")))
+            more = (0, 0, 0, max(sizes) - size)
+            memory.pairs = [(F.pad(k, more), F.pad(v, more)) for k, v in memory.pairs]
+        bias = torch.cat(biases)
+        self.bias = bias if bool((bias < 0).any()) else None
+        self.pairs = [
+            (torch.cat([k, more_k]), torch.cat([v, more_v]))
+            for (k, v), (more_k, more_v) in zip(self.pairs, other.pairs, strict=True)
+        ]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with these rows, whole runs of `copies` that share a source. Where there is but
+        one source any number of rows share it."""
+        if len(self.pairs[0][0]) == 1:
+            return
+        sources = [row // self.copies for row in rows[:: self.copies]]
+        if sources == list(range(len(self.pairs[0][0]))):
+            return
+        index = torch.tensor(sources, device=self.pairs[0][0].device)
+        self.pairs = [(keys[index], values[index]) for keys, values in self.pairs]
+        self.bias = None if self.bias is None else self.bias[index]
+
+
+@dataclass
+class _View:
+    """What the layers of one pattern see in one step: keys of the buffer from `first` on."""
+
+    first: int
+    bias: Tensor | None
+    rotary: tuple[Tensor, Tensor] | None
+    causal: bool = False
+
+
+class Rows:
+    """Growing rows of tokens with their keys and values.
+
+    Args:
+        contexts: what `read` will be given.
+        capacity: how many positions a row has room for, those of the longest context included.
+        seen: how many first tokens of each context see each other; None: none do.
+        memory: of the sources, for a decoder with cross-attention.
+    """
+
+    @torch.inference_mode()
+    def __init__(
+        self,
+        model: Prepared,
+        contexts: Sequence[Sequence[int]],
+        capacity: int,
+        seen: Sequence[int] | None = None,
+        memory: Memory | None = None,
+    ) -> None:
+        self.model, self.stack, self.shared = model, model.writer, memory
+        self.device, self.is_decoder = model.device, model.network.decoder is not None
+        layers = self.stack.layers
+        fronts = [layer.attention.front(len(contexts), n) for n, layer in enumerate(layers)]
+        self.front = 0 if fronts[0] is None else fronts[0].shape[3]
+        self.cache = KVCache.of_stack(
+            self.stack.config,
+            len(contexts),
+            self.front + capacity,
+            dtype=model.dtype,
+            device=self.device,
+        )
+        for buffer, front in zip(self.cache.layers, fronts, strict=True):
+            if front is not None:
+                buffer[:, :, :, : self.front] = front
+        self.cache.advance(self.front)
+        length = max(map(len, contexts))
+        pads = torch.tensor([length - len(context) for context in contexts], device=self.device)
+        self.layers = layers
+        self.pads: Int[Tensor, " B"] | None = pads if bool(pads.any()) else None
+        self.first = 0
+        """Before this position there is nothing in any row."""
+        self.prefix: Int[Tensor, " B"] | None = None
+        if seen is not None:
+            self.prefix = pads + torch.tensor(seen, device=self.device)
+        self._pad_bias: Float[Tensor, "B 1 1 C"] | None = None
+        self._distances: dict[bool, Float[Tensor, "1 H 1 C"]] = {}
+
+    @property
+    def length(self) -> int:
+        """How many positions are read, the prefix of an adapter not counted."""
+        return self.cache.length - self.front
+
+    @property
+    def capacity(self) -> int:
+        """How many there is room for."""
+        return self.cache.capacity - self.front
+
+    def keep(self, rows: list[int]) -> None:
+        """Row i goes on as row `rows[i]`; there may be fewer than before."""
+        if rows == list(range(self.cache.rows)):
+            return
+        index = torch.tensor(rows, device=self.device)
+        self.cache.reorder(index)
+        self.pads = None if self.pads is None else self.pads[index]
+        self.prefix = None if self.prefix is None else self.prefix[index]
+        self._pad_bias = None if self._pad_bias is None else self._pad_bias[index]
+        self._find_first()
+
+    @torch.inference_mode()
+    def join(self, other: Rows) -> None:
+        """The rows of `other`, of this network or of one that gives keys and values of the same
+        shape, go on behind those here. All end at one place."""
+        pads, prefix = [], []
+        length = max(self.length, other.length)
+        for rows in (self, other):
+            by = length - rows.length
+            none = torch.zeros(rows.cache.rows, dtype=torch.int64, device=self.device)
+            pads.append((none if rows.pads is None else rows.pads) + by)
+            if rows.prefix is not None:
+                prefix.append(rows.prefix + by)
+        self.cache.join(other.cache, front=self.front)
+        self.pads = torch.cat(pads)
+        self.prefix = torch.cat(prefix) if prefix else None
+        if self.shared is not None and other.shared is not None:
+            self.shared.join(other.shared)
+        self._find_first()
+        self._pad_bias, self._distances = None, {}
+
+    @torch.inference_mode()
+    def make_room(self, most: int) -> None:
+        """Room for one position more in each row; for more of them at once, `most` at most. What no
+        row has any longer is left out."""
+        if self.length < self.capacity:
+            return
+        length = self.length - self.first
+        capacity = length + max(1, min(most, max(ROOM, length // 2)))
+        self.cache.move(
+            -self.first,
+            front=self.front,
+            capacity=self.front + capacity,
+            rows=self.cache.rows,
+        )
+        if self.pads is not None:
+            self.pads = self.pads - self.first
+            self.prefix = None if self.prefix is None else self.prefix - self.first
+        self._find_first()
+        self._pad_bias, self._distances = None, {}
+
+    def _find_first(self) -> None:
+        if self.pads is not None and not bool(self.pads.any()):
+            self.pads = self._pad_bias = None
+        self.first = 0 if self.pads is None else int(self.pads.min())
+
+    @torch.inference_mode()
+    def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B D"]:
+        """The states at the ends of the contexts, which are read once."""
+        count = max(map(len, contexts))
+        tokens = torch.tensor([token for context in contexts for token in context])
+        places = torch.tensor([place for context in contexts for place in range(len(context))])
+        last = torch.tensor([len(context) for context in contexts]).cumsum(0) - 1
+        flat = None
+        if self.pads is not None:
+            rows = torch.arange(len(contexts)).repeat_interleave(
+                torch.tensor([*map(len, contexts)])
+            )
+            flat = (rows * count + places).to(self.device) + self.pads[rows.to(self.device)]
+        positions = places.to(self.device)[None]
+        x = self._embedded(tokens[None], positions, 0)[0]
+        at = positions[0] if flat is None else spread(positions[0], flat, len(contexts) * count)
+        views = self._views(count, at.view(len(contexts), count))
+        return self._through(x, views, count, flat, last.to(self.device))
+
+    @torch.inference_mode()
+    def step(self, tokens: Sequence[int]) -> Float[Tensor, "B D"]:
+        """One token more in each row."""
+        ids, start = torch.tensor(tokens)[:, None], self.length
+        positions = None
+        if self.pads is not None:
+            positions = (start - self.pads)[:, None]
+        x = self._embedded(ids, positions, start)[:, 0]
+        return self._through(x, self._views(1, positions), 1, None, None)
+
+    # ------------------------------------------------------------------------------ the layers
+    def _embedded(self, tokens: Tensor, positions: Tensor | None, start: int) -> Tensor:
+        vectors = self.model.network.token_vectors(tokens.to(self.device))
+        embedded: Tensor = self.stack.module.embeddings(vectors, positions, None, start)
+        return embedded.to(self.model.dtype)
+
+    def _through(
+        self,
+        x: Float[Tensor, "N D"],
+        views: list[_View],
+        count: int,
+        flat: Int[Tensor, " N"] | None,
+        last: Int[Tensor, " B"] | None,
+    ) -> Float[Tensor, "B D"]:
+        """
+        Args:
+            count: positions of each row, padding included.
+            flat: where the tokens stand among them (b*T + t); None: they are all.
+            last: of the tokens, the last one of each row; None: all are.
+        """
+        cache, shared = self.cache, self.shared
+        end = cache.length + count
+        for number, (layer, view) in enumerate(zip(self.layers, views, strict=True)):
+            half = layer.attention
+            mixed = _mixed(half, half.enter(x), cache.layers[number], view, end, count, flat)
+            if last is not None and number == len(views) - 1:
+                x = x[last]
+                mixed, flat = mixed.view(cache.rows, count, -1)[:, -1], None
+                count = 1
+            elif flat is not None:
+                mixed = mixed[flat]
+            x = half.leave(mixed, x)
+            if layer.cross is not None:
+                assert shared is not None
+                pair, places = shared.pairs[number], cache.rows * count
+                h = layer.cross.enter(x)
+                x = layer.cross.leave(_crossed(layer.cross, h, pair, shared.bias, places, flat), x)
+            x = layer.feed_forward(x)
+        cache.advance(end - cache.length)
+        norm = self.stack.final_norm
+        return x if norm is None else norm(x)
+
+    # ------------------------------------------------------------------------------ what is seen
+    def _views(self, count: int, positions: Tensor | None) -> list[_View]:
+        made: dict[tuple[object, ...], _View] = {}
+        views: list[_View] = []
+        for block in self.stack.config.blocks:
+            attention = block.attention
+            kind = (attention.pattern, attention.window, attention.positions, attention.head_width)
+            if kind not in made:
+                made[kind] = self._view(attention, count, positions)
+            views.append(made[kind])
+        return views
+
+    def _view(self, attention: AttentionConfig, count: int, positions: Tensor | None) -> _View:
+        start, rotary = self.length, None
+        if isinstance(attention.positions, Rotary):
+            if positions is None:
+                positions = torch.full((1, 1), start, device=self.device)
+            rotary = rotary_table(attention.positions, positions, attention.head_width)
+        if count == 1 and (attention.window is None or (self.prefix is None and not self.front)):
+            first = 0 if self.front else self.first
+            if attention.window is not None:
+                first = max(first, start - attention.window[0])
+            return _View(first, self._step_bias(attention, first, start + 1), rotary)
+        drawn = self._mask(attention).draw(count, start + count, start=start, device=self.device)
+        if (
+            drawn.mask.form == "causal"
+            and start == self.front == 0
+            and self._relative(attention) is None
+        ):
+            return _View(0, None, rotary, causal=count > 1)
+        bias = drawn.bias(self.model.dtype)
+        if (relative := self._relative(attention)) is not None:
+            distance = self._distance(relative, attention, count, start + count)
+            bias = distance if bias is None else distance + bias
+        return _View(0, bias if bias is None else F.pad(bias, (self.front, 0)), rotary)
+
+    def _relative(self, attention: AttentionConfig) -> Relative | None:
+        return attention.positions if isinstance(attention.positions, Relative) else None
+
+    def _mask(self, attention: AttentionConfig) -> mask.AttentionMask:
+        """Who sees whom, as `Stack` and `Transformer.encode` have it."""
+        limits = mask.pattern(attention.pattern, attention.window)
+        order = limits if self.is_decoder else mask.causal
+        if self.prefix is not None:
+            order = order | mask.prefix(self.prefix)
+        if not self.is_decoder:
+            order = limits & order
+        if self.pads is not None:
+            places = torch.arange(self.capacity, device=self.device)
+            order = order & mask.real(places[None] >= self.pads[:, None])
+        return order
+
+    def _step_bias(self, attention: AttentionConfig, first: int, end: int) -> Tensor | None:
+        """(B or 1, H or 1, 1, K) for one query at `end - 1`: distances, and -inf at padding."""
+        bias = None
+        if self.pads is not None:
+            if self._pad_bias is None:
+                places = torch.arange(self.capacity, device=self.device)
+                self._pad_bias = _bias(places[None] >= self.pads[:, None], self.model.dtype)
+                assert self._pad_bias is not None
+                self._pad_bias = F.pad(self._pad_bias, (self.front, 0))
+            bias = self._pad_bias[..., first : self.front + end]
+        if (relative := self._relative(attention)) is not None:
+            both_ways = attention.pattern != "causal"
+            if both_ways not in self._distances:
+                # Of the last query there is room for: any other's are the end of it.
+                self._distances[both_ways] = self._distance(relative, attention, 1, self.capacity)
+            distance = self._distances[both_ways][..., self.capacity - end :]
+            distance = F.pad(distance, (self.front, 0)) if self.front else distance[..., first:]
+            bias = distance if bias is None else bias + distance
+        return bias
+
+    def _distance(
+        self, relative: Relative, attention: AttentionConfig, queries: int, keys: int
+    ) -> Float[Tensor, "1 H Q K"]:
+        """The bias of distances, of the last `queries` of as many positions as there are keys."""
+        buckets = relative_buckets(
+            relative, queries, keys, keys - queries, attention.pattern != "causal", self.device
+        )
+        assert self.stack.module.relative is not None
+        table = self.stack.module.relative(buckets).permute(2, 0, 1).contiguous()
+        return table[None].to(self.model.dtype)
+
+
+def _mixed(
+    half: PreparedAttention,
+    h: Float[Tensor, "N D"],
+    buffer: Float[Tensor, "2 B H C W"],
+    view: _View,
+    end: int,
+    count: int,
+    flat: Tensor | None,
+) -> Float[Tensor, "BT HW"]:
+    """What each position takes from those before it; its keys and values are written."""
+    rows = buffer.shape[1]
+    parts = []
+    for side, number in half.own(h):
+        side = side if flat is None else spread(side, flat, rows * count)
+        parts.append(half.split(side.view(rows, count, -1), number))
+    query = parts[0][0]  # B, H, T, W
+    pair = parts[0][1:] if half.joined else parts[1]
+    if view.rotary is None:
+        buffer[:, :, :, end - count : end] = pair
+    else:
+        query = rotate(query, view.rotary)
+        buffer[0, :, :, end - count : end] = rotate(pair[0], view.rotary)
+        buffer[1, :, :, end - count : end] = pair[1]
+    keys, values = buffer[:, :, :, view.first : end].unbind(0)
+    out = F.scaled_dot_product_attention(
+        query, keys, values, attn_mask=view.bias, is_causal=view.causal, scale=half.scale
+    )
+    return out.transpose(1, 2).reshape(rows * count, -1)
+
+
+def _of_memory(
+    half: PreparedAttention, states: Float[Tensor, "P S D"], layer: int
+) -> tuple[Float[Tensor, "P H S W"], Float[Tensor, "P H S W"]]:
+    key, value = half.split(half.both(states), 2).contiguous().unbind(0)
+    return half.with_front(key, value, layer)
+
+
+def _crossed(
+    half: PreparedAttention,
+    h: Float[Tensor, "N D"],
+    pair: tuple[Tensor, Tensor],
+    bias: Tensor | None,
+    places: int,
+    flat: Tensor | None,
+) -> Float[Tensor, "N HW"]:
+    """What each position takes from its source; rows that share one are queries of it."""
+    query = half.query(h)
+    if flat is not None:
+        query = spread(query, flat, places)
+    query = query.view(len(pair[0]), -1, half.heads, half.width).transpose(1, 2)
+    out = F.scaled_dot_product_attention(query, *pair, attn_mask=bias, scale=half.scale)
+    out = out.transpose(1, 2).reshape(places, -1)
+    return out if flat is None else out[flat]
+
+
+def _bias(keep: Bool[Tensor, "B K"], dtype: torch.dtype) -> Float[Tensor, "B 1 1 K"] | None:
+    """0 where a key is real, else -inf; None where all are."""
+    if bool(keep.all()):
+        return None
+    bias = torch.zeros(keep.shape, dtype=dtype, device=keep.device)
+    return bias.masked_fill_(~keep, float("-inf"))[:, None, None]
+
+
+class Reader:
+    """Scores of the next token for growing texts, with what was computed before.
+
+    Args:
+        model: a network, or one that was prepared before.
+        limit: how many tokens are read at most; None: all.
+        cached: keep keys and values between steps.
+    """
+
+    def __init__(self, model: Transformer | Prepared, limit: int | None, cached: bool) -> None:
+        self.network = network_of(model)
+        self.limit = limit
+        self.writer: Prepared | None = None
+        stack = self.network.decoder if self.network.decoder is not None else self.network.encoder
+        assert stack is not None  # every config has one
+        if cached and fits(stack):
+            self.writer = prepared(model)
+        self.starts: list[int] = []
+        self.seen: list[int] | None = None
+        """How many of each text's first tokens see each other; None: none do."""
+        self.rows: Rows | None = None
+        self.memory: Memory | None = None
+        self.states: Float[Tensor, "B S D"] | None = None
+        self.keep_states: Bool[Tensor, "B S"] | None = None
+
+    @torch.inference_mode()
+    def encode(self, sources: Sequence[Sequence[int]] | None, copies: int = 1) -> None:
+        """Read the sources, once. Each is for so many rows in a run."""
+        if sources is None:
+            return
+        device, lengths = self.network.device, [len(source) for source in sources]
+        keep = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
+        keep = keep.to(device)
+        if self.writer is not None:
+            states = torch.cat(hidden(self.writer, sources))
+            flat = keep.flatten().nonzero()[:, 0]
+            states = spread(states, flat, keep.numel()).unflatten(0, keep.shape)
+            self.memory = Memory.of(self.writer, states, keep, copies)
+            return
+        tokens = torch.zeros(keep.shape, dtype=torch.int64)
+        for row, source in enumerate(sources):
+            tokens[row, : len(source)] = torch.tensor(source)
+        states = self.network.encode(tokens.to(device), visible=mask.real(keep))
+        self.keep_states = keep.repeat_interleave(copies, 0)
+        self.states = states.repeat_interleave(copies, 0)
+
+    @torch.inference_mode()
+    def next_scores(self, texts: Sequence[Sequence[int]], left: int) -> Float[Tensor, "B V"]:
+        """(B, V) for the token that follows each text; `left` is how many will still follow."""
+        starts = [context_start(len(text), self.limit) for text in texts]
+        if self.writer is None:
+            self.starts = starts
+            return self.network.logits(self._read_plainly(texts)).cpu()
+        rows = self.rows
+        if rows is None or starts != self.starts or rows.length == rows.capacity:
+            self.starts = starts
+            hidden = self._read(self.writer, texts, left)
+        else:
+            hidden = rows.step([text[-1] for text in texts])
+        return self.writer.scores(hidden).cpu()
+
+    @torch.inference_mode()
+    def keep(self, rows: list[int]) -> None:
+        """Row i goes on as row `rows[i]`; where several share a source, they do so afterwards."""
+        self.starts = [self.starts[row] for row in rows]
+        if self.seen is not None:
+            self.seen = [self.seen[row] for row in rows]
+        if self.states is not None and self.keep_states is not None:
+            index = torch.tensor(rows, device=self.states.device)
+            self.states, self.keep_states = self.states[index], self.keep_states[index]
+        if self.memory is not None:
+            self.memory.keep(rows)
+        if self.rows is not None:
+            self.rows.keep(rows)
+
+    def _read(self, writer: Prepared, texts: Sequence[Sequence[int]], left: int) -> Tensor:
+        """Read the contexts from their beginning."""
+        contexts, seen = self._contexts(texts)
+        length = max(map(len, contexts))
+        # Room until the first row starts anew: no row reads more than the limit.
+        room = length + left - 1
+        capacity = room if self.limit is None else min(room, length + self.limit)
+        self.rows = None  # the buffers of before are not needed beside the new ones
+        self.rows = Rows(writer, contexts, capacity, seen, self.memory)
+        return self.rows.read(contexts)
+
+    def _contexts(
+        self, texts: Sequence[Sequence[int]]
+    ) -> tuple[list[Sequence[int]], list[int] | None]:
+        contexts = [text[start:] for text, start in zip(texts, self.starts, strict=True)]
+        if self.seen is None:
+            return contexts, None
+        pairs = zip(self.seen, self.starts, strict=True)
+        return contexts, [max(0, seen - start) for seen, start in pairs]
+
+    def _read_plainly(self, texts: Sequence[Sequence[int]]) -> Float[Tensor, "B D"]:
+        """All of the contexts by the network itself, aligned at their ends."""
+        contexts, seen = self._contexts(texts)
+        device, length = self.network.device, max(map(len, contexts))
+        pads = torch.tensor([length - len(context) for context in contexts])
+        tokens = torch.tensor([[0] * (length - len(c)) + list(c) for c in contexts])  # B, T
+        places = (torch.arange(length)[None] - pads[:, None]).clamp(min=0)
+        prefix = None if seen is None else (pads + torch.tensor(seen)).to(device)
+        visible = None
+        if bool(pads.any()):
+            visible = mask.real((torch.arange(length)[None] >= pads[:, None]).to(device))
+        if self.network.decoder is None:
+            order = mask.causal if prefix is None else mask.causal | mask.prefix(prefix)
+            return self.network.encode(
+                tokens.to(device),
+                positions=places.to(device),
+                visible=order if visible is None else order & visible,
+            )[:, -1]
+        keep = self.keep_states
+        return self.network.decode(
+            tokens.to(device),
+            positions=places.to(device),
+            visible=visible,
+            prefix=prefix,
+            memory=self.states,
+            memory_visible=None if keep is None else mask.real(keep),
+        )[:, -1]
+
+
+def network_of(model: Transformer | Prepared) -> Transformer:
+    """The network itself."""
+    return model if isinstance(model, Transformer) else model.network
+
+
+def trained_length(config: TransformerConfig) -> int | None:
+    """The longest text that the stack which writes knows positions for; None where positions are
+    relative."""
+    stack = config.decoder or config.encoder
+    return None if stack is None else stack.longest
+
+
+def context_start(length: int, limit: int | None) -> int:
+    """Where reading starts in a text of `length` tokens. Up to `limit` tokens all are read; then
+    reading starts anew from the last half, and again whenever `limit` is exceeded."""
+    if limit is None or length <= limit:
+        return 0
+    half = max(1, limit // 2)
+    beyond = length - limit - 1
+    return limit + 1 - half + beyond // (limit - half + 1) * (limit - half + 1)

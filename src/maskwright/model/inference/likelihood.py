@@ -1,0 +1,383 @@
+"""How likely a given text is to a model: one number per text, whatever the model was trained for.
+
+    causal                    sum of log P(token | all before it), exact
+    masked                    sum of log P(token | all others), one token masked at a time: the
+                              pseudo-log-likelihood of Salazar et al. 2020 (section 2)
+    masked-within-word        the same, the later tokens of its word masked too, so that a word in
+                              pieces gives no hint of itself (Kauf and Ivanova 2023, section 3)
+    masked-next               as `masked`, read one position earlier: for a model that predicts the
+    masked-next-within-word   next token under both masks (Charpentier and Samuel 2024, section 2)
+    sequence-to-sequence      exact, the text as the target of a source that is one hole
+    replaced                  sum of log P(token is the original one), of a discriminator
+
+Pseudo-likelihoods are no probabilities of texts: they compare texts under one model and one method,
+and are never set beside a code length. Only the text's own tokens are counted, framed as in
+training; that the text ends is not part of the question. All is computed in float32.
+
+Texts of one length share a batch, so nothing is padded, and a text's number does not depend on the
+others; equal texts are scored once and tie exactly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from maskwright.base.errors import IncompatibleError, UsageError
+from maskwright.base.randomness import key
+from maskwright.model.batch import Batch
+from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.inference.batches import alike
+from maskwright.model.inference.engine import states
+from maskwright.model.inference.likelihood_prompts import Frame, detector, frame_for
+from maskwright.model.inference.prepared import Prepared, answering
+from maskwright.model.nn import mask
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base import corruption
+from maskwright.model.objectives.base.objective import (
+    Loss,
+    Objective,
+    Part,
+    encode_targets,
+    facts,
+    token_loss,
+)
+from maskwright.text.store.rows import Rows, RowSource
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.words import begins_word
+
+TokenScore = tuple[float, tuple[tuple[int, float], ...]]
+# Positions whose scores over the vocabulary are held at once.
+AT_ONCE = 256
+
+
+@torch.inference_mode()
+def prompt_scores(
+    network: Prepared, rows: Sequence[Sequence[int]], top: int = 0
+) -> list[list[TokenScore]]:
+    """For each row the log-probability in nats of each token after its first, as the model gave it,
+    and of the `top` likeliest tokens at its place, the best first.
+
+    Raises:
+        IncompatibleError: the network is no decoder that stands alone.
+        DataError: a row without an id.
+    """
+    require_decoder(network.config)
+    found: list[list[TokenScore]] = [[] for _ in rows]
+    for part in states(network, rows):
+        following = part.tokens.roll(-1)
+        made: list[TokenScore] = []
+        for begin in range(0, len(following), AT_ONCE):
+            here = slice(begin, begin + AT_ONCE)
+            logs = network.scores(part.states[here]).double().log_softmax(-1)
+            own = logs.gather(-1, following[here, None])[:, 0].tolist()
+            best = logs.topk(min(top, logs.shape[-1]), dim=-1)
+            pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            tops = [tuple(zip(ids, values, strict=True)) for ids, values in pairs]
+            made += zip(own, tops, strict=True)
+        begin = 0
+        for number, length in zip(part.numbers, part.lengths, strict=True):
+            found[number] = made[begin : begin + length - 1]
+            begin += length
+    return found
+
+
+def require_decoder(config: TransformerConfig) -> None:
+    """Refuse a model whose tokens do not follow from those before them.
+
+    Raises:
+        IncompatibleError: it is no decoder that stands alone.
+    """
+    if config.encoder is not None or config.vocabulary_head is None:
+        raise IncompatibleError(
+            "only a decoder that stands alone says how likely a prompt was",
+            where="network",
+            found="an encoder" if config.encoder is not None else "no vocabulary head",
+            do="ask for the log-likelihood of the text",
+        )
+
+
+RATE = 0.15
+ENOUGH = 16_384  # tokens asked, where the text has so many
+MOST_ROUNDS = 16
+
+Reads = Literal["both sides", "one side"]
+
+
+def top1(model: Transformer, source: RowSource, reads: Reads, mask: int) -> float:
+    """The share of the hidden tokens that the model names first, ties counted by their fair share.
+
+    Args:
+        source: rows of held-out text; each is read in several rounds, other tokens hidden in each.
+        mask: the id that hides a token from a model that reads both sides.
+    """
+    tokens = max(1, len(source) * source.length)
+    rounds = min(MOST_ROUNDS, math.ceil(ENOUGH / (RATE * tokens)))
+    hits = predictions = 0.0
+    for number in range(rounds):
+        found = likelihood.evaluate(_Hidden(model, reads, mask, number), source, rows=len(source))
+        hits += found.top1 * found.targets
+        predictions += found.targets
+    return hits / predictions
+
+
+class _Hidden(Objective):
+    def __init__(self, model: Transformer, reads: Reads, mask: int, number: int) -> None:
+        super().__init__()
+        self.product, self._reads, self._mask, self._number = model, reads, mask, number
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        keys = np.asarray(key("mask", seed, self._number, rows.ids))
+        askable = ~rows.special & (rows.positions > 0)
+        askable[:, 1:] &= ~rows.special[:, :-1]
+        askable[:, 0] = False
+        chosen = corruption.choose_each(askable, RATE, keys)
+        tokens, place = rows.tokens, np.flatnonzero(chosen)
+        if self._reads == "both sides":
+            tokens = np.where(chosen, self._mask, tokens)
+        else:
+            place = place - 1
+        return Batch(
+            tokens=torch.from_numpy(tokens),
+            index=torch.from_numpy(place),
+            targets=torch.from_numpy(rows.tokens[chosen]),
+            **facts(rows),
+        )
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.targets is not None
+        return {"hidden": batch.targets.numel()}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.targets is not None
+        states = self.target_states(batch)
+        return Loss({"hidden": Part(token_loss(self.product, states, batch.targets))})
+
+    def target_states(self, batch: Batch) -> Tensor:
+        return encode_targets(self.product, batch)
+
+
+# Whose last token is told and not read.
+LEFT_TO_RIGHT = ("causal", "sequence-to-sequence")
+_SCORES_AT_ONCE = 1 << 25
+
+Group = NDArray[np.int64]  # (N, n): the tokens of texts of one length
+Method = Callable[[Prepared, Tokenizer, Frame, Group], NDArray[np.float64]]
+
+
+def scores(
+    model: Transformer | Prepared,
+    tokenizer: Tokenizer,
+    sentences: Sequence[str],
+    how: str | None = None,
+) -> NDArray[np.float64]:
+    """Log-likelihood in nats of each of `sentences` (S,), float64 sums of float32 terms.
+
+    Args:
+        model: prepared in float32, where many sentences are asked.
+        how: one of `frames.METHODS`; None is `native(model)`. A model trained both ways takes
+            several.
+
+    Raises:
+        UsageError: no such method, or a text longer than the model's positions.
+        IncompatibleError: the model or its tokenizer does not support the method.
+    """
+    how = native(model) if how is None else how
+    frame = frame_for(model, tokenizer, how)
+    texts = [tuple(ids.tolist()) for ids in tokenizer.encode_batch(sentences)]
+    _require_room(model, frame, sentences, texts, LEFT_TO_RIGHT.count(how))
+    by_length: dict[int, dict[tuple[int, ...], None]] = {}
+    for ids in texts:
+        by_length.setdefault(len(ids), {})[ids] = None
+    found: dict[tuple[int, ...], float] = {(): 0.0}
+    with _measured(model) as network:
+        for length in sorted(by_length.keys() - {0}):
+            group = list(by_length[length])
+            values = _METHODS[how](network, tokenizer, frame, np.array(group, dtype=np.int64))
+            found.update(zip(group, values.tolist(), strict=True))
+    return np.array([found[ids] for ids in texts])
+
+
+def native(model: Transformer | Prepared) -> str:
+    """The method that fits how a model of this shape is usually trained.
+
+    Raises:
+        IncompatibleError: it predicts no tokens.
+    """
+    config = model.config
+    if config.vocabulary_head is not None:
+        if config.encoder is None:
+            return "causal"
+        return "masked" if config.decoder is None else "sequence-to-sequence"
+    if detector(model) is not None:
+        return "replaced"
+    raise IncompatibleError(
+        "this model says nothing about tokens",
+        where="model",
+        found="no vocabulary head, and no head that tells replaced tokens",
+    )
+
+
+# ------------------------------------------------------------------------------ the methods
+def _causal(
+    network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
+) -> NDArray[np.float64]:
+    def read(tokens: Tensor) -> Tensor:
+        if network.config.decoder is not None:
+            return network.decode(tokens)
+        return network.encode(tokens, visible=mask.causal)
+
+    return _left_to_right(network, frame, texts, read)
+
+
+def _sequence_to_sequence(
+    network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
+) -> NDArray[np.float64]:
+    memory = network.encode(_tensor(network, np.array([frame.source])))  # 1, S, D
+
+    def read(tokens: Tensor) -> Tensor:
+        return network.decode(tokens, memory=memory.expand(len(tokens), -1, -1))
+
+    return _left_to_right(network, frame, texts, read)
+
+
+def _left_to_right(
+    network: Prepared, frame: Frame, texts: Group, read: Callable[[Tensor], Tensor]
+) -> NDArray[np.float64]:
+    """Each token from `frame.before` and the tokens before it."""
+    opening = np.tile(np.array(frame.before, dtype=np.int64), (len(texts), 1))
+    inputs = np.concatenate([opening, texts[:, :-1]], axis=1)
+    totals = np.zeros(len(texts))
+    for rows in alike(len(texts), inputs.shape[1]):
+        hidden = read(_tensor(network, inputs[rows]))[:, -texts.shape[1] :]
+        log_probabilities = _log_probabilities(
+            network, hidden.flatten(0, 1), texts[rows].reshape(-1)
+        )
+        totals[rows] = log_probabilities.reshape(-1, texts.shape[1]).sum(axis=1)
+    return totals
+
+
+def _masked(*, next_token: bool, within_word: bool) -> Method:
+    def method(
+        network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
+    ) -> NDArray[np.float64]:
+        """One copy of a text for each of its tokens, in which that token is masked."""
+        assert tokenizer.mask is not None
+        (count, length), first = texts.shape, len(frame.before)
+        framed = _framed(frame, texts)
+        fresh = np.zeros(texts.shape, dtype=bool)
+        fresh[:, 0] = True
+        word_begins = begins_word(texts, fresh, tokenizer.starts_word, tokenizer.ends_word)
+        words, each = word_begins.cumsum(axis=1), np.arange(length)
+        totals = np.zeros(count)
+        for copies in alike(count * length, framed.shape[1]):
+            row, place = np.divmod(np.arange(count * length)[copies], length)
+            hidden_ones = each == place[:, None]
+            if within_word:
+                same = words[row] == words[row, place][:, None]
+                hidden_ones = same & (each >= place[:, None])
+            inputs = framed[row]
+            inputs[:, first : first + length][hidden_ones] = tokenizer.mask
+            tokens = _tensor(network, inputs)  # copies, T
+            score_places = np.arange(len(row)) * tokens.shape[1] + first + place - next_token
+            states = network.encode(tokens, at=torch.from_numpy(score_places).to(tokens.device))
+            np.add.at(totals, row, _log_probabilities(network, states, texts[row, place]))
+        return totals
+
+    return method
+
+
+def _replaced(
+    network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
+) -> NDArray[np.float64]:
+    """The head's score is the logit of "replaced" (Clark et al. 2020, section 2)."""
+    name, first = detector(network), len(frame.before)
+    assert name is not None
+    framed, totals = _framed(frame, texts), np.zeros(len(texts))
+    for rows in alike(len(texts), framed.shape[1]):
+        hidden = network.encode(_tensor(network, framed[rows]))
+        logits = network.head(name, hidden[:, first : first + texts.shape[1]]).squeeze(-1)
+        totals[rows] = functional.logsigmoid(-logits).double().sum(1).cpu().numpy()
+    return totals
+
+
+_METHODS: dict[str, Method] = {
+    "causal": _causal,
+    "masked": _masked(next_token=False, within_word=False),
+    "masked-within-word": _masked(next_token=False, within_word=True),
+    "masked-next": _masked(next_token=True, within_word=False),
+    "masked-next-within-word": _masked(next_token=True, within_word=True),
+    "sequence-to-sequence": _sequence_to_sequence,
+    "replaced": _replaced,
+}
+
+
+def _require_room(
+    model: Transformer | Prepared,
+    frame: Frame,
+    sentences: Sequence[str],
+    texts: list[tuple[int, ...]],
+    unread: int,
+) -> None:
+    """Refuse a text that has no room; of each, `unread` tokens are not read."""
+    longest = model.config.longest
+    around = len(frame.before) + len(frame.after) - unread
+    for sentence, ids in zip(sentences, texts, strict=True):
+        if longest is not None and len(ids) + around > longest:
+            raise UsageError(
+                "a text is longer than the model reads",
+                where=sentence[:60],
+                found=f"{len(ids) + around} tokens",
+                wanted=f"at most {longest}",
+                do="leave it out, or score it in parts",
+            )
+
+
+# ------------------------------------------------------------------------------ computing
+@contextlib.contextmanager
+def _measured(model: Transformer | Prepared) -> Iterator[Prepared]:
+    """`model` in float32 and without dropout; its mode is given back as it was."""
+    if isinstance(model, Transformer) and model.tokens.weight.dtype != torch.float32:
+        model = copy.deepcopy(model).float()
+    with (
+        answering(model, live=True) as ready,
+        torch.inference_mode(),
+        torch.autocast(model.device.type, enabled=False),
+    ):
+        yield ready
+
+
+def _framed(frame: Frame, texts: Group) -> NDArray[np.int64]:
+    before, after = (
+        np.tile(np.array(part, dtype=np.int64), (len(texts), 1))
+        for part in (frame.before, frame.after)
+    )
+    return np.concatenate([before, texts, after], axis=1)
+
+
+def _tensor(network: Prepared, tokens: NDArray[np.int64]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(tokens)).to(network.device)
+
+
+def _log_probabilities(
+    network: Prepared, states: Tensor, wanted: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """(N,) log-probability of the token `wanted` (N,) by each hidden state (N, D)."""
+    size = max(1, _SCORES_AT_ONCE // network.config.tokens.vocabulary)
+    target, log_probabilities = _tensor(network, wanted), []
+    for part in range(0, len(states), size):
+        logits = network.logits(states[part : part + size])
+        log_probabilities.append(
+            -functional.cross_entropy(logits, target[part : part + size], reduction="none")
+        )
+    return torch.cat(log_probabilities).double().cpu().numpy()

@@ -1,0 +1,395 @@
+"""Networks that share weights, read in one run: what one laid-out weight does is done once for the
+rows of all, and what acts on it in one network (LoRA, (IA)³, a bottleneck) on its own rows alone.
+
+    networks   A (base)  B (LoRA in layer 1)         one text of both
+    layer 0    [text             ]                   once: up to here they are the same
+    layer 1    [text of A][text of B]                x @ W.T of both, + x A B of the second
+    states     [        ] [        ]                 of each network
+
+A text goes through the layers once for each different network that it is asked of, from the layer
+on in which these begin to differ.
+
+Letters: G networks, T texts, N ids of all rows, R rows, D width, C different networks so far.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.model.inference.batches import Group
+from maskwright.model.inference.blocks import (
+    PreparedAttention,
+    PreparedFeedForward,
+    PreparedLayer,
+    PreparedNorm,
+    Product,
+    finished,
+)
+from maskwright.model.inference.prepared import Place, Prepared, PreparedStack, cut, read_layer
+from maskwright.text.store.rows import spread
+
+Key = tuple[object, ...]
+Half = TypeVar("Half", PreparedAttention, PreparedFeedForward)
+# Rows of each network among those of all, by how many rows there are: all ids, or one of each text.
+Spans = Mapping[int, Sequence[slice]]
+
+
+class SharedLayers:
+    """The stacks that read texts, of networks which `can_share`."""
+
+    def __init__(self, networks: Sequence[Prepared]) -> None:
+        self.networks, self.stacks = list(networks), [each.reader for each in networks]
+        keys: list[Key] = [_entry_key(each, each.reader) for each in networks]
+        last = len(self.stacks[0].layers) - 1
+        self.different = [_numbered(keys)]
+        """(G,) which of the different networks each is, before the layers and in each of them."""
+        for number in range(last + 1):
+            for place, stack in enumerate(self.stacks):
+                own = _layer_key(stack.layers[number])
+                if number == last and stack.final_norm is not None:
+                    own = (*own, stack.final_norm.key)
+                keys[place] = (self.different[-1][place], *own)
+            self.different.append(_numbered(keys))
+
+    def readings(self, wanted: Bool[np.ndarray, "G T"]) -> NDArray[np.int64]:
+        """(T,) how many different networks read each text."""
+        last = np.array(self.different[-1])
+        rows = [wanted[last == one].any(0) for one in range(last.max() + 1)]
+        return np.stack(rows).sum(0)
+
+    @torch.inference_mode()
+    def ragged(
+        self,
+        tokens: Int[Tensor, " N"],
+        lengths: NDArray[np.int64],
+        wanted: Bool[np.ndarray, "G T"],
+        segments: Int[Tensor, " N"] | None = None,
+        place: Place | None = None,
+    ) -> list[Tensor]:
+        """The states of each network: (N, D) of the texts that are `wanted` of it, one after the
+        other in their order, or (R, D) of one place of each.
+
+        Args:
+            tokens: ids of all texts, one after the other.
+            lengths: (T,) of texts, those that are equally long next to each other.
+        """
+        now = _Level(self.different[0], wanted, lengths)
+        x = self._entered(now, tokens, lengths, segments)
+        contexts = self.stacks[0].contexts(x, now.groups)
+        last = len(self.different) - 2
+        for number, different in enumerate(self.different[1:]):
+            if different != now.different:
+                then, now = now, _Level(different, wanted, lengths)
+                x = x[now.taken_from(then).to(x.device)]
+                contexts = self.stacks[0].contexts(x, now.groups)
+            layers = [self.stacks[member].layers[number] for member in now.members]
+            context = contexts[self.stacks[0].context_of[number]]
+            at = place if number == last else None
+            x = read_layer(mixed_layer(layers, now.spans), number, x, now.groups, context, at)
+        spans = now.spans[len(x)]
+        norm = _norm([self.stacks[member].final_norm for member in now.members], now.spans)
+        x = x if norm is None else norm(x)
+        return [
+            x[spans[one]][now.mine(member, None if place else lengths)]
+            for member, one in enumerate(now.different)
+        ]
+
+    def _entered(
+        self,
+        level: _Level,
+        tokens: Tensor,
+        lengths: NDArray[np.int64],
+        segments: Tensor | None,
+    ) -> Float[Tensor, "N D"]:
+        """What the first layer reads."""
+        at = level.ids(lengths)
+        tokens = tokens[at.to(tokens.device)]
+        segments = None if segments is None else segments[at.to(tokens.device)]
+        parts = []
+        for member, groups, span in zip(
+            level.members, level.groups_of, level.spans[len(tokens)], strict=True
+        ):
+            vectors = self.networks[member].network.token_vectors(tokens[None, span])[0]
+            kinds = None if segments is None else segments[span]
+            embed = self.stacks[member].module.embeddings
+            parts += [
+                embed(one, None, kind).flatten(0, 1)
+                for one, kind in zip(cut(vectors, groups), cut(kinds, groups), strict=True)
+            ]
+        return torch.cat(parts).to(self.stacks[0].dtype)
+
+
+class SharedEngine:
+    """As `SharedLayers`, of networks whose texts one other engine reads."""
+
+    def __init__(self, networks: Sequence[Prepared]) -> None:
+        self.networks = list(networks)
+
+    def readings(self, wanted: Bool[np.ndarray, "G T"]) -> NDArray[np.int64]:
+        """(T,) of ones: each text is read once."""
+        return np.ones(wanted.shape[1], np.int64)
+
+    @torch.inference_mode()
+    def ragged(
+        self,
+        tokens: Int[Tensor, " N"],
+        lengths: NDArray[np.int64],
+        wanted: Bool[np.ndarray, "G T"],
+        segments: Int[Tensor, " N"] | None = None,
+        place: Place | None = None,
+    ) -> list[Tensor]:
+        """As `SharedLayers.ragged`."""
+        states = self.networks[0].ragged(tokens, _groups(lengths), segments, place)
+        rows = wanted if place else [np.repeat(mine, lengths) for mine in wanted]
+        return [states[torch.from_numpy(mine).to(states.device)] for mine in rows]
+
+
+def layers_of(networks: Sequence[Prepared]) -> SharedLayers | SharedEngine:
+    """What reads the texts of networks which `can_share`."""
+    return (SharedLayers if networks[0].engine is None else SharedEngine)(networks)
+
+
+class _Level:
+    """Rows at one layer: for each of the different networks the texts wanted of it, in order.
+
+    Attributes:
+        different: (G,) which of the C different networks each is.
+        members: (C,) a network for each.
+        rows: (C, T) whether the text is a row.
+        spans: of ids, and of rows.
+    """
+
+    def __init__(
+        self, different: list[int], wanted: NDArray[np.bool_], lengths: NDArray[np.int64]
+    ) -> None:
+        self.different, self.wanted, self.lengths = different, wanted, lengths
+        count = max(different) + 1
+        self.members = [different.index(one) for one in range(count)]
+        self.rows = np.stack([wanted[np.equal(different, one)].any(0) for one in range(count)])
+        own = [lengths[row] for row in self.rows]
+        self.groups_of = [_groups(each) for each in own]
+        self.groups = [group for groups in self.groups_of for group in groups]
+        self.spans = spans_of([int(each.sum()) for each in own]) | spans_of([*map(len, own)])
+
+    def ids(self, lengths: NDArray[np.int64]) -> Tensor:
+        """Where the ids of the rows stand among those of all texts."""
+        return _places(lengths, np.nonzero(self.rows)[1])
+
+    def taken_from(self, before: _Level) -> Tensor:
+        """Where the ids of the rows stand among those of the level before."""
+        number = np.cumsum(before.rows.reshape(-1)).reshape(before.rows.shape) - 1
+        which, texts = np.nonzero(self.rows)
+        parent = np.array([before.different[member] for member in self.members])[which]
+        lengths = self.lengths[np.nonzero(before.rows)[1]]
+        return _places(lengths, number[parent, texts])
+
+    def mine(self, member: int, lengths: NDArray[np.int64] | None) -> Tensor | slice:
+        """Of the rows that one of the different networks has, those wanted of this member."""
+        row = self.rows[self.different[member]]
+        mine = np.flatnonzero(self.wanted[member][row])
+        if len(mine) == row.sum():
+            return slice(None)
+        if lengths is None:
+            return torch.from_numpy(mine)
+        return _places(lengths[row], mine)
+
+
+def spans_of(counts: Sequence[int]) -> dict[int, list[slice]]:
+    """`Spans` of so many rows each."""
+    ends = np.cumsum(counts).tolist()
+    pairs = zip([0, *ends], ends, strict=False)
+    return {ends[-1]: [slice(begin, end) for begin, end in pairs]}
+
+
+def can_share(network: Prepared, other: Prepared) -> bool:
+    """Whether the stacks that read texts are of one shape and on shared weights, and nothing acts
+    on them that changes what a row is: vectors or keys in front. Texts that another engine reads
+    are shared by those who have the same."""
+    if network.engine is not None or other.engine is not None:
+        return network.engine is other.engine
+    return (
+        network.products is other.products
+        and not network.products.live
+        and network.network.tokens.weight is other.network.tokens.weight
+        and (network.encoder is None) == (other.encoder is None)
+        and network.reader.config == other.reader.config
+        and _is_plain(network)
+        and _is_plain(other)
+    )
+
+
+def can_write_together(network: Prepared, other: Prepared) -> bool:
+    """As `can_share`, of the stacks that write; they also begin alike, and end alike."""
+    one, two = network.writer, other.writer
+    return (
+        network.products is other.products
+        and not network.products.live
+        and one.config == two.config
+        and not any(
+            stack.plain or any(layer.attention.before is not None for layer in stack.layers)
+            for stack in (one, two)
+        )
+        and _entry_key(network, one) == _entry_key(other, two)
+        and (one.final_norm and one.final_norm.key) == (two.final_norm and two.final_norm.key)
+    )
+
+
+def _is_plain(network: Prepared) -> bool:
+    stack = network.reader
+    return stack.takes_ragged and all(layer.attention.before is None for layer in stack.layers)
+
+
+# ---------------------------------------------------------------------------------- which are equal
+def _numbered(keys: Sequence[Key]) -> list[int]:
+    """A number for each key, the same for equal ones."""
+    known: dict[Key, int] = {}
+    return [known.setdefault(key, len(known)) for key in keys]
+
+
+def _entry_key(network: Prepared, prepared_stack: PreparedStack) -> Key:
+    """Equal of networks whose stacks begin alike."""
+    stack = prepared_stack.module
+    parts = [
+        network.network.tokens,
+        stack.embeddings,
+        *([stack.relative] if stack.relative else []),
+    ]
+    hooked = any(m._forward_hooks or m._forward_pre_hooks for part in parts for m in part.modules())
+    own = [id(parameter) for part in parts for parameter in part.parameters()]
+    return (*own, id(network) if hooked else None)
+
+
+def _layer_key(layer: PreparedLayer) -> Key:
+    """Equal of layers that do the same."""
+    halves: list[PreparedAttention | PreparedFeedForward] = [layer.attention, layer.feed_forward]
+    norms = [norm for half in halves for norm in (half.norm_before, half.norm_after)]
+    hooks = [id(hook) for half in halves for hook in half._hooks]
+    return (
+        *(id(product) for half in halves for product in _products(half).values()),
+        *(None if norm is None else norm.key for norm in norms),
+        *hooks,
+    )
+
+
+def _products(half: PreparedAttention | PreparedFeedForward) -> dict[str, Product]:
+    return {name: value for name, value in vars(half).items() if isinstance(value, Product)}
+
+
+# --------------------------------------------------------------------------- layers of several
+def mixed_layer(layers: Sequence[PreparedLayer], spans: Spans) -> PreparedLayer:
+    """A layer that does for the rows of each span what that one's layer does."""
+    if len(layers) == 1:
+        return layers[0]
+    made = copy.copy(layers[0])
+    made.attention = _mixed_half([layer.attention for layer in layers], spans)
+    made.feed_forward = _mixed_half([layer.feed_forward for layer in layers], spans)
+    crosses = [layer.cross for layer in layers if layer.cross is not None]
+    made.cross = _mixed_half(crosses, spans) if crosses else None
+    return made
+
+
+def _mixed_half(halves: Sequence[Half], spans: Spans) -> Half:
+    made = copy.copy(halves[0])
+    made.norm_before = _norm([half.norm_before for half in halves], spans)
+    made.norm_after = _norm([half.norm_after for half in halves], spans)
+    for name in _products(halves[0]):
+        setattr(made, name, _product([getattr(half, name) for half in halves], spans))
+    if any(half._hooks for half in halves):
+        made._hooks = [_hook(halves, spans)]
+    return made
+
+
+def _norm(norms: Sequence[PreparedNorm | None], spans: Spans) -> PreparedNorm | None:
+    first = norms[0]
+    if first is None or all(norm is not None and norm.key == first.key for norm in norms):
+        return first
+
+    def mixed(x: Tensor) -> Tensor:
+        return torch.cat(
+            [norm(x[span]) for norm, span in zip(norms, spans[len(x)], strict=True) if norm]
+        )
+
+    return mixed  # type: ignore[return-value]  # it is called, and no more
+
+
+def _hook(
+    halves: Sequence[PreparedAttention | PreparedFeedForward], spans: Spans
+) -> Callable[..., Tensor]:
+    """What acts on the outputs of the halves, on the rows of each."""
+
+    def act(module: object, inputs: object, out: Tensor) -> Tensor:
+        parts = []
+        for half, span in zip(halves, spans[len(out)], strict=True):
+            part = out[span]
+            for hook in half._hooks:
+                changed = hook(half.module, (), part)
+                part = part if changed is None else changed
+            parts.append(part)
+        return torch.cat(parts)
+
+    return act
+
+
+def _product(products: Sequence[Product], spans: Spans) -> Product:
+    """One product of all rows where they share a weight; what acts on it acts on its own rows."""
+    first = products[0]
+    if all(product is first for product in products):
+        return first
+    alike = first.packed is not None and all(
+        product.packed is not None and product.key == first.key for product in products
+    )
+
+    def apart(x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Runs of networks that have the same product together."""
+        parts = []
+        pairs = zip(products, spans[len(x)], strict=True)
+        for _, run in groupby(pairs, key=lambda pair: id(pair[0])):
+            some = list(run)
+            span = slice(some[0][1].start, some[-1][1].stop)
+            parts.append(some[0][0](x[span], None if residual is None else residual[span]))
+        return torch.cat(parts)
+
+    def together(x: Tensor, residual: Tensor | None = None) -> Tensor:
+        acting = [
+            (product, span)
+            for product, span in zip(products, spans[len(x)], strict=True)
+            if product.acts and span.start < span.stop
+        ]
+        read = x
+        if any(product.changes_input for product, _ in acting):
+            read = x.clone()
+            for product, span in acting:
+                read[span] = product.entered(x[span])
+        out = first.linear(read)
+        for product, span in acting:
+            product.left(read[span], out[span])
+        return finished(out, first.activation, residual)
+
+    return together if alike else apart  # type: ignore[return-value]  # called, and no more
+
+
+# ---------------------------------------------------------------------------------- rows and ids
+def _groups(lengths: NDArray[np.int64]) -> list[Group]:
+    """Runs of equal lengths."""
+    if not len(lengths):
+        return []
+    ends = np.append(np.flatnonzero(np.diff(lengths)) + 1, len(lengths))
+    counts = np.diff(ends, prepend=0)
+    pairs = zip(counts.tolist(), lengths[ends - 1].tolist(), strict=True)
+    return [Group(count, length) for count, length in pairs]
+
+
+def _places(lengths: NDArray[np.int64], chosen: NDArray[np.int64]) -> Tensor:
+    """Where the ids of the chosen rows stand among those of rows of these lengths."""
+    begins = (np.cumsum(lengths) - lengths)[chosen]
+    own = lengths[chosen]
+    return torch.from_numpy(np.repeat(begins, own) + spread(own))

@@ -1,0 +1,220 @@
+"""What several askers want of one network, or of networks that share their weights, read together.
+
+    scores_of_all([Asked(topics, …), Asked(moods, …)])   ->  scores of each, in order
+
+Texts of all are read in one run of ids, each text once for all askers whose networks read it alike:
+seven heads above one body cost what one does. Adapters act on the rows of those who ask them
+(`shared_layers.py`). What cannot be read so, with vectors or keys in front of it, by a decoder
+beside an encoder, or on weights of its own, is read apart.
+
+Letters: N texts of an asker, T different texts, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.model.inference.batches import read_by
+from maskwright.model.inference.encoded import Collation, Examples
+from maskwright.model.inference.prepared import Place, Prepared
+from maskwright.model.inference.scores import Scored, Scores, place_of, scores
+from maskwright.model.inference.shared_layers import can_share, layers_of
+from maskwright.text.store.rows import spread
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one asker wants.
+
+    Attributes:
+        objective: what gives the scores; its `product` is a prepared network.
+        examples: what is asked about.
+        collation: how the network reads texts.
+    """
+
+    objective: Scored
+    examples: Examples
+    collation: Collation
+
+
+def scores_of_all(requests: Sequence[Asked]) -> list[NDArray[np.float32]]:
+    """`scores` of each, in order. What is read together does not change them, beyond rounding."""
+    found: dict[int, NDArray[np.float32]] = {}
+    for numbers in _sharing(requests):
+        some = [requests[number] for number in numbers]
+        if len(some) == 1:
+            (one,) = some
+            made = [scores(one.objective, one.examples, one.collation)]
+        else:
+            made = _read_together(some)
+        found |= dict(zip(numbers, made, strict=True))
+    return [found[number] for number in range(len(requests))]
+
+
+def _sharing(requests: Sequence[Asked]) -> list[list[int]]:
+    """Numbers of requests that are read together; those that are not, alone."""
+    found: list[list[int]] = []
+    for number, request in enumerate(requests):
+        for group in found:
+            first = requests[group[0]]
+            if _can_join(first) and _can_join(request) and _on_one(first, request):
+                group.append(number)
+                break
+        else:
+            found.append([number])
+    return found
+
+
+def _can_join(request: Asked) -> bool:
+    examples = request.examples
+    network: Any = request.objective.product
+    if not isinstance(network, Prepared):
+        return False
+    if request.collation.decoder_start is not None or examples.targets is not None:
+        return False
+    return examples.plain or _place(request) is not None
+
+
+def _on_one(request: Asked, other: Asked) -> bool:
+    segments = (request.examples.segments is None) == (other.examples.segments is None)
+    return segments and can_share(_network(request), _network(other))
+
+
+def _network(request: Asked) -> Prepared:
+    network: Any = request.objective.product
+    assert isinstance(network, Prepared)
+    return network
+
+
+def _place(request: Asked) -> Place | None:
+    return place_of(request.objective, request.collation)
+
+
+def _read_together(requests: Sequence[Asked]) -> list[NDArray[np.float32]]:
+    texts = _Texts()
+    readings = [_Reading(each, texts.numbers(each.examples)) for each in requests]
+    networks = list(dict.fromkeys(map(_network, requests)))
+    members = [networks.index(_network(each)) for each in requests]
+    layers, lengths, device = layers_of(networks), texts.lengths, networks[0].device
+    wanted = np.zeros((len(networks), len(lengths)), dtype=np.bool_)
+    for member, reading in zip(members, readings, strict=True):
+        wanted[member, reading.texts] = True
+    places = {_place(each) for each in requests}
+    place = places.pop() if len(places) == 1 else None
+    for numbers in read_by(lengths, layers.readings(wanted)):
+        tokens, segments = texts.in_line(numbers, device)
+        here = wanted[:, numbers]
+        states = layers.ragged(tokens, lengths[numbers], here, segments, place)
+        for member, reading in zip(members, readings, strict=True):
+            own = numbers[here[member]]
+            reading.take(own, lengths[own], states[member], place)
+    return [reading.scores() for reading in readings]
+
+
+class _Reading:
+    """One asker, and its scores as its texts are read.
+
+    Args:
+        texts: (N,) which of the different texts each of its own is.
+    """
+
+    def __init__(self, request: Asked, texts: NDArray[np.int64]) -> None:
+        self.request, self.texts = request, texts
+        self._found = Scores(request.examples.num_scores)
+        self._states: Tensor | None = None  # (N, D), where several texts make one answer
+
+    @torch.inference_mode()
+    def take(
+        self,
+        numbers: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        states: Tensor,
+        read: Place | None,
+    ) -> None:
+        """States of the texts with these numbers: all, or those of the place that was read."""
+        objective, examples = self.request.objective, self.request.examples
+        order = np.argsort(numbers)
+        near = np.searchsorted(numbers[order], self.texts).clip(max=max(0, len(numbers) - 1))
+        mine = np.flatnonzero(numbers[order][near] == self.texts) if len(numbers) else near[:0]
+        if not len(mine):
+            return
+        at = order[near[mine]]  # of each own text among those that were read
+        place = _place(self.request)
+        if read is None:
+            begins = np.cumsum(lengths) - lengths
+            if place is None:
+                own = lengths[at]
+                at = np.repeat(begins[at], own) + spread(own)
+            else:
+                at = begins[at] + (lengths[at] - 1 if place == "last" else 0)
+        if len(at) != len(states) or bool((np.diff(at) != 1).any()):
+            states = states[torch.from_numpy(at).to(states.device)]
+        if not examples.plain:
+            if self._states is None:
+                self._states = states.new_empty(len(self.texts), states.shape[1])
+            self._states[torch.from_numpy(mine).to(states.device)] = states
+            return
+        batch, which = examples.in_line(mine, self.request.collation)
+        batch = batch.to(states.device)
+        self._found.add(which, objective.scores_of(states if place else states[None], batch))
+
+    @torch.inference_mode()
+    def scores(self) -> NDArray[np.float32]:
+        """Those of all its examples, in order."""
+        if self._states is not None:
+            every = np.arange(len(self.request.examples))
+            batch = self.request.examples.of_answers(every)[2].to(self._states.device)
+            self._found.add(every, self.request.objective.scores_of(self._states, batch))
+        return self._found.found
+
+
+class _Texts:
+    """Different texts, each once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, bytes], int] = {}
+        self._numbers: dict[int, NDArray[np.int64]] = {}
+        self._tokens: list[NDArray[np.int64]] = []
+        self._segments: list[NDArray[np.int64]] = []
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def numbers(self, examples: Examples) -> NDArray[np.int64]:
+        """(N,) a number for each text of the examples, the same for equal ones."""
+        if id(examples.texts) not in self._numbers:
+            ends = np.cumsum(examples.texts.lengths)[:-1]
+            tokens = np.split(examples.texts.tokens, ends)
+            kinds = None if examples.segments is None else np.split(examples.segments, ends)
+            found = np.empty(len(tokens), np.int64)
+            for place, ids in enumerate(tokens):
+                own = b"" if kinds is None else kinds[place].tobytes()
+                number = self._known.setdefault((ids.tobytes(), own), len(self._known))
+                if number == len(self._tokens):
+                    self._tokens.append(ids)
+                    if kinds is not None:
+                        self._segments.append(kinds[place])
+                found[place] = number
+            self._numbers[id(examples.texts)] = found
+        return self._numbers[id(examples.texts)]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.array([len(ids) for ids in self._tokens], np.int64)
+
+    def in_line(
+        self, numbers: NDArray[np.int64], device: torch.device
+    ) -> tuple[Tensor, Tensor | None]:
+        """Ids and segments of these texts, one after the other."""
+        tokens = np.concatenate([self._tokens[number] for number in numbers])
+        if not self._segments:
+            return torch.from_numpy(tokens).to(device), None
+        segments = np.concatenate([self._segments[number] for number in numbers])
+        return torch.from_numpy(tokens).to(device), torch.from_numpy(segments).to(device)

@@ -1,0 +1,270 @@
+"""Attention, and the one seam through which it is computed.
+
+`attend` chooses between two kernels that agree to rounding: an explicit one (matrix product, bias,
+softmax, dropout, matrix product), and PyTorch's scaled-dot-product attention. The table `KERNELS`
+holds the choice, made by measurement; the explicit kernel is also taken where weights are asked
+for, or a learned bias wants a gradient. While a program is exported it is the explicit one without
+reshaping, which is read as four operations. What a layer may see arrives as a `AttentionContext`,
+made once per distinct pattern and forward and shared by its layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn.config import Attention as AttentionConfig
+from maskwright.model.nn.kernels.dropout import dropout as drop
+from maskwright.model.nn.kernels.dropout import dropped_product, softmax
+from maskwright.model.nn.kernels.linear import Linear, scaled_product
+from maskwright.model.nn.mask import SizedMask
+from maskwright.model.nn.positions import rotate
+
+Kernel = Literal["explicit", "sdpa", "traced"]
+
+
+class Case(NamedTuple):
+    """What the choice of a kernel looks at."""
+
+    gradient: bool  # a backward pass will follow
+    dropout: bool  # weights are dropped
+    narrow: bool  # the type is narrower than float32
+
+
+# Measured on CPUs, time of forward and backward; a case that is not listed takes "sdpa". The
+# library's kernel has a slow backward pass in bfloat16, and draws dropout one number per element
+# (docs/log.md).
+KERNELS: dict[tuple[str, Case], Kernel] = {
+    ("cpu", Case(gradient=True, dropout=False, narrow=True)): "explicit",
+    ("cpu", Case(gradient=True, dropout=True, narrow=True)): "explicit",
+    ("cpu", Case(gradient=True, dropout=True, narrow=False)): "explicit",
+}
+
+
+@dataclass
+class AttentionContext:
+    """What the layers of one pattern see in one forward.
+
+    Attributes:
+        mask_at_size: the mask at the sizes of this forward.
+        distance: a learned bias by distance, shared by the layers of a stack.
+        rotary: cosines and signed sines of the queries' positions.
+        key_rotary: of the keys' positions, where they are not those of the queries.
+        weights: where attention weights (B, H, Q, K) are appended, layer by layer, if wanted.
+    """
+
+    mask_at_size: SizedMask
+    distance: Float[Tensor, "#B H Q K"] | None = None
+    rotary: tuple[Tensor, Tensor] | None = None
+    key_rotary: tuple[Tensor, Tensor] | None = None
+    weights: list[Tensor] | None = None
+    _joined: dict[torch.dtype, Tensor | None] = field(default_factory=dict)
+    _with_prefix_keys: dict[int, AttentionContext] = field(default_factory=dict)
+
+    def bias(self, dtype: torch.dtype) -> Tensor | None:
+        """Mask and distance as one tensor that is added to the scores, joined once."""
+        if dtype not in self._joined:
+            mask = self.mask_at_size.bias(dtype)
+            if self.distance is None:
+                self._joined[dtype] = mask
+            else:
+                distance = self.distance.to(dtype)
+                self._joined[dtype] = distance if mask is None else distance + mask
+        return self._joined[dtype]
+
+    def with_prefix_keys(self, count: int) -> AttentionContext:
+        """The same with `count` keys in front that every query sees, at no distance; made once."""
+        if count not in self._with_prefix_keys:
+            distance = None if self.distance is None else F.pad(self.distance, (count, 0))
+            mask_at_size = self.mask_at_size.with_prefix_keys(count)
+            self._with_prefix_keys[count] = AttentionContext(
+                mask_at_size, distance, weights=self.weights
+            )
+        return self._with_prefix_keys[count]
+
+    def of_queries(self, places: Int[Tensor, "B Q"]) -> AttentionContext:
+        """What the queries at `places` of each row see, and no others."""
+        distance, rotary = self.distance, self.rotary
+        if distance is not None:
+            distance = distance[0][:, places].transpose(0, 1).contiguous()  # B, H, Q, K
+        if rotary is not None:
+            row = torch.arange(len(places), device=places.device)[:, None]
+            cosine, sine = (
+                t.expand(len(places), -1, -1, -1)[row, 0, places][:, None] for t in rotary
+            )
+            rotary = (cosine, sine)
+        return AttentionContext(
+            self.mask_at_size.of_queries(places), distance, rotary, self.rotary, self.weights
+        )
+
+
+# (keys, values, context, layer) -> the same with more keys and values in front, and who sees them.
+Before = Callable[[Tensor, Tensor, AttentionContext, int], tuple[Tensor, Tensor, AttentionContext]]
+
+
+def attend(
+    query: Float[Tensor, "B H Q W"],
+    key: Float[Tensor, "B H K W"],
+    value: Float[Tensor, "B H K W"],
+    context: AttentionContext,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+    training: bool = False,
+) -> Float[Tensor, "B Q H W"]:
+    """Softmax of `scale * query · key + bias`, times the values.
+
+    Args:
+        context: what is visible; a query that sees nothing gets zeros.
+        scale: the factor on the scores, 1 or W^-0.5.
+        dropout: the rate at which weights are dropped when `training`.
+    """
+    dropout = dropout if training else 0.0
+    kernel = _kernel(query, context, dropout)
+    if kernel == "traced":
+        out = _traced(query, key, value, context, scale)
+    elif kernel == "explicit":
+        out = _explicit(query, key, value, context, scale, dropout)
+    else:
+        out = _sdpa(query, key, value, context, scale, dropout)
+    blind = context.mask_at_size.blind
+    return out if blind is None else out.masked_fill(blind.transpose(1, 2), 0.0)
+
+
+def _kernel(query: Tensor, context: AttentionContext, dropout: float) -> Kernel:
+    if context.weights is not None:
+        return "explicit"
+    if torch.compiler.is_exporting() and dropout == 0.0:
+        return "traced"
+    gradient = torch.is_grad_enabled() and query.requires_grad
+    if gradient and context.distance is not None and query.device.type == "cpu":
+        return "explicit"  # the library's fast kernels give a learned bias no gradient
+    case = Case(gradient, dropout > 0.0, query.dtype.itemsize < 4)
+    return KERNELS.get((query.device.type, case), "sdpa")
+
+
+def _explicit(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    context: AttentionContext,
+    scale: float,
+    dropout: float,
+) -> Tensor:
+    rows, heads, queries, width = query.shape
+    keys = key.shape[2]
+    flat = (rows * heads, -1, width)
+    bias = context.bias(query.dtype)
+    joins = bias is not None and bias.shape[:2] == (1, 1)  # alike for all rows and heads
+    scores = scaled_product(
+        query.reshape(flat),
+        key.reshape(flat).transpose(1, 2),
+        scale,
+        bias[0] if bias is not None and joins else None,
+    ).view(rows, heads, queries, keys)
+    if bias is not None and not joins:
+        scores = scores + bias  # adding in place to a view costs three copies of the gradient
+    weights = softmax(scores)  # B, H, Q, K
+    if context.weights is not None:
+        context.weights.append(weights)
+    weights = weights.view(rows * heads, queries, keys)
+    out = dropped_product(weights, value.reshape(flat), dropout)
+    return out.view(rows, heads, queries, width).transpose(1, 2)
+
+
+def _traced(
+    query: Tensor, key: Tensor, value: Tensor, context: AttentionContext, scale: float
+) -> Tensor:
+    scores = (query * scale) @ key.transpose(-1, -2)
+    bias = context.bias(query.dtype)
+    weights = torch.softmax(scores if bias is None else scores + bias, -1)  # B, H, Q, K
+    return (weights @ value).transpose(1, 2)
+
+
+def _sdpa(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    context: AttentionContext,
+    scale: float,
+    dropout: float,
+) -> Tensor:
+    how = context.mask_at_size.for_sdpa(query.dtype)
+    if context.distance is not None:
+        how = {"attn_mask": context.bias(query.dtype), "is_causal": False}
+    out = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=scale, **how)
+    return out.transpose(1, 2)
+
+
+class Attention(nn.Module):
+    """Projections to heads, `attend`, projection back; self-attention, or over a memory."""
+
+    def __init__(self, config: AttentionConfig, width: int) -> None:
+        super().__init__()
+        self.config = config
+        inner = config.heads * config.head_width
+        self.query = Linear(width, inner, bias=config.bias)
+        self.key = Linear(width, inner, bias=config.bias)
+        self.value = Linear(width, inner, bias=config.bias)
+        self.output = Linear(inner, width, bias=config.bias)
+        # Set from outside by a method of adaptation (model/adapters/prefix.py).
+        self.before: Before | None = None
+
+    def forward(
+        self,
+        x: Float[Tensor, "B Q D"],
+        context: AttentionContext,
+        *,
+        memory: Float[Tensor, "B S D"] | None = None,
+        cache: KVCache | None = None,
+        layer: int = 0,
+    ) -> Float[Tensor, "B Q D"]:
+        """
+        Args:
+            memory: what is read instead of `x`: a memory, or all positions where `x` is some.
+            cache: keys and values of earlier positions; `layer` names this layer's place there.
+        """
+        query = self._heads(self.query(x))
+        if memory is not None:
+            key, value = self._of_memory(memory, cache, layer)
+        else:
+            key, value = self._keys_and_values(x)
+        if context.rotary is not None:
+            query = rotate(query, context.rotary)
+            key = rotate(key, context.key_rotary or context.rotary)
+        if memory is None and cache is not None:
+            key, value = cache.extend(layer, key, value)
+        if self.before is not None:
+            key, value, context = self.before(key, value, context, layer)
+        out = attend(
+            query,
+            key,
+            value,
+            context,
+            scale=self.config.head_width**-0.5 if self.config.scaled else 1.0,
+            dropout=self.config.dropout,
+            training=self.training,
+        )
+        out = self.output(out.reshape(*x.shape[:2], -1))
+        return drop(out, self.config.output_dropout, self.training)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        heads = (self.config.heads, self.config.head_width)
+        return x.view(*x.shape[:2], *heads).transpose(1, 2)  # B, H, T, W
+
+    def _of_memory(
+        self, memory: Tensor, cache: KVCache | None, layer: int
+    ) -> tuple[Tensor, Tensor]:
+        make = partial(self._keys_and_values, memory)
+        return make() if cache is None else cache.memory(layer, make)
+
+    def _keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self._heads(self.key(x)), self._heads(self.value(x))

@@ -1,0 +1,367 @@
+"""The configuration space: every Transformer of the house is a point in it.
+
+Nothing here is a family. A choice that excludes others is one field with a type per alternative
+(`positions: Learned | Sinusoidal | None`), never several booleans. `blocks` is explicit, one entry
+per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 0, …, 0)`).
+
+    TransformerConfig   width, tokens, encoder, decoder, vocabulary_head, pooler, heads
+      Tokens            vocabulary, width        (width != model width -> a projection)
+      Stack             embeddings, blocks, weights_of, final_norm, final_dropout
+        Embeddings      positions, segments, norm, scaled, dropout
+        Block           attention, feed_forward, norm, placement, cross_attention, ...
+          Attention     heads, head_width, pattern, window, positions, bias, scaled, dropout, ...
+          FeedForward   width, activation, gated, bias, dropout
+          Norm          kind, eps, bias
+      VocabularyHead    transform, tied, bias, scaled
+      Head              name, kind, labels, transform, norm, bias, input_dropout, dropout, over,
+                        pooling
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from maskwright.base.errors import ConfigError
+
+Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh"]
+TextPooling = Literal["place", "mean", "max"]
+ChunkPooling = Literal["mean", "max"]
+
+NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
+# A wall against hostile or mistyped configs, far above every published model.
+LARGEST = {"width": 1 << 17, "layers": 1 << 10, "vocabulary": 1 << 24, "length": 1 << 24}
+
+
+def _within(name: str, value: int, largest: int, smallest: int = 1) -> None:
+    if not smallest <= value <= largest:
+        raise ConfigError(
+            "a size is out of range", where=name, found=value, wanted=f"{smallest} to {largest}"
+        )
+
+
+def _above_zero(name: str, value: float) -> None:
+    if not 0.0 < value < float("inf"):
+        raise ConfigError("a number is out of range", where=name, found=value, wanted="above 0")
+
+
+def _rate(name: str, value: float) -> None:
+    if not 0.0 <= value < 1.0:
+        raise ConfigError(
+            "a dropout rate is out of range", where=name, found=value, wanted="0 <= rate < 1"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Norm:
+    """Layer normalisation, or RMS normalisation (no mean, no bias)."""
+
+    kind: Literal["layer", "rms"] = "layer"
+    eps: float = 1e-12
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        _above_zero("norm.eps", self.eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned:
+    """A table of position vectors; RoBERTa and BART look it up `offset` rows further on."""
+
+    length: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        _within("positions.length", self.length, LARGEST["length"])
+        _within("positions.offset", self.offset, 1024, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sinusoidal:
+    """Fixed sines and cosines. `length` is the longest block the model is trained on."""
+
+    length: int
+
+    def __post_init__(self) -> None:
+        _within("positions.length", self.length, LARGEST["length"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rotary:
+    """Queries and keys are rotated by an angle that grows with the position."""
+
+    theta: float = 10_000.0
+    length: int = 8_192
+
+    def __post_init__(self) -> None:
+        _above_zero("positions.theta", self.theta)
+        _within("positions.length", self.length, LARGEST["length"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relative:
+    """A learned bias per head and bucket of distance, shared by the layers of a stack (T5)."""
+
+    buckets: int = 32
+    max_distance: int = 128
+
+    def __post_init__(self) -> None:
+        _within("positions.buckets", self.buckets, 1 << 16, 4)
+        # Half of the buckets hold one distance each; the others begin there and end here.
+        smallest = self.buckets // 2 + 1
+        _within("positions.max_distance", self.max_distance, LARGEST["length"], smallest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """`window` is (left, right) neighbours that stay visible; None means all the pattern allows.
+    `dropout` drops weights; `output_dropout` what the last projection gives, in this half of a
+    block alone (`Block.dropout` does it in all halves)."""
+
+    heads: int
+    head_width: int
+    pattern: Literal["bidirectional", "causal"]
+    window: tuple[int, int] | None = None
+    positions: Rotary | Relative | None = None
+    bias: bool = True
+    scaled: bool = True
+    dropout: float = 0.0
+    output_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for side in self.window or ():
+            _within("attention.window", side, LARGEST["length"], 0)
+        _within("attention.heads", self.heads, LARGEST["width"])
+        _within("attention.head_width", self.head_width, LARGEST["width"])
+        _rate("attention.dropout", self.dropout)
+        _rate("attention.output_dropout", self.output_dropout)
+        if isinstance(self.positions, Rotary) and self.head_width % 2:
+            raise ConfigError(
+                "rotary positions turn pairs of numbers",
+                wanted="an even number",
+                where="attention.head_width",
+                found=self.head_width,
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedForward:
+    """`width` inner units; `gated` multiplies the activation by a second projection (GeGLU)."""
+
+    width: int
+    activation: Activation = "gelu"
+    gated: bool = False
+    bias: bool = True
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        _within("feed_forward.width", self.width, LARGEST["width"] * 8)
+        _rate("feed_forward.dropout", self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One layer. `attention_norm=False` leaves out the norm before attention."""
+
+    attention: Attention
+    feed_forward: FeedForward
+    norm: Norm
+    placement: Literal["pre", "post"]
+    cross_attention: Attention | None = None
+    attention_norm: bool = True
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        _rate("block.dropout", self.dropout)
+        over = self.cross_attention
+        if over is not None and (over.positions, over.window, over.pattern) != (
+            None,
+            None,
+            "bidirectional",
+        ):
+            raise ConfigError(
+                "a memory has neither order nor places",
+                where="cross_attention",
+                found=f"{over.pattern}, {over.positions}, {over.window}",
+                wanted="bidirectional, without positions and window",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embeddings:
+    """What a stack makes of the token vectors before its first block; `scaled` multiplies them by
+    the square root of their width first."""
+
+    positions: Learned | Sinusoidal | None = None
+    segments: int = 0
+    norm: Norm | None = None
+    scaled: bool = False
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        _within("embeddings.segments", self.segments, LARGEST["vocabulary"], 0)
+        _rate("embeddings.dropout", self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Layers in order; layer `i` uses the weights of layer `weights_of[i]`."""
+
+    embeddings: Embeddings
+    blocks: tuple[Block, ...]
+    weights_of: tuple[int, ...]
+    final_norm: bool = False
+    final_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        _rate("stack.final_dropout", self.final_dropout)
+        _within("stack.blocks", len(self.blocks), LARGEST["layers"])
+        if len(self.weights_of) != len(self.blocks):
+            raise ConfigError(
+                "weights_of does not name one layer per block",
+                where="stack.weights_of",
+                found=len(self.weights_of),
+                wanted=len(self.blocks),
+            )
+        for layer, source in enumerate(self.weights_of):
+            if not 0 <= source <= layer or self.blocks[source] != self.blocks[layer]:
+                raise ConfigError(
+                    "a layer can only use the weights of an equal layer at or before it",
+                    where=f"stack.weights_of.{layer}",
+                    found=source,
+                )
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens there are positions for; None where distances alone are told."""
+        every = (self.embeddings.positions, *(block.attention.positions for block in self.blocks))
+        places = (each for each in every if isinstance(each, Learned | Sinusoidal | Rotary))
+        return min((each.length for each in places), default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """Rows of the embedding table, and their width."""
+
+    vocabulary: int
+    width: int
+
+    def __post_init__(self) -> None:
+        _within("tokens.vocabulary", self.vocabulary, LARGEST["vocabulary"])
+        _within("tokens.width", self.width, LARGEST["width"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyHead:
+    """Hidden -> scores over the vocabulary. `transform` is BERT's dense + activation + norm;
+    `scaled` multiplies the hidden states by width^-0.5 (T5 v1.0)."""
+
+    transform: Activation | None = None
+    norm: Norm | None = None
+    tied: bool = True
+    bias: bool = False
+    scaled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """A further head by name: `sequence` reads the pooled first position (or its hidden state when
+    there is no pooler), `choice` too, one score for each of the texts to choose from; `token` reads
+    every position, `span` gives two scores per position. `transform` is a dense layer with that
+    activation before the projection, perhaps with a norm; `input_dropout` stands before it,
+    `dropout` after it. `bias` is the projection's. Layers `over` the pieces of a text let these see
+    each other before one vector is made of them (`model/nn/chunk_pooling.py`). `pooling`: what is read
+    of a text is the state of one place, or the mean or the largest of each number over its
+    tokens."""
+
+    name: str
+    kind: Literal["sequence", "token", "span", "choice"]
+    labels: int
+    transform: Activation | None = None
+    norm: Norm | None = None
+    bias: bool = True
+    input_dropout: float = 0.0
+    dropout: float = 0.0
+    over: Stack | None = None
+    pooling: TextPooling = "place"
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise ConfigError(
+                "not the name of a head",
+                where="heads.name",
+                found=repr(self.name),
+                wanted="letters, digits and _, such as classifier",
+            )
+        if self.over is not None and self.kind != "sequence":
+            raise ConfigError(
+                "only a head for whole texts reads pieces of them",
+                where=f"heads.{self.name}.over",
+                found=self.kind,
+            )
+        if self.pooling != "place" and not self.pools:
+            raise ConfigError(
+                "only a head for whole texts makes one vector of each",
+                where=f"heads.{self.name}.pooling",
+                found=self.kind,
+            )
+        _within(f"heads.{self.name}.labels", self.labels, 1 << 20)
+        _rate(f"heads.{self.name}.input_dropout", self.input_dropout)
+        _rate(f"heads.{self.name}.dropout", self.dropout)
+        wanted = {"span": 2, "choice": 1}.get(self.kind, self.labels)
+        if self.labels != wanted:
+            raise ConfigError(
+                "a span has two ends, and a choice one score",
+                where=f"heads.{self.name}.labels",
+                found=self.labels,
+                wanted=wanted,
+            )
+
+    @property
+    def pools(self) -> bool:
+        """Whether it reads one position per text."""
+        return self.kind in ("sequence", "choice")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """A point in the space. At least one stack; two stacks share the token table."""
+
+    width: int
+    tokens: Tokens
+    encoder: Stack | None = None
+    decoder: Stack | None = None
+    vocabulary_head: VocabularyHead | None = None
+    pooler: bool = False
+    heads: tuple[Head, ...] = ()
+
+    def __post_init__(self) -> None:
+        _within("width", self.width, LARGEST["width"])
+        if self.encoder is None and self.decoder is None:
+            raise ConfigError("a model needs an encoder, a decoder or both", where="encoder")
+        if self.pooler and self.encoder is None:
+            raise ConfigError("a pooler needs an encoder", where="pooler")
+
+    @property
+    def stacks(self) -> dict[str, Stack]:
+        """The stacks that are there, by name, encoder first."""
+        pairs = (("encoder", self.encoder), ("decoder", self.decoder))
+        return {name: stack for name, stack in pairs if stack is not None}
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether it tells first and second text apart."""
+        return self.encoder is not None and self.encoder.embeddings.segments > 1
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens every stack has positions for; None where there is no such limit."""
+        known = (stack.longest for stack in self.stacks.values())
+        return min((each for each in known if each is not None), default=None)
+
+
+def layers(block: Block, count: int) -> tuple[tuple[Block, ...], tuple[int, ...]]:
+    """`count` equal blocks with weights of their own: the arguments `blocks` and `weights_of`."""
+    _within("layers", count, LARGEST["layers"])
+    return (block,) * count, tuple(range(count))

@@ -1,0 +1,117 @@
+"""Hidden states -> scores: over the vocabulary, and over a task's labels.
+
+The vocabulary head is split where a loss wants to fuse: `hidden -> transform -> head_hidden`, then
+one projection with `weight` and `bias`. A dense transform has a bias where its norm has one.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from maskwright.base.errors import ConfigError
+from maskwright.model.nn.chunk_pooling import in_rows, pooled
+from maskwright.model.nn.config import ChunkPooling, TransformerConfig
+from maskwright.model.nn.config import Head as HeadConfig
+from maskwright.model.nn.config import VocabularyHead as VocabularyHeadConfig
+from maskwright.model.nn.feed_forward import ACTIVATIONS
+from maskwright.model.nn.kernels.dropout import dropout
+from maskwright.model.nn.kernels.linear import Linear, spare_rows
+from maskwright.model.nn.mask import same_document
+from maskwright.model.nn.meta_init import draw
+from maskwright.model.nn.norm import Norm
+from maskwright.model.nn.stack import Stack
+
+
+class VocabularyHead(nn.Module):
+    """The transform before the projection, the projection's own weight where it is not the token
+    table's, and its bias."""
+
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+
+    def __init__(self, config: VocabularyHeadConfig, model: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        tokens = model.tokens
+        width = model.width if config.transform is None else tokens.width
+        if config.tied and width != tokens.width:
+            raise ConfigError(
+                "a tied head reads vectors as wide as the token table",
+                where="vocabulary_head.transform",
+                found=f"hidden width {width}, token width {tokens.width}",
+                do="give the head a transform, or set tied = false",
+            )
+        self.scale = model.width**-0.5 if config.scaled else 1.0
+        self.transform: nn.Linear | None = None
+        self.norm: Norm | None = None
+        if config.transform is not None:
+            has_bias = config.norm is None or config.norm.bias
+            self.transform = Linear(model.width, width, bias=has_bias)
+        if config.norm is not None:
+            self.norm = Norm(config.norm, width)
+        own = None if config.tied else nn.Parameter(torch.empty(tokens.vocabulary, width))
+        if own is not None:
+            draw(own)
+        self.register_parameter("weight", own)
+        bias = nn.Parameter(torch.zeros(tokens.vocabulary)) if config.bias else None
+        self.register_parameter("bias", bias)
+
+    def forward(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any E"]:
+        count, spare = hidden.shape[0], 0
+        if self.transform is not None and self.config.transform is not None:
+            if hidden.dim() == 2 and (spare := spare_rows(hidden)):
+                hidden = F.pad(hidden, (0, 0, 0, spare))
+            hidden = ACTIVATIONS[self.config.transform](self.transform(hidden))
+        if self.norm is not None:
+            hidden = self.norm(hidden)
+        hidden = hidden[:count] if spare else hidden
+        return hidden if self.scale == 1.0 else hidden * self.scale
+
+
+class Head(nn.Module):
+    """Dropout, a dense layer with its activation and norm where there is one, dropout, and one
+    projection to `labels` scores. Of texts in pieces it makes one vector first."""
+
+    bias: nn.Parameter | None
+
+    def __init__(self, config: HeadConfig, width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.transform: nn.Linear | None = None
+        if config.transform is not None:
+            has_bias = config.norm is None or config.norm.bias
+            self.transform = Linear(width, width, bias=has_bias)
+        self.norm = None if config.norm is None else Norm(config.norm, width)
+        self.weight = nn.Parameter(torch.empty(config.labels, width))
+        draw(self.weight)
+        bias = nn.Parameter(torch.zeros(config.labels)) if config.bias else None
+        self.register_parameter("bias", bias)
+        self.over = None if config.over is None else Stack(config.over, width, width)
+
+    def together(
+        self, vectors: Float[Tensor, "P D"], texts: Int[Tensor, " P"], how: ChunkPooling
+    ) -> Float[Tensor, "R D"]:
+        """A vector of each text from those of its pieces."""
+        rows, real = in_rows(vectors, texts)
+        if self.over is not None:
+            rows = self.over(rows, visible=same_document(real.to(torch.int32)))
+        return pooled(rows, real, how)
+
+    @torch.no_grad()
+    def rescale(self, centre: float, spread: float) -> None:
+        """Fold a unit into the weights, in place: scores `s` become `centre + spread * s`."""
+        self.weight.mul_(spread)
+        if self.bias is not None:
+            self.bias.mul_(spread).add_(centre)
+
+    def forward(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any L"]:
+        config = self.config
+        hidden = dropout(hidden, config.input_dropout, self.training)
+        if self.transform is not None and config.transform is not None:
+            hidden = ACTIVATIONS[config.transform](self.transform(hidden))
+        if self.norm is not None:
+            hidden = self.norm(hidden)
+        return F.linear(dropout(hidden, config.dropout, self.training), self.weight, self.bias)

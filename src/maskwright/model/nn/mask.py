@@ -1,0 +1,341 @@
+"""Who may see whom. `AttentionMask` is a value made of predicates, and nothing else decides it.
+
+    world = causal & window(128, 0) & same_document(documents)
+
+The config says the pattern (`bidirectional`, `causal`, `window`), the batch says the facts
+(padding, documents, prefixes), and `Stack` joins the two once per distinct pattern and forward.
+One predicate over (row, query, key) indices serves four renderings: a boolean matrix, the
+arguments of PyTorch's scaled-dot-product attention, a `mask_mod` for flex attention, and
+characters. A rendering that cannot express a mask refuses; it never approximates.
+
+A query that sees no key has the attention output zero (reliability: rows of padding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Literal, TypedDict
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from maskwright.base.errors import DataError
+
+
+class SdpaMask(TypedDict):
+    """The arguments of `F.scaled_dot_product_attention` that say who sees whom."""
+
+    attn_mask: Tensor | None
+    is_causal: bool
+
+
+# (row, query, key): index tensors that broadcast against each other -> bool, True where visible.
+Rule = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class AttentionMask:
+    """A predicate over (row, query, key), composable with `&` and `|`.
+
+    Args:
+        rule: the predicate, on index tensors that broadcast.
+        name: how the mask calls itself in messages and drawings.
+        rows: the number of rows the mask holds facts about; None where it is the same for all.
+        form: what can be proved of the predicate without evaluating it.
+        itself: whether every query sees the key that stands where it does.
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        name: str,
+        rows: int | None = None,
+        form: Literal["all", "causal"] | None = None,
+        itself: bool = False,
+    ) -> None:
+        self.rule, self.name, self.rows, self.form = rule, name, rows, form
+        self.itself = itself or form is not None
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __and__(self, other: AttentionMask) -> AttentionMask:
+        if self.form == "all" or (self.form == other.form == "causal"):
+            return other
+        if other.form == "all":
+            return self
+        return AttentionMask(
+            lambda row, query, key: self.rule(row, query, key) & other.rule(row, query, key),
+            f"({self.name} & {other.name})",
+            _common_rows(self, other),
+            itself=self.itself and other.itself,
+        )
+
+    def __or__(self, other: AttentionMask) -> AttentionMask:
+        if self.form == "all" or (self.form == other.form == "causal"):
+            return self
+        if other.form == "all":
+            return other
+        return AttentionMask(
+            lambda row, query, key: self.rule(row, query, key) | other.rule(row, query, key),
+            f"({self.name} | {other.name})",
+            _common_rows(self, other),
+            itself=self.itself or other.itself,
+        )
+
+    def with_prefix_keys(self, count: int) -> AttentionMask:
+        """The same among keys that have `count` others in front, which every query sees."""
+        if self.form == "all":
+            return self
+        return AttentionMask(
+            lambda row, query, key: (
+                (key < count) | self.rule(row, query, (key - count).clamp(min=0))
+            ),
+            f"({self.name} behind {count})",
+            self.rows,
+        )
+
+    def of_queries(self, places: Int[Tensor, "B Q"]) -> AttentionMask:
+        """The same of some queries of each row: query `i` is the one at `places[row, i]`."""
+        if self.form == "all":
+            return self
+        return AttentionMask(
+            lambda row, query, key: self.rule(row, places[row, query], key),
+            f"({self.name} of some queries)",
+            len(places),
+        )
+
+    # -------------------------------------------------------------------------------- renderings
+    def draw(
+        self,
+        queries: int,
+        keys: int | None = None,
+        *,
+        start: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> SizedMask:
+        """The mask at given sizes; query `i` stands at index `start + i` among the keys."""
+        return SizedMask(self, queries, queries if keys is None else keys, start, device)
+
+    def dense(
+        self,
+        queries: int,
+        keys: int | None = None,
+        *,
+        start: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> Bool[Tensor, "B Q K"]:
+        """True where the query sees the key; B is 1 for a mask without facts about rows."""
+        return self.draw(queries, keys, start=start, device=device).dense
+
+    def bias(
+        self,
+        dtype: torch.dtype,
+        queries: int,
+        keys: int | None = None,
+        *,
+        start: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> Float[Tensor, "B 1 Q K"] | None:
+        """What is added to the scores: 0 or -inf; None where every query sees every key."""
+        return self.draw(queries, keys, start=start, device=device).bias(dtype)
+
+    def for_sdpa(
+        self,
+        dtype: torch.dtype,
+        queries: int,
+        keys: int | None = None,
+        *,
+        start: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> SdpaMask:
+        """`attn_mask` and `is_causal` for `F.scaled_dot_product_attention`."""
+        return self.draw(queries, keys, start=start, device=device).for_sdpa(dtype)
+
+    def for_flex(self, start: int = 0) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+        """A `mask_mod` for `torch.nn.attention.flex_attention.create_block_mask`."""
+        return lambda row, head, query, key: self.rule(row, query + start, key)
+
+    def picture(self, queries: int, keys: int | None = None, *, row: int = 0) -> str:
+        """One line per query, one character per key: `█` where it sees, `·` where it does not."""
+        dense = self.dense(queries, keys)
+        lines = dense[row if dense.shape[0] > 1 else 0].tolist()
+        return "\n".join("".join("█" if seen else "·" for seen in line) for line in lines)
+
+
+class SizedMask:
+    """A mask drawn at given sizes. Each rendering is made on first use and kept: one `SizedMask`
+    serves all the layers of a forward that share a pattern."""
+
+    def __init__(
+        self, mask: AttentionMask, queries: int, keys: int, start: int, device: torch.device | str
+    ) -> None:
+        self.mask, self.queries, self.keys, self.start = mask, queries, keys, start
+        self.device = torch.device(device)
+        self._bias: dict[torch.dtype, Tensor | None] = {}
+
+    def with_prefix_keys(self, count: int) -> SizedMask:
+        """With `count` keys in front that every query sees."""
+        keys = self.keys + count
+        return SizedMask(
+            self.mask.with_prefix_keys(count), self.queries, keys, self.start, self.device
+        )
+
+    def of_queries(self, places: Int[Tensor, "B Q"]) -> SizedMask:
+        """Of the queries at `places`, which count from the beginning of the keys."""
+        return SizedMask(self.mask.of_queries(places), places.shape[1], self.keys, 0, self.device)
+
+    @cached_property
+    def dense(self) -> Bool[Tensor, "B Q K"]:
+        rows = 1 if self.mask.rows is None else self.mask.rows
+        row = torch.arange(rows, device=self.device)[:, None, None]
+        query = torch.arange(self.start, self.start + self.queries, device=self.device)
+        key = torch.arange(self.keys, device=self.device)
+        seen = self.mask.rule(row, query[None, :, None], key[None, None, :])
+        return seen.expand(rows, self.queries, self.keys)
+
+    @property
+    def _shown(self) -> bool:
+        """Whether its values may be looked at: a device would wait, and a traced one has none."""
+        return self.device.type == "cpu" and not torch.compiler.is_exporting()
+
+    @cached_property
+    def open(self) -> bool:
+        """Every query sees every key. Looked at on the CPU; elsewhere only where it is provable,
+        because looking would make the device wait."""
+        if self.mask.form == "all":
+            return True
+        if self.mask.form == "causal":
+            return self.start + 1 >= self.keys
+        return self._shown and bool(self.dense.all())
+
+    @property
+    def _has_own_keys(self) -> bool:
+        """Whether there is a key where each query stands."""
+        return self.start + self.queries <= self.keys
+
+    @cached_property
+    def blind(self) -> Bool[Tensor, "B 1 Q 1"] | None:
+        """True for a query that sees nothing; None where there is no such query."""
+        if self.open or (self.mask.itself and self._has_own_keys):
+            return None
+        blind = ~self.dense.any(-1)[:, None, :, None]
+        if self._shown and not bool(blind.any()):
+            return None
+        return blind
+
+    def bias(self, dtype: torch.dtype) -> Float[Tensor, "B 1 Q K"] | None:
+        """0 where the query sees the key, else -inf; a blind query has 0 everywhere, so that its
+        softmax is finite, and its output is set to zero afterwards (`blind`)."""
+        if dtype not in self._bias:
+            self._bias[dtype] = None if self.open else self._make_bias(dtype)
+        return self._bias[dtype]
+
+    def _make_bias(self, dtype: torch.dtype) -> Tensor:
+        hidden = ~self.dense[:, None]
+        if self.blind is not None:
+            hidden = hidden & ~self.blind
+        bias = torch.zeros(hidden.shape, dtype=dtype, device=self.device)
+        return bias.masked_fill_(hidden, float("-inf"))
+
+    def for_sdpa(self, dtype: torch.dtype) -> SdpaMask:
+        if self.open:
+            return {"attn_mask": None, "is_causal": False}
+        if self.mask.form == "causal" and self.start == 0 and self.queries == self.keys:
+            return {"attn_mask": None, "is_causal": True}
+        return {"attn_mask": self.bias(dtype), "is_causal": False}
+
+
+# -------------------------------------------------------------------------------------- predicates
+bidirectional = AttentionMask(
+    lambda row, query, key: (query >= 0) & (key >= 0), "bidirectional", form="all"
+)
+causal = AttentionMask(lambda row, query, key: key <= query, "causal", form="causal")
+
+
+def window(left: int, right: int) -> AttentionMask:
+    """At most `left` keys before the query and `right` after it."""
+    return AttentionMask(
+        lambda row, query, key: (query - key <= left) & (key - query <= right),
+        f"window({left}, {right})",
+        itself=left >= 0 and right >= 0,
+    )
+
+
+def same_document(
+    documents: Int[Tensor, "B Q"], keys: Int[Tensor, "B K"] | None = None
+) -> AttentionMask:
+    """Query and key belong to the same document of the row; document 0 is padding and is unseen.
+
+    Args:
+        documents: by position of the row, counted over all keys when there is a cache.
+        keys: the documents of the keys, where they are another sequence (cross-attention).
+    """
+    ours, theirs = documents, documents if keys is None else keys
+    _same_rows("same_document", ours.shape[0], theirs.shape[0])
+    return AttentionMask(
+        lambda row, query, key: _same(ours[row, query], theirs[row, key]),
+        "same_document",
+        ours.shape[0],
+    )
+
+
+def _same(document: Tensor, other: Tensor) -> Tensor:
+    return (document == other) & (other != 0)
+
+
+def real(keep: Bool[Tensor, "B K"]) -> AttentionMask:
+    """The key is a real position (`keep`), not padding."""
+    return AttentionMask(lambda row, query, key: keep[row, key], "real", keep.shape[0])
+
+
+itself = AttentionMask(lambda row, query, key: query == key, "itself", itself=True)
+"""The key where the query stands. `real(keep) | itself` leaves no query, padding included, without
+a key, which spares a program that is exported the question whether one is."""
+
+
+def prefix(lengths: Int[Tensor, " B"]) -> AttentionMask:
+    """The key stands in the first `lengths[row]` positions: `causal | prefix(n)` is a prefix LM."""
+    return AttentionMask(lambda row, query, key: key < lengths[row], "prefix", lengths.shape[0])
+
+
+def visible_of(documents: Int[Tensor, "B T"] | None) -> AttentionMask | None:
+    """The facts of a batch: `same_document`, or None where every row is one full document."""
+    return None if documents is None else same_document(documents)
+
+
+def pattern(
+    name: Literal["bidirectional", "causal"], limits: tuple[int, int] | None = None
+) -> AttentionMask:
+    """The pattern that a config's `Attention` names, with its window."""
+    mask = causal if name == "causal" else bidirectional
+    return mask if limits is None else mask & window(*limits)
+
+
+def reach(masks: Sequence[AttentionMask], length: int) -> Bool[Tensor, "B T T"]:
+    """What position i can feel of position j through the layers, one mask per layer: the product of
+    their matrices, each with its diagonal, because the residual always carries a position on."""
+    here = torch.eye(length, dtype=torch.bool)[None]
+    felt = here
+    for mask in masks:
+        step = (mask.dense(length) | here).float()
+        felt = (step @ felt.float().expand(max(step.shape[0], felt.shape[0]), -1, -1)) > 0
+    return felt
+
+
+def _common_rows(one: AttentionMask, other: AttentionMask) -> int | None:
+    if one.rows is None or other.rows is None:
+        return one.rows if other.rows is None else other.rows
+    _same_rows(f"{one.name} with {other.name}", one.rows, other.rows)
+    return one.rows
+
+
+def _same_rows(where: str, ours: int, theirs: int) -> None:
+    if ours != theirs:
+        raise DataError(
+            "two masks speak of different batches",
+            where=where,
+            found=f"{theirs} rows",
+            wanted=f"{ours} rows",
+        )

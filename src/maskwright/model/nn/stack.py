@@ -1,0 +1,288 @@
+"""A stack: embeddings, blocks in order, perhaps a final norm and dropout.
+
+Here the config's pattern meets the batch's facts: one `AttentionContext` per distinct (pattern,
+window, positions) among the blocks, made once per forward. Layers that share weights
+(`weights_of`) share one module, kept under the index of the layer that owns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from maskwright.base.errors import ConfigError
+from maskwright.model.nn.attention import Attention, AttentionContext
+from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn.config import Attention as AttentionConfig
+from maskwright.model.nn.config import Block as BlockConfig
+from maskwright.model.nn.config import Relative, Rotary
+from maskwright.model.nn.config import Stack as StackConfig
+from maskwright.model.nn.embeddings import Embeddings
+from maskwright.model.nn.feed_forward import FeedForward
+from maskwright.model.nn.kernels.dropout import add_dropped, dropout
+from maskwright.model.nn.mask import AttentionMask, bidirectional, pattern
+from maskwright.model.nn.mask import prefix as prefix_of
+from maskwright.model.nn.meta_init import Table
+from maskwright.model.nn.norm import Norm
+from maskwright.model.nn.positions import relative_buckets, rotary_table
+
+# From this share of the positions on, choosing costs more than it saves.
+WORTH = 0.75
+# Products are compiled for every size that they meet on some machines (linear.py): few sizes.
+STEP = 8
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Positions in rows of equal width.
+
+    Attributes:
+        places: in each row, ascending only if `at` was; a row with fewer repeats its position 0.
+        back: where each position of `at` stands among the `places`, flattened.
+    """
+
+    places: Int[Tensor, "B Q"]
+    back: Int[Tensor, " N"]
+
+    @classmethod
+    def of(cls, at: Int[Tensor, " N"], rows: int, length: int) -> Selection | None:
+        """The positions `at` of a batch (`rows`, `length`), in any order; None: too many of them to
+        be worth it."""
+        if len(at) >= WORTH * rows * length:
+            return None
+        row = at // length
+        counts = torch.bincount(row, minlength=rows)
+        width = -(-max(1, int(counts.max())) // STEP) * STEP
+        if width >= WORTH * length:
+            return None
+        order = row.argsort(stable=True)
+        sorted_row = row[order]
+        slot = torch.arange(len(at), device=at.device) - (counts.cumsum(0) - counts)[sorted_row]
+        back = torch.empty_like(at)
+        back[order] = sorted_row * width + slot
+        places = at.new_zeros(rows * width)
+        places[back] = at % length
+        return cls(places.view(rows, width), back)
+
+    def take(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B Q D"]:
+        """What stands at the places."""
+        rows, length, width = x.shape
+        first = torch.arange(rows, device=x.device)[:, None] * length
+        flat = x.reshape(-1, width).index_select(0, (self.places + first).reshape(-1))
+        return flat.view(rows, -1, width)
+
+    def pick(self, x: Float[Tensor, "B Q D"]) -> Float[Tensor, "N D"]:
+        """What was computed at the places, in the order of `at`."""
+        return x.reshape(-1, x.shape[-1]).index_select(0, self.back)
+
+
+class Block(nn.Module):
+    """Self-attention, perhaps cross-attention, and the feed-forward half."""
+
+    def __init__(self, config: BlockConfig, width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.attention = Attention(config.attention, width)
+        self.attention_norm = Norm(config.norm, width) if config.attention_norm else None
+        if config.cross_attention is not None:
+            self.cross_attention = Attention(config.cross_attention, width)
+            self.cross_attention_norm = Norm(config.norm, width)
+        self.feed_forward = FeedForward(config.feed_forward, width)
+        self.feed_forward_norm = Norm(config.norm, width)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        context: AttentionContext,
+        *,
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_context: AttentionContext | None = None,
+        cache: KVCache | None = None,
+        layer: int = 0,
+        selection: Selection | None = None,
+    ) -> Float[Tensor, "B Q D"]:
+        """
+        Args:
+            selection: where the layer's states are wanted; None: at all positions (Q = T).
+        """
+        if selection is None:
+            x = self._branch(
+                x,
+                self.attention_norm,
+                lambda h: self.attention(h, context, cache=cache, layer=layer),
+            )
+        else:
+            take, some = selection.take, context.of_queries(selection.places)
+            x = self._branch(
+                x,
+                self.attention_norm,
+                lambda h: self.attention(take(h), some, memory=h, layer=layer),
+                beside=take,
+            )
+            if memory_context is not None:
+                memory_context = memory_context.of_queries(selection.places)
+        if memory is not None and memory_context is not None:
+            x = self._branch(
+                x,
+                self.cross_attention_norm,
+                lambda h: self.cross_attention(
+                    h, memory_context, memory=memory, cache=cache, layer=layer
+                ),
+            )
+        return self._branch(x, self.feed_forward_norm, self.feed_forward)
+
+    def _branch(
+        self,
+        x: Tensor,
+        norm: Norm | None,
+        f: Callable[[Tensor], Tensor],
+        beside: Callable[[Tensor], Tensor] = lambda x: x,
+    ) -> Tensor:
+        """`beside` is what the residual is of `x`."""
+        before = norm if self.config.placement == "pre" else None
+        after = norm if self.config.placement == "post" else None
+        out = f(x if before is None else before(x))
+        x = add_dropped(beside(x), out, self.config.dropout, self.training)
+        return x if after is None else after(x)
+
+
+@dataclass
+class Trace:
+    """What an explorer or a parity test wants to see of a forward.
+
+    Attributes:
+        hidden: the embeddings' output and each layer's; the last one after the final norm.
+        weights: attention weights (B, H, Q, K), layer by layer.
+        cross_weights: the same, of cross-attention.
+    """
+
+    hidden: list[Tensor] = field(default_factory=list)
+    weights: list[Tensor] = field(default_factory=list)
+    cross_weights: list[Tensor] = field(default_factory=list)
+
+
+class Stack(nn.Module):
+    """Embeddings, blocks and final norm of one side of a model."""
+
+    def __init__(self, config: StackConfig, token_width: int, width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config.embeddings, token_width, width)
+        self.blocks = nn.ModuleDict(
+            {str(i): Block(config.blocks[i], width) for i in sorted(set(config.weights_of))}
+        )
+        self.relative: nn.Embedding | None = None
+        relative = {
+            (b.attention.positions, b.attention.heads)
+            for b in config.blocks
+            if isinstance(b.attention.positions, Relative)
+        }
+        if len(relative) > 1:
+            raise ConfigError(
+                "the layers of a stack share one table of distances",
+                where="stack.blocks.attention.positions",
+                found=f"{len(relative)} different ones",
+            )
+        for table, heads in relative:
+            assert isinstance(table, Relative)
+            self.relative = Table(table.buckets, heads)
+        self.final_norm = Norm(config.blocks[-1].norm, width) if config.final_norm else None
+
+    def forward(
+        self,
+        vectors: Float[Tensor, "B T E"],
+        *,
+        positions: Int[Tensor, "#B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+        visible: AttentionMask | None = None,
+        prefix: Int[Tensor, " B"] | None = None,
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_visible: AttentionMask | None = None,
+        cache: KVCache | None = None,
+        trace: Trace | None = None,
+        at: Int[Tensor, " N"] | None = None,
+    ) -> Float[Tensor, "B T D"] | Float[Tensor, "N D"]:
+        """Hidden states of all positions, or with `at` of these flat ones (b*T + t) alone."""
+        start = 0 if cache is None else cache.length
+        x = self.embeddings(vectors, positions, segments, start)
+        count = x.shape[1]
+        sights: dict[tuple[object, ...], AttentionContext] = {}
+        memory_context = None
+        if memory is not None:
+            facts = bidirectional if memory_visible is None else memory_visible
+            mask_at_size = facts.draw(count, memory.shape[1], start=start, device=x.device)
+            memory_context = AttentionContext(
+                mask_at_size, weights=None if trace is None else trace.cross_weights
+            )
+        selection = None
+        if at is not None and trace is None and cache is None:
+            selection = Selection.of(at, len(x), count)
+        last = len(self.config.weights_of) - 1
+        for layer, source in enumerate(self.config.weights_of):
+            attention = self.config.blocks[layer].attention
+            kind = (attention.pattern, attention.window, attention.positions, attention.head_width)
+            if kind not in sights:
+                sights[kind] = self._sight(attention, visible, prefix, positions, start, x, trace)
+            if trace is not None:
+                trace.hidden.append(x)
+            x = self.blocks[str(source)](
+                x,
+                sights[kind],
+                memory=memory,
+                memory_context=memory_context,
+                cache=cache,
+                layer=layer,
+                selection=selection if layer == last else None,
+            )
+        if cache is not None:
+            cache.advance(count)
+        x = x if self.final_norm is None else self.final_norm(x)
+        x = dropout(x, self.config.final_dropout, self.training)
+        if trace is not None:
+            trace.hidden.append(x)
+        if selection is not None:
+            return selection.pick(x)
+        return x if at is None else x.reshape(-1, x.shape[-1]).index_select(0, at)
+
+    def _sight(
+        self,
+        attention: AttentionConfig,
+        visible: AttentionMask | None,
+        prefix: Tensor | None,
+        positions: Tensor | None,
+        start: int,
+        x: Tensor,
+        trace: Trace | None,
+    ) -> AttentionContext:
+        mask = pattern(attention.pattern, attention.window)
+        if prefix is not None:
+            mask = mask | prefix_of(prefix)
+        if visible is not None:
+            mask = mask & visible
+        count = x.shape[1]
+        context = AttentionContext(
+            mask.draw(count, start + count, start=start, device=x.device),
+            weights=None if trace is None else trace.weights,
+        )
+        if isinstance(attention.positions, Rotary):
+            if positions is None:
+                positions = torch.arange(start, start + count, device=x.device)[None]
+            context.rotary = rotary_table(attention.positions, positions, attention.head_width)
+        if isinstance(attention.positions, Relative):
+            context.distance = self._distance(attention, start, count, x.device)
+        return context
+
+    def _distance(
+        self, attention: AttentionConfig, start: int, count: int, device: torch.device
+    ) -> Float[Tensor, "1 H Q K"]:
+        assert self.relative is not None and isinstance(attention.positions, Relative)
+        both_ways = attention.pattern == "bidirectional"
+        buckets = relative_buckets(
+            attention.positions, count, start + count, start, both_ways, device
+        )
+        # Adding a tensor that is laid out otherwise than the scores is several times slower.
+        return self.relative(buckets).permute(2, 0, 1).contiguous()[None]

@@ -1,0 +1,150 @@
+"""Texts as vectors, so that what belongs together lies close together.
+
+    similarity   (cos(a, b) - y)²                           Reimers & Gurevych 2019, section 3
+    ranking      -log softmax_j(20 cos(a, b_j))[own b]      Henderson et al. 2017, section 4: the
+                                                            b of other pairs are the wrong ones, and
+                                                            the negatives of all, where there are
+
+A batch holds two texts for each row of labels, or more: a, b, and what is near a and wrong. A
+vector is made of a text's hidden states, by one pooling or by several side by side:
+
+    cls, lasttoken               the first state, the last
+    max, mean                    of each number the largest, the mean
+    mean_sqrt_len_tokens         the sum divided by the root of their number
+    weightedmean                 the mean with weights 1, 2, 3, …        Muennighoff 2022, section 3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.batch import Batch
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import Loss, Objective, Part
+from maskwright.model.objectives.modules.supervised import last_states, numbered
+from maskwright.text.store.rows import Rows
+
+SCALE = 20.0
+Aim = Literal["similarity", "ranking"]
+
+
+class Unit(nn.Module):
+    """Vectors (R, D) scaled to length 1."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return functional.normalize(vectors, dim=1)
+
+
+class Contrast(Objective):
+    """A model without a head, trained so that its vectors of texts are similar or different.
+
+    Args:
+        poolings: of those above, side by side in this order.
+        skip: how many tokens at the beginning of each text are not pooled.
+    """
+
+    def __init__(
+        self, model: Transformer, aim: Aim, poolings: Sequence[str] = ("mean",), skip: int = 0
+    ) -> None:
+        super().__init__()
+        self.poolings, self.skip = tuple(poolings), skip
+        self.product = model
+        self.aim = aim
+        self.top: nn.Module = Unit()
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        raise IncompatibleError(
+            "the contrastive objective learns from pairs of texts, not from a corpus",
+            where="objective",
+            do="use finetune with a file of pairs",
+        )
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.labels is not None
+        return {self.aim: len(batch.labels)}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.labels is not None
+        found = self.scores(batch)
+        if self.aim == "similarity":
+            first, second = found.chunk(2, dim=1)  # R, D each
+            near = (first * second).sum(1)
+            return Loss({self.aim: Part((near - batch.labels.float()).square().sum())})
+        anchors, *codes = batch.labels.T  # which text each is: a, b, and the negatives
+        first, *others = found.chunk(1 + len(codes), dim=1)
+        right = torch.arange(len(first), device=first.device)
+        # What is the b of an equal a is as right as the row's own.
+        same = (anchors[:, None] == anchors).float()
+        equal = same @ (codes[0][:, None] == torch.cat(codes)).float() > 0
+        near = SCALE * first @ torch.cat(others).T
+        near = near.masked_fill(equal.fill_diagonal_(False), -torch.inf)
+        total = functional.cross_entropy(near, right, reduction="sum")
+        return Loss({self.aim: Part(total)})
+
+    def scores(self, batch: Batch) -> Tensor:
+        """(R, 2 D) float32: the vectors of each pair, side by side, of length 1 unless `top` is
+        another; more columns where there are negatives."""
+        return self.scores_of(last_states(self.product, batch), batch)
+
+    @property
+    def reads_place(self) -> bool:
+        """Whether of each text the state of one place alone is read: its tokens are pooled."""
+        return False
+
+    def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """`scores`, from the states (B, T, D) that the batch has in the model."""
+        assert batch.labels is not None
+        found = pool(hidden, batch, self.poolings, self.skip)
+        vectors: Tensor = self.top(found)
+        return vectors.view(len(batch.labels), -1)
+
+    def target_states(self, batch: Batch) -> Tensor:
+        raise IncompatibleError(
+            "the contrastive objective has no scores over the vocabulary",
+            where="objective",
+            found="contrast",
+            wanted="masked or causal",
+        )
+
+
+def pool(hidden: Tensor, batch: Batch, poolings: Sequence[str], skip: int = 0) -> Tensor:
+    """(R, D len(poolings)) float32: each text's pooled states (B, T, D), in the order of the
+    batch's `pooled`; without the first `skip` tokens of each text."""
+    assert batch.pooled is not None
+    written = batch.decoder_tokens is not None
+    documents = batch.decoder_documents if written else batch.documents
+    numbers, total = numbered(documents, hidden)
+    flat = hidden.reshape(len(numbers), -1)
+    place = torch.arange(len(numbers), device=hidden.device)
+    ends = numbers.new_zeros(2, total + 1)
+    ends[0] = ends[0].scatter_reduce(0, numbers, place, "amin", include_self=False)
+    ends[1] = ends[1].scatter_reduce(0, numbers, place, "amax", include_self=False)
+    order = place - ends[0][numbers]  # of each token within its text, from 0
+    pooled = torch.where(order >= skip, numbers, 0)
+
+    def summed(weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(R, D) sums and (R, 1) sums of the weights."""
+        weighed = torch.ones_like(order) if weights is None else weights
+        zeros = flat.new_zeros(total + 1, flat.shape[1], dtype=torch.float32)
+        terms = flat.float() if weights is None else flat.float() * weights[:, None]
+        counts = weighed.new_zeros(total + 1).index_add(0, pooled, weighed)
+        return zeros.index_add(0, pooled, terms), counts[:, None].clamp(min=1).float()
+
+    def pooled_by(pooling: str) -> Tensor:
+        if pooling in ("cls", "lasttoken"):
+            return flat.index_select(0, ends[0 if pooling == "cls" else 1])
+        if pooling == "max":
+            lowest = flat.new_full((total + 1, flat.shape[1]), -torch.inf)
+            return lowest.scatter_reduce(0, pooled[:, None].expand_as(flat), flat, "amax")
+        sums, counts = summed(order + 1 if pooling == "weightedmean" else None)
+        return sums / (counts.sqrt() if pooling == "mean_sqrt_len_tokens" else counts)
+
+    found = torch.cat([pooled_by(pooling).float() for pooling in poolings], dim=1)
+    return found.index_select(0, numbers[batch.pooled])

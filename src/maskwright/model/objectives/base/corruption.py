@@ -1,0 +1,184 @@
+"""Choosing positions and replacing tokens, for a whole batch at once.
+
+All draws come from keys (purpose, seed, epoch, row), so a row is corrupted alike whatever batch,
+process or resumed run it appears in. Four units of choice:
+
+    token   positions independently                              Devlin et al. 2018, 3.1
+    word    whole words, so that no piece gives its word away    BERT's whole-word release, 2019
+    span    runs of whole words, length ~ Geometric(0.2) ≤ 10    Joshi et al. 2019, 3.1
+    ngram   runs of n ≤ 3 whole words, p(n) ~ 1/n                Lan et al. 2019, 4.1
+
+Every row gets exactly max(1, round(rate * maskable)) positions; only whole words cannot be cut, so
+`word` comes as near to that number as its last word allows, and `choose_each` lets chance decide.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from maskwright.base import randomness
+
+Array = np.ndarray
+
+
+def budget(maskable: Array, rate: float) -> Array:
+    """Positions to choose per row (B,): max(1, round(rate * maskable)), and 0 where none can be."""
+    available = maskable.sum(axis=1)
+    return np.where(available > 0, np.maximum(1, np.rint(rate * available)), 0).astype(np.int64)
+
+
+def choose_tokens(maskable: Array, rate: float, keys: Array) -> Array:
+    """(B, T) bool: exactly the budget, every maskable position equally likely."""
+    draws = randomness.ranks(keys, maskable.shape[1])
+    draws[~maskable] = np.iinfo(np.uint64).max
+    return _smallest(draws, budget(maskable, rate))
+
+
+def choose_each(maskable: Array, rate: float, keys: Array) -> Array:
+    """(B, T) bool: every maskable position by itself with probability `rate`; one position where
+    that would leave a row with maskable positions without any."""
+    draws = randomness.uniforms(keys, maskable.shape[1])
+    draws[~maskable] = 2.0
+    chosen = draws < rate
+    none = maskable.any(axis=1) & ~chosen.any(axis=1)
+    chosen[none, draws[none].argmin(axis=1)] = True
+    return chosen
+
+
+def draw_tokens(maskable: Array, rate: float, keys: Array) -> Array:
+    """(B, T) bool: the budget drawn with replacement, so that a position drawn twice counts once
+    and fewer are chosen, as in ELECTRA's own code."""
+    wanted, available = budget(maskable, rate), maskable.sum(axis=1)
+    size = int(wanted.max(initial=0))
+    draws = randomness.integers(keys, size, np.maximum(1, available)[:, None])
+    row, number = np.nonzero(np.arange(size) < wanted[:, None])
+    place = np.argsort(~maskable, axis=1, kind="stable")[row, draws[row, number]]
+    chosen = np.zeros_like(maskable)
+    chosen[row, place] = True
+    return chosen
+
+
+def choose_words(maskable: Array, starts_word: Array, rate: float, keys: Array) -> Array:
+    """(B, T) bool: whole words in random order until another one would lead further away from the
+    budget; at least one word."""
+    words = word_numbers(maskable, starts_word)
+    draws = randomness.uniforms(keys, maskable.shape[1])
+    by_word = np.take_along_axis(draws, words, axis=1)
+    by_word[~maskable] = 2.0
+    order = np.argsort(by_word, axis=1, kind="stable")
+    ordered = np.take_along_axis(words, order, axis=1)
+    length = maskable.shape[1]
+    positions = np.arange(1, length + 1)
+    last = np.ones_like(maskable)
+    last[:, :-1] = ordered[:, 1:] != ordered[:, :-1]
+    usable = np.take_along_axis(maskable, order, axis=1)
+    # At each word's end: how far is the count from the budget? The nearest end is the cut.
+    wanted = budget(maskable, rate)
+    miss = np.where(last & usable, np.abs(positions - wanted[:, None]), length * 2)
+    cut = np.where(wanted > 0, miss.argmin(axis=1) + 1, 0)
+    chosen = np.zeros_like(maskable)
+    np.put_along_axis(chosen, order, positions <= cut[:, None], axis=1)
+    return chosen & maskable
+
+
+def choose_spans(
+    maskable: Array, starts_word: Array, rate: float, keys: Array, *, lengths: Array
+) -> tuple[Array, Array]:
+    """Runs of whole words, the last one cut so that the budget is met exactly.
+
+    Args:
+        lengths: (L,) the chances of 1 … L words, but for a factor (`geometric` and such).
+
+    Returns:
+        chosen (B, T) bool, and span (B, T) int64: the number of the run a position belongs to.
+    """
+    rows, length = maskable.shape
+    words, segment = word_numbers(maskable, starts_word), np.cumsum(~maskable, axis=1)
+    wanted = budget(maskable, rate)
+    chosen = np.zeros_like(maskable)
+    span = np.zeros((rows, length), dtype=np.int64)
+    lines, attempt = np.arange(rows), 0
+    while (left := wanted - chosen.sum(axis=1)).any():
+        # Draws are numbered by the attempt: what else is in the batch changes nothing.
+        size = _drawn_lengths(randomness.uniforms_at(keys, np.full(rows, 2 * attempt)), lengths)
+        draw = randomness.uniforms_at(keys, np.full(rows, 2 * attempt + 1))
+        # Any position that is still free is as likely as another to be where a run begins.
+        free = maskable & ~chosen
+        which = np.cumsum(free, axis=1)
+        number = (draw * which[:, -1]).astype(np.int64) + 1
+        anchor = ((which == number[:, None]) & free).argmax(axis=1)
+        first = words[lines, anchor][:, None]
+        run = (words >= first) & (words < first + size[:, None])
+        # A run may not leap over a separator into another document.
+        new = run & free & (segment == segment[lines, anchor][:, None])
+        new &= np.cumsum(new, axis=1) <= left[:, None]
+        chosen |= new
+        attempt += 1
+        span[new] = attempt
+    return chosen, span
+
+
+def geometric(stop: float, longest: int) -> Array:
+    """Chances of the lengths 1 … longest: P(l) proportional to (1 - stop)^(l-1)."""
+    return (1 - stop) ** np.arange(longest)
+
+
+def uniform(longest: int) -> Array:
+    """Chances of the lengths 1 … longest: all alike."""
+    return np.ones(longest)
+
+
+def inverse(longest: int) -> Array:
+    """Chances of the lengths 1 … longest: P(l) proportional to 1/l."""
+    return 1 / np.arange(1, longest + 1)
+
+
+def replace(
+    tokens: Array,
+    chosen: Array,
+    unit: Array,
+    keys: Array,
+    *,
+    mask_id: int,
+    ordinary: Array,
+    mask_rate: float,
+    random_rate: float,
+) -> Array:
+    """80/10/10: chosen positions become the mask, a random ordinary token, or stay as they are.
+
+    Args:
+        unit: (B, T) int64, positions with equal numbers in a row share one decision.
+        ordinary: ids that may be drawn; special tokens are never put into text.
+    """
+    length = tokens.shape[1]
+    row, place = np.nonzero(chosen)
+    keys, originals = keys[row], tokens[row, place]
+    decision = randomness.uniforms_at(keys, unit[row, place] % length)
+    draws = randomness.uniforms_at(keys, length + place)
+    other = ordinary[(draws * len(ordinary)).astype(np.int64)]
+    found = np.where(decision < mask_rate + random_rate, other, originals)
+    replaced = tokens.copy()
+    replaced[row, place] = np.where(decision < mask_rate, mask_id, found)
+    return replaced
+
+
+def word_numbers(maskable: Array, starts_word: Array) -> Array:
+    """(B, T) int64 in [0, T): the number of each position's word; separators are words of their
+    own, and so is whatever follows one."""
+    after_gap = np.zeros_like(maskable)
+    after_gap[:, 1:] = ~maskable[:, :-1]
+    begins = starts_word | ~maskable | after_gap
+    begins[:, 0] = True
+    return np.cumsum(begins, axis=1) - 1
+
+
+def _smallest(draws: Array, count: Array) -> Array:
+    """(B, T) bool: the `count[b]` smallest draws of each row."""
+    last = np.take_along_axis(np.sort(draws, axis=1), np.maximum(count - 1, 0)[:, None], axis=1)
+    return (draws <= last) & (count > 0)[:, None]
+
+
+def _drawn_lengths(draws: Array, chances: Array) -> Array:
+    """Lengths 1 … L, each by its chance."""
+    edges = np.cumsum(chances / chances.sum())
+    return 1 + np.minimum(np.searchsorted(edges, draws, side="right"), len(chances) - 1)

@@ -1,0 +1,122 @@
+"""What all objectives over an encoder and a decoder share: the decoder's side.
+
+    encoder   corrupted text            decoder   start  t0  t1  …        wanted   t0  t1  t2  …
+
+The decoder reads the targets one place later behind a start token, sees its past, and through
+cross-attention the encoder's states of its own document. The loss is taken at every target.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.batch import Batch
+from maskwright.model.nn import mask as masks
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import (
+    Loss,
+    Objective,
+    Part,
+    Vocabulary,
+    at_targets,
+    encode,
+    refuse_leak,
+    token_loss,
+)
+from maskwright.model.objectives.base.sequences import Origin, Sequences, pack
+from maskwright.model.objectives.base.spec import Start
+
+
+class EncoderDecoder(Objective):
+    """The encoder reads one text and the decoder writes another; see the module's first lines.
+
+    Args:
+        name: of the objective, for messages and for its part of the loss.
+        start: which token the decoder begins with.
+
+    Raises:
+        IncompatibleError: not two stacks and a vocabulary head, a decoder that sees its targets, or
+            no start token.
+    """
+
+    def __init__(self, name: str, model: Transformer, vocabulary: Vocabulary, start: Start) -> None:
+        super().__init__()
+        config = model.config
+        if config.encoder is None or config.decoder is None or config.vocabulary_head is None:
+            raise IncompatibleError(
+                f"`{name}` needs an encoder, a decoder and a vocabulary head",
+                where="model",
+                found=f"{' and '.join(config.stacks)} alone",
+                do="choose an encoder-decoder family, or the objective `masked` or `causal`",
+            )
+        refuse_leak(name, config.decoder, "decoder", "give the decoder the pattern `causal`")
+        token = {"pad": vocabulary.pad, "begin": vocabulary.begin, "end": vocabulary.end}[start]
+        if token is None:
+            raise IncompatibleError(
+                f"the tokenizer has no {start} token for the decoder to start with",
+                where="objective.options.start",
+                do='train the tokenizer with such a token, or set start to "pad"',
+            )
+        self.name, self.product, self.vocabulary, self.start = name, model, vocabulary, token
+
+    def batch(
+        self,
+        inputs: Sequences,
+        targets: Sequences,
+        origin: Origin,
+        shape: tuple[int, int],
+        width: int | None = None,
+    ) -> Batch:
+        """The batch in which the encoder reads `inputs` and the decoder writes `targets`.
+
+        Args:
+            shape: rows and positions of the encoder.
+            width: positions of the decoder; None: as many as the fullest row needs.
+        """
+        rows = shape[0]
+        if width is None:
+            width = int(np.bincount(origin.rows, targets.lengths, rows).max(initial=0))
+        decoder = pack(targets.shifted(self.start), origin, (rows, width), self.vocabulary.pad)
+        documents = decoder["documents"]
+        return Batch(
+            **pack(inputs, origin, shape, self.vocabulary.pad),  # type: ignore[arg-type]
+            decoder_tokens=decoder["tokens"],
+            decoder_positions=decoder["positions"],
+            decoder_documents=documents,
+            index=None if documents is None else documents.reshape(-1).nonzero()[:, 0],
+            targets=torch.from_numpy(targets.tokens),
+        )
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.targets is not None
+        return {self.name: batch.targets.numel()}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.targets is not None
+        total = token_loss(self.product, self.target_states(batch), batch.targets)
+        return Loss({self.name: Part(total)})
+
+    def target_states(self, batch: Batch) -> Tensor:
+        assert batch.decoder_tokens is not None
+        hidden = self.product.decode(
+            batch.decoder_tokens,
+            positions=batch.decoder_positions,
+            visible=masks.visible_of(batch.decoder_documents),
+            memory=encode(self.product, batch),
+            memory_visible=memory_visible(batch),
+        )
+        return at_targets(hidden, batch)
+
+
+def memory_visible(batch: Batch) -> masks.AttentionMask | None:
+    """The positions of the encoder that each decoder position sees: those of its own document."""
+    if batch.documents is None:
+        return None
+    ours = batch.decoder_documents
+    if ours is None:
+        assert batch.decoder_tokens is not None
+        ours = torch.ones_like(batch.decoder_tokens, dtype=batch.documents.dtype)
+    return masks.same_document(ours, batch.documents)

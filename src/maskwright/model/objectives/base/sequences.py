@@ -1,0 +1,207 @@
+"""Texts of different lengths in one array, for corruption that changes their lengths.
+
+    rows   [CLS] a a a [SEP] [CLS] b b [SEP]  ->  tokens   a a a b b …     one flat array (N,)
+           [CLS] c c c c c c [SEP] pad            lengths  3 2 6           per text (S,)
+
+There is no padding between `texts_of` and `pack`: all operations work on one array, and random
+numbers are drawn per item by key (purpose, seed, epoch, row, document, item), so that a text is
+corrupted alike in any batch and with any neighbours.
+
+Letters: N items of all texts, S texts, B rows, T positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.base.randomness import key, uniforms
+from maskwright.text.store.rows import Rows, spread
+
+if TYPE_CHECKING:
+    import torch
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The places of texts in their batch: row (S,) and number in the row (S,), counted from 1."""
+
+    rows: Array
+    numbers: Array
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """`tokens` (N,) of all texts, one after the other, `lengths` (S,) of each."""
+
+    tokens: Array
+    lengths: Array
+
+    def where(self, keep: Array) -> Sequences:
+        """The items for which `keep` (N,) holds."""
+        lengths = np.bincount(owners(self.lengths)[keep], minlength=len(self.lengths))
+        return Sequences(self.tokens[keep], lengths)
+
+    def ended(self, token: int) -> Sequences:
+        """The texts with `token` after each."""
+        return Sequences(np.insert(self.tokens, np.cumsum(self.lengths), token), self.lengths + 1)
+
+    def shifted(self, start: int) -> Sequences:
+        """The input of a decoder that predicts these texts: each shifted by one position, after
+        `start`."""
+        tokens = np.roll(self.tokens, 1)
+        tokens[first_places(self.lengths)[self.lengths > 0]] = start
+        return replace(self, tokens=tokens)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The documents of a batch of rows.
+
+    Attributes:
+        framed: the documents with their special tokens.
+        region: (items of `framed`,) 0 before the text, 1 text, 2 after it.
+        origin: the place of each.
+        starts_sentence: per item of the text; None where the rows do not record it.
+        counters: (S,) arrays for the keys of a text's random numbers.
+    """
+
+    framed: Sequences
+    region: Array
+    origin: Origin
+    starts_sentence: Array | None
+    counters: tuple[Any, ...]
+
+    @property
+    def plain(self) -> Sequences:
+        """The texts without their frames."""
+        return self.framed.where(self.region == 1)
+
+    def frame(self, texts: Sequences) -> Sequences:
+        """`texts` with the special tokens that frame the originals."""
+        special = self.region != 1
+        tokens = np.concatenate([self.framed.tokens[special], texts.tokens])
+        region = np.concatenate([self.region[special], np.ones_like(texts.tokens)])
+        owner = np.concatenate([owners(self.framed.lengths)[special], owners(texts.lengths)])
+        order = np.lexsort((region, owner))
+        return Sequences(tokens[order], np.bincount(owner, minlength=len(texts.lengths)))
+
+    def draws(self, lengths: Array, purpose: str, *counters: int) -> Array:
+        """A number in [0, 1) for each of `lengths[s]` items of each text s."""
+        owner = owners(lengths)
+        seed, *own = self.counters
+        counters_of_item = [counter[owner] for counter in own]
+        return uniforms(key(purpose, seed, *counters_of_item, *counters, spread(lengths)), 1)[:, 0]
+
+
+def documents_of(rows: Rows) -> tuple[Sequences, Origin]:
+    """The documents of `rows` with their special tokens, in order, without padding."""
+    row, place = np.nonzero(rows.documents)
+    number = rows.documents[row, place]
+    begins = np.ones(len(row), dtype=bool)
+    begins[1:] = (row[1:] != row[:-1]) | (number[1:] != number[:-1])
+    firsts = np.flatnonzero(begins)
+    lengths = np.diff(firsts, append=len(row))
+    return Sequences(rows.tokens[row, place], lengths), Origin(row[firsts], number[firsts])
+
+
+def texts_of(rows: Rows, epochs: Array, seed: int) -> Texts:
+    """The documents of `rows`, prepared for corruption.
+
+    Raises:
+        IncompatibleError: a special token stands inside a text, as in rows of pairs.
+    """
+    framed, origin = documents_of(rows)
+    real = rows.documents != 0
+    ordinary = ~rows.special[real]
+    owner = owners(framed.lengths)
+    total = np.bincount(owner[ordinary], minlength=len(framed.lengths))
+    # How much of its own text stands at or before each item.
+    seen = np.cumsum(ordinary) - first_places(total)[owner]
+    region = np.where(ordinary, 1, np.where(seen == 0, 0, 2))
+    if ((region == 2) & (seen != total[owner])).any():
+        raise IncompatibleError(
+            "a row has a special token inside a text",
+            where="rows.kind",
+            found="rows of several parts",
+            wanted="documents, stream or blocks",
+            do="--set rows.kind=documents",
+        )
+    starts_sentence = rows.starts_sentence
+    return Texts(
+        framed=framed,
+        region=region,
+        origin=origin,
+        starts_sentence=None if starts_sentence is None else starts_sentence[real][ordinary],
+        counters=(seed, epochs[origin.rows], rows.ids[origin.rows], origin.numbers),
+    )
+
+
+def pack(
+    texts: Sequences, origin: Origin, shape: tuple[int, int], pad: int
+) -> dict[str, torch.Tensor | None]:
+    """`tokens`, `positions` and `documents`, of `shape` (B, T), as in a `Batch`: the texts of each
+    row from its left end on, in order.
+
+    Where every row is one full text, positions and documents are None.
+    """
+    import torch  # the rest of this file serves those who encode texts without it
+
+    before = first_places(texts.lengths)
+    start = before - before[np.searchsorted(origin.rows, origin.rows)] if len(before) else before
+    place = np.repeat(origin.rows * shape[1] + start, texts.lengths) + spread(texts.lengths)
+    tokens = np.full(shape, pad, dtype=np.int64)
+    positions = np.zeros(shape, dtype=np.int64)
+    documents = np.zeros(shape, dtype=np.int32)
+    tokens.reshape(-1)[place] = texts.tokens
+    positions.reshape(-1)[place] = spread(texts.lengths)
+    documents.reshape(-1)[place] = np.repeat(origin.numbers, texts.lengths)
+    single = bool((documents == 1).all())
+    return {
+        "tokens": torch.from_numpy(tokens),
+        "positions": None if single else torch.from_numpy(positions),
+        "documents": None if single else torch.from_numpy(documents),
+    }
+
+
+# ------------------------------------------------------------------------------- arithmetic of runs
+def owners(lengths: Array) -> Array:
+    """(N,) the number of the text each item belongs to: [2, 3] -> [0, 0, 1, 1, 1]."""
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
+def first_places(lengths: Array) -> Array:
+    """(S,) where each text begins: [2, 3] -> [0, 2]."""
+    return np.cumsum(lengths) - lengths
+
+
+def ranks(draws: Array, lengths: Array) -> Array:
+    """(N,) the rank of each item's random number among those of its text, from the smallest."""
+    found = np.empty(len(draws), dtype=np.int64)
+    found[np.lexsort((draws, owners(lengths)))] = spread(lengths)
+    return found
+
+
+def compositions(draws: Array, totals: Array, parts: Array) -> Array:
+    """(sum of `parts`,) sizes: each total is cut into so many parts of at least 1, every
+    composition being equally likely. A total of 0 has parts of 0.
+
+    Args:
+        draws: a number for each of `totals[s]` items of each text.
+    """
+    steps = spread(totals)
+    begins = ranks(np.where(steps == 0, -1.0, draws), totals) < np.repeat(parts, totals)
+    number = np.cumsum(begins) - 1  # parts of totals of 0 are not counted here
+    empty = np.cumsum(np.where(totals == 0, parts, 0))
+    return np.bincount(number + np.repeat(empty, totals), minlength=int(parts.sum()))
+
+
+def budget(lengths: Array, rate: float) -> Array:
+    """(S,) how many items of each text to choose: max(1, round(rate * length)), at most all."""
+    wanted = np.maximum(1, np.rint(rate * lengths)).astype(np.int64)
+    return np.minimum(wanted, lengths) if rate > 0 else np.zeros_like(lengths)

@@ -1,0 +1,114 @@
+"""Masked language modelling (BERT, Devlin et al. 2018, section 3.1; RoBERTa's dynamic masks).
+
+15 % of the positions are chosen; of these 80 % become [MASK], 10 % a random ordinary token,
+10 % stay; the loss is taken at the chosen positions, all of them, and nowhere else. Dynamic masks
+change with every epoch; static ones are the same draw without the epoch in its key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from maskwright.base.errors import ConfigError
+from maskwright.model.objectives.base.spec import Measurement, Spec
+
+if TYPE_CHECKING:
+    from maskwright.model.nn.transformer import Transformer
+    from maskwright.model.objectives.base.objective import Vocabulary
+    from maskwright.model.objectives.modules.masked import Masked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """`rate` of the positions is chosen; of those `mask_rate` are masked and `random_rate`
+    replaced by a random ordinary token. With a `final_rate`, the rate moves there in a straight
+    line over the run. `with_replacement` draws tokens as ELECTRA's own code does: twice means once.
+    `independent` chooses each position by itself with probability `rate`, so that rows have more or
+    fewer. Spans are runs of whole words (`span_words`) or of tokens, their lengths geometric or, as
+    GPT-BERT's, uniform."""
+
+    rate: float = 0.15
+    final_rate: float | None = None
+    mask_rate: float = 0.8
+    random_rate: float = 0.1
+    unit: Literal["token", "word", "span", "ngram"] = "token"
+    static: bool = False
+    span_stop: float = 0.2
+    span_longest: int = 10
+    span_lengths: Literal["geometric", "uniform"] = "geometric"
+    span_words: bool = True
+    ngram_longest: int = 3
+    with_replacement: bool = False
+    independent: bool = False
+
+    def __post_init__(self) -> None:
+        for name, rate in (("rate", self.rate), ("final_rate", self.final_rate)):
+            if rate is not None and not 0.0 < rate <= 1.0:
+                raise ConfigError(
+                    "a mask rate is out of range",
+                    where=name,
+                    found=rate,
+                    wanted="0 < rate <= 1",
+                )
+        if min(self.mask_rate, self.random_rate) < 0 or self.mask_rate + self.random_rate > 1.0:
+            raise ConfigError(
+                "mask_rate and random_rate are shares of the chosen positions",
+                where="mask_rate",
+                found=f"{self.mask_rate} + {self.random_rate}",
+                wanted="each >= 0, together at most 1",
+            )
+        if not (0.0 < self.span_stop < 1.0 and 1 <= self.span_longest <= 1000):
+            raise ConfigError(
+                "span lengths are out of range",
+                where="span_stop",
+                found=f"{self.span_stop}, {self.span_longest}",
+                wanted="0 < span_stop < 1 and 1 <= span_longest <= 1000",
+            )
+        if not 1 <= self.ngram_longest <= 1000:
+            raise ConfigError(
+                "the longest n-gram is out of range",
+                where="ngram_longest",
+                found=self.ngram_longest,
+                wanted="1 to 1000",
+            )
+        for name in ("with_replacement", "independent"):
+            if getattr(self, name) and self.unit != "token":
+                raise ConfigError(
+                    "`with_replacement` and `independent` apply to single tokens only",
+                    where=name,
+                    found=f'unit = "{self.unit}"',
+                    wanted='unit = "token"',
+                )
+        if self.with_replacement and self.independent:
+            raise ConfigError(
+                "`with_replacement` and `independent` exclude each other",
+                where="independent",
+                found="with_replacement = true",
+                wanted="one of them",
+            )
+
+
+SPEC = Spec(
+    rows="documents",
+    usual_for="encoder",
+    measurement=Measurement(
+        options=lambda own: Options(independent=isinstance(own, Options) and own.independent),
+        at_end=lambda own: at_end(own) if isinstance(own, Options) else own,
+        words=lambda options: f"as every encoder is, with {options.rate:.0%} of the tokens masked",
+    ),
+    static_option="static",
+    token_parts=("masked",),
+)
+
+
+def at_end(options: Options) -> Options:
+    """The options when a run ends: a moving rate has reached its end, and masks are dynamic."""
+    rate = options.rate if options.final_rate is None else options.final_rate
+    return replace(options, rate=rate, final_rate=None, static=False)
+
+
+def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Masked:
+    from maskwright.model.objectives.modules.masked import Masked
+
+    return Masked(model, options, vocabulary)

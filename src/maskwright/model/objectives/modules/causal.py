@@ -1,0 +1,77 @@
+"""What `causal` computes (the options and the account of it: `../causal.py`)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.batch import Batch
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import (
+    Loss,
+    Objective,
+    Part,
+    Vocabulary,
+    encode_targets,
+    facts,
+    refuse_leak,
+    token_loss,
+)
+from maskwright.model.objectives.causal import Options
+from maskwright.text.store.rows import Rows
+
+
+class Causal(Objective):
+    """Next-token prediction over one causal stack."""
+
+    is_language_model = True
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        if model.config.vocabulary_head is None or len(model.config.stacks) != 1:
+            raise IncompatibleError(
+                "`causal` needs one stack with a vocabulary head",
+                where="model",
+                do="choose a decoder family such as gpt2",
+            )
+        ((where, stack),) = model.config.stacks.items()
+        refuse_leak("causal", stack, where, "use pattern `causal`, or the objective `masked`")
+        self.product = model
+        self.vocabulary = vocabulary
+        frame = (vocabulary.begin, vocabulary.end)
+        self.framing = tuple(token for token in frame if token is not None)
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        real, special = rows.documents[:, 1:] != 0, rows.special
+        # After the token that closes a text the one that opens the next is no question.
+        next_document = rows.documents[:, 1:] != rows.documents[:, :-1]
+        return next_tokens(rows, real & ~(next_document & special[:, 1:] & special[:, :-1]))
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.targets is not None
+        return {"causal": batch.targets.numel()}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.targets is not None
+        states = encode_targets(self.product, batch)
+        return Loss({"causal": Part(token_loss(self.product, states, batch.targets))})
+
+    def target_states(self, batch: Batch) -> Tensor:
+        return encode_targets(self.product, batch)
+
+
+def next_tokens(rows: Rows, wanted: np.ndarray) -> Batch:
+    """The batch that reads all tokens of `rows` except the last; `wanted` (B, T - 1) marks the
+    targets among those from the second on."""
+    inputs = rows.cut(0, -1)
+    targets = rows.tokens[:, 1:]
+    everything = bool(wanted.all())
+    index = None if everything else torch.from_numpy(np.flatnonzero(wanted))
+    return Batch(
+        tokens=torch.from_numpy(np.ascontiguousarray(inputs.tokens)),
+        index=index,
+        targets=torch.from_numpy(targets.reshape(-1) if everything else targets[wanted]),
+        **facts(inputs),
+    )

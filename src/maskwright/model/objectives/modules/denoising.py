@@ -1,0 +1,156 @@
+"""What `denoising` computes (the options and the account of it: `../denoising.py`)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.batch import Batch
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.encoder_decoder import EncoderDecoder
+from maskwright.model.objectives.base.objective import Vocabulary
+from maskwright.model.objectives.base.sequences import (
+    Sequences,
+    Texts,
+    budget,
+    first_places,
+    owners,
+    ranks,
+    texts_of,
+)
+from maskwright.model.objectives.denoising import Options
+from maskwright.text.store.rows import Rows, spread
+
+# Each draw has a counter of its own, so that one kind of damage does not depend on the others.
+SENTENCE_CHOICE, SENTENCE_ORDER, SPAN_LENGTH, SPAN_ORDER, SPAN_PLACE = range(5)
+LOSS, OTHER, WHICH, TURN, OFFSET = range(5, 10)
+
+
+class Denoising(EncoderDecoder):
+    """Any mix of five corruptions; see `../denoising.py`.
+
+    Raises:
+        IncompatibleError: as `EncoderDecoder`; or masks are needed and the tokenizer has none; or
+            sentences are permuted and the rows do not record where they start.
+    """
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__("denoising", model, vocabulary, options.start)
+        if vocabulary.mask is None and options.infilling + options.masking > 0:
+            raise IncompatibleError(
+                "the tokenizer has no mask token",
+                where="tokenizer",
+                do="train the tokenizer with one, or set infilling and masking to 0",
+            )
+        self.options, self.ordinary = options, vocabulary.ordinary
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        texts = texts_of(rows, epochs, seed)
+        damaged = self.damage(texts)
+        shape = len(rows), rows.tokens.shape[1]
+        return self.batch(texts.frame(damaged), texts.framed, texts.origin, shape, shape[1])
+
+    def damage(self, texts: Texts) -> Sequences:
+        """The texts after all corruptions of the options."""
+        o, text = self.options, texts.plain
+        if o.permutation > 0:
+            text = _permuted(texts, text, o.permutation)
+        originals, masks = text.lengths, np.zeros(len(text.tokens), dtype=bool)
+        if o.infilling > 0:
+            text, masks = self._infilled(texts, text)
+        if o.masking + o.deletion > 0:
+            text, masks = self._thinned(texts, text, masks, originals)
+        if o.random > 0:
+            chance, other = (texts.draws(text.lengths, "noise", use) for use in (OTHER, WHICH))
+            sampled = self.ordinary[(other * len(self.ordinary)).astype(np.int64)]
+            changed = np.where(masks & (chance < o.random), sampled, text.tokens)
+            text = Sequences(changed, text.lengths)
+        return _rotated(texts, text, o.rotation) if o.rotation > 0 else text
+
+    def _infilled(self, texts: Texts, text: Sequences) -> tuple[Sequences, np.ndarray]:
+        """The texts with spans replaced by one mask each, and where these masks are. Span lengths
+        follow a Poisson distribution, the last one cut to the exact number of tokens; places are
+        random."""
+        covered = budget(text.lengths, self.options.infilling)
+        sampled = _poisson(texts.draws(covered, "noise", SPAN_LENGTH), self.options.mean_span)
+        # At most as many spans as covered tokens; whatever is left falls to the last of them.
+        last = spread(covered) == np.repeat(covered, covered) - 1
+        total = np.cumsum(sampled) - sampled
+        before = total - np.repeat(total[first_places(covered)[covered > 0]], covered[covered > 0])
+        left = np.repeat(covered, covered) - before
+        used = left > 0
+        sizes = np.where(last, left, np.minimum(sampled, left))[used]
+        spans = np.bincount(owners(covered)[used], minlength=len(covered))
+        # In another order, or the one that was cut would always be the last of its text.
+        order = np.lexsort((texts.draws(spans, "noise", SPAN_ORDER), owners(spans)))
+
+        items = text.lengths - covered + spans
+        masks = ranks(texts.draws(items, "noise", SPAN_PLACE), items) < np.repeat(spans, items)
+        advance = np.ones(len(masks), dtype=np.int64)
+        advance[masks] = sizes[order]
+        source = np.minimum(np.cumsum(advance) - advance, len(text.tokens) - 1)
+        assert self.vocabulary.mask is not None
+        tokens = np.where(masks, self.vocabulary.mask, text.tokens[source])
+        return Sequences(tokens, items), masks
+
+    def _thinned(
+        self, texts: Texts, text: Sequences, masks: np.ndarray, originals: np.ndarray
+    ) -> tuple[Sequences, np.ndarray]:
+        """The texts with tokens masked or deleted that are not masks yet, and where the
+        masks are."""
+        owner = owners(text.lengths)
+        rank = ranks(texts.draws(text.lengths, "noise", LOSS) + masks, text.lengths)
+        unmasked = np.bincount(owner[~masks], minlength=len(originals))
+        masked = np.minimum(budget(originals, self.options.masking), unmasked)
+        deleted = np.minimum(budget(originals, self.options.deletion), unmasked - masked)
+        deleted = np.minimum(
+            deleted, np.maximum(text.lengths - 1, 0)
+        )  # the encoder reads something
+        new = rank < masked[owner]
+        keep = new | (rank >= (masked + deleted)[owner])
+        mask = 0 if self.vocabulary.mask is None else self.vocabulary.mask
+        tokens = np.where(new, mask, text.tokens)
+        return Sequences(tokens, text.lengths).where(keep), (masks | new)[keep]
+
+
+def _permuted(texts: Texts, text: Sequences, share: float) -> Sequences:
+    """Texts in which `share` of the sentences change places with each other."""
+    starts_sentence = texts.starts_sentence
+    if starts_sentence is None:
+        raise IncompatibleError(
+            "the rows do not record where sentences start",
+            where="rows.kind",
+            wanted="documents or blocks of a store with sentences",
+            do="--set objective.options.permutation=0 leaves sentences in place",
+        )
+    starts_sentence = starts_sentence | (spread(text.lengths) == 0)
+    firsts = np.flatnonzero(starts_sentence)
+    sizes = np.diff(firsts, append=len(starts_sentence))
+    owner = owners(text.lengths)[firsts]
+    counts = np.bincount(owner, minlength=len(text.lengths))
+    chosen = ranks(texts.draws(counts, "noise", SENTENCE_CHOICE), counts)
+    moving = np.flatnonzero(chosen < np.ceil(share * counts)[owner])
+    draws = texts.draws(counts, "noise", SENTENCE_ORDER)[moving]
+    order = np.arange(len(firsts))
+    order[moving] = moving[np.lexsort((draws, owner[moving]))]
+    source = np.repeat(firsts[order], sizes[order]) + spread(sizes[order])
+    return Sequences(text.tokens[source], text.lengths)
+
+
+def _rotated(texts: Texts, text: Sequences, share: float) -> Sequences:
+    """Texts of which `share` begin with a random token; what stood before it comes last."""
+    one = np.ones_like(text.lengths)
+    turned = texts.draws(one, "noise", TURN) < share
+    offset = (texts.draws(one, "noise", OFFSET) * text.lengths * turned).astype(np.int64)
+    owner = owners(text.lengths)
+    place = (spread(text.lengths) + offset[owner]) % text.lengths[owner]
+    return Sequences(text.tokens[first_places(text.lengths)[owner] + place], text.lengths)
+
+
+def _poisson(draws: np.ndarray, mean: float) -> np.ndarray:
+    """Counts from numbers in [0, 1), by the inverse of the distribution function."""
+    most = int(mean + 12 * math.sqrt(mean) + 12)
+    logs = [count * math.log(mean) - mean - math.lgamma(count + 1) for count in range(most)]
+    return np.searchsorted(np.cumsum(np.exp(logs)), draws, side="right").astype(np.int64)

@@ -1,0 +1,231 @@
+"""What `distillation` computes (the options and the account of it: `../distillation.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.model.batch import Batch
+from maskwright.model.nn.config import Block, Learned, TransformerConfig
+from maskwright.model.nn.kernels.vocabulary_divergence import vocabulary_divergence
+from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives import causal
+from maskwright.model.objectives.base.objective import (
+    Loss,
+    NetworkWork,
+    Objective,
+    Part,
+    Vocabulary,
+    at_targets,
+    encode,
+    encode_targets,
+)
+from maskwright.model.objectives.distillation import Options
+from maskwright.model.objectives.modules.causal import Causal
+from maskwright.model.objectives.modules.masked import Masked
+from maskwright.text.store.rows import Rows
+
+
+class Distillation(Objective):
+    """A student, which is the product, and its frozen teacher."""
+
+    def __init__(
+        self, model: Transformer, options: Options, vocabulary: Vocabulary, teacher: Transformer
+    ) -> None:
+        super().__init__()
+        _require_fit(model.config, teacher.config, options)
+        self.product = model
+        self.options = options
+        self.text: Masked | Causal
+        if model.config.encoder is not None:
+            self.text = Masked(model, options.masking, vocabulary)
+        else:
+            self.text = Causal(model, causal.Options(), vocabulary)
+        self.is_language_model, self.framing = self.text.is_language_model, self.text.framing
+        self.teacher = teacher.requires_grad_(False).eval()
+
+    def start_run(self) -> None:
+        if self.options.initialise:
+            start_from(self.product, self.teacher)
+
+    def train(self, mode: bool = True) -> Distillation:
+        """Switch the student's mode; the teacher stays in evaluation mode."""
+        super().train(mode)
+        self.teacher.eval()
+        return self
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        return self.text.corrupt(rows, epochs, seed, progress)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        ((text, count),) = self.text.counts(batch).items()
+        names = ["divergence", *(["cosine"] if self.options.alpha_cos else [])]
+        compared = count if (real := self._compared(batch)) is None else len(real)
+        return {text: count, **dict.fromkeys(names, compared)}
+
+    def _compared(self, batch: Batch) -> Tensor | None:
+        """The flat positions where student and teacher are compared; None: at the targets."""
+        if not self.options.everywhere:
+            return None
+        if batch.documents is None:
+            return torch.arange(batch.tokens.numel(), device=batch.tokens.device)
+        return batch.documents.flatten().nonzero()[:, 0]
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.targets is not None
+        o, student, teacher = self.options, self.product, self.teacher
+        real = self._compared(batch)
+        if real is None:
+            compared, hidden = batch, encode_targets(student, batch)
+            states = at_the_targets = student.head_hidden(hidden)
+        else:
+            compared, read = replace(batch, index=real), encode(student, batch)
+            hidden = at_targets(read, compared)
+            states = student.head_hidden(hidden)
+            at_the_targets = student.head_hidden(at_targets(read, batch))
+        bias = student.head_bias
+        text, _ = vocabulary_loss(at_the_targets, student.head_weight, bias, batch.targets)
+        with torch.no_grad():
+            wanted = encode_targets(teacher, compared)
+            wanted_states, wanted_bias = teacher.head_hidden(wanted), teacher.head_bias
+        softened, _ = vocabulary_divergence(
+            states / o.temperature,
+            student.head_weight,
+            None if bias is None else bias / o.temperature,
+            wanted_states / o.temperature,
+            teacher.head_weight,
+            None if wanted_bias is None else wanted_bias / o.temperature,
+        )
+        (name,) = self.text.counts(batch)
+        weight = o.alpha_mlm if name == "masked" else o.alpha_clm
+        parts = {
+            name: Part(text, weight),
+            "divergence": Part(softened, o.alpha_ce * o.temperature**2),
+        }
+        if o.alpha_cos:
+            near = functional.cosine_similarity(hidden.float(), wanted.float(), dim=-1)
+            parts["cosine"] = Part((1 - near).sum(), o.alpha_cos)
+        return Loss(parts)
+
+    def work(self, batch: Batch) -> list[NetworkWork]:
+        (own,) = super().work(batch)
+        real = self._compared(batch)
+        if real is None:
+            return [replace(own, scored=2 * own.scored), replace(own, network=self.teacher)]
+        return [
+            NetworkWork(self.product, None, own.scored + len(real)),
+            NetworkWork(self.teacher, real, len(real)),
+        ]
+
+    def target_states(self, batch: Batch) -> Tensor:
+        return self.text.target_states(batch)
+
+
+def alternate_layers(count: int, number: int) -> tuple[int, ...]:
+    """`number` of `count` layers, evenly spread from the first to the last: 0, 2, 4, 7, 9, 11."""
+    if not 1 <= number <= count:
+        raise ConfigError(
+            "the student needs at least one layer, and no more than its teacher",
+            where="layers",
+            found=number,
+            wanted=f"1 to {count}",
+        )
+    return tuple(round(layer) for layer in np.linspace(0, count - 1, number).tolist())
+
+
+@torch.no_grad()
+def start_from(student: Transformer, teacher: Transformer) -> None:
+    """Copy the teacher's weights into the student: tables, heads, and every other layer. Parts that
+    only one of the two has (segments, a pooler) are skipped.
+
+    Raises:
+        IncompatibleError: two weights of one name have different shapes, or mean something else.
+    """
+    ((name, ours),), ((_, theirs),) = student.config.stacks.items(), teacher.config.stacks.items()
+    chosen = alternate_layers(len(theirs.blocks), len(ours.blocks))
+    for block, layer in zip(ours.blocks, chosen, strict=True):
+        _require_like_block(block, theirs.blocks[layer])
+    table, given_table = ours.embeddings.positions, theirs.embeddings.positions
+    if isinstance(table, Learned) and isinstance(given_table, Learned):
+        _require_like("embeddings.positions.offset", table.offset, given_table.offset)
+    source = {
+        f"{name}.blocks.{own}.": f"{name}.blocks.{theirs.weights_of[layer]}."
+        for own, layer in zip(ours.weights_of, chosen, strict=True)
+    }
+    given = dict(teacher.named_parameters())
+    for parameter_name, parameter in student.named_parameters():
+        wanted = parameter_name
+        for mine, other in source.items():
+            if parameter_name.startswith(mine):
+                wanted = other + parameter_name.removeprefix(mine)
+        if wanted not in given:
+            continue
+        if given[wanted].shape != parameter.shape:
+            raise IncompatibleError(
+                "the student cannot start from its teacher",
+                where=f"model: {parameter_name}",
+                found=tuple(parameter.shape),
+                wanted=tuple(given[wanted].shape),
+                do="give both the same widths, or set objective.options.initialise = false",
+            )
+        parameter.copy_(given[wanted])
+
+
+def _require_like_block(mine: Block, other: Block) -> None:
+    """Refuse blocks that differ in ways that shapes do not show: heads, activation, placement of
+    norms."""
+    for part, ours, theirs in (
+        ("attention.heads", mine.attention.heads, other.attention.heads),
+        ("feed_forward.activation", mine.feed_forward.activation, other.feed_forward.activation),
+        ("placement", mine.placement, other.placement),
+    ):
+        _require_like(part, ours, theirs)
+
+
+def _require_like(part: str, ours: object, theirs: object) -> None:
+    if ours != theirs:
+        raise IncompatibleError(
+            "the student cannot start from its teacher",
+            where=f"model: {part}",
+            found=ours,
+            wanted=theirs,
+            do="make both alike, or set objective.options.initialise = false",
+        )
+
+
+def _require_fit(student: TransformerConfig, teacher: TransformerConfig, options: Options) -> None:
+    if set(student.stacks) != set(teacher.stacks) or len(student.stacks) != 1:
+        raise IncompatibleError(
+            "student and teacher must both be encoders, or both decoders",
+            where="model",
+            found=f"{list(student.stacks)}, teacher {list(teacher.stacks)}",
+            do="name another objective.options.teacher",
+        )
+    if teacher.vocabulary_head is None:
+        raise IncompatibleError(
+            "the teacher has no vocabulary head",
+            where="objective.options.teacher",
+            do="name a teacher that was pretrained to predict tokens",
+        )
+    if student.tokens.vocabulary != teacher.tokens.vocabulary:
+        raise IncompatibleError(
+            "student and teacher score different vocabularies",
+            where="model.tokens.vocabulary",
+            found=student.tokens.vocabulary,
+            wanted=teacher.tokens.vocabulary,
+            do="take the teacher's tokenizer: --set tokenizer.folder=TEACHER",
+        )
+    if options.alpha_cos and student.width != teacher.width:
+        raise IncompatibleError(
+            "student and teacher have different widths, so their states cannot be compared",
+            where="model.width",
+            found=student.width,
+            wanted=teacher.width,
+            do="give the student its teacher's width, or set objective.options.alpha_cos = 0",
+        )

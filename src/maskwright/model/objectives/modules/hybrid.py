@@ -1,0 +1,98 @@
+"""What `hybrid` computes (the options and the account of it: `../hybrid.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.base.randomness import key, uniforms
+from maskwright.model.batch import Batch
+from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import (
+    Loss,
+    Objective,
+    Part,
+    Vocabulary,
+    encode_targets,
+)
+from maskwright.model.objectives.hybrid import SPEC, Options
+from maskwright.model.objectives.modules.masked import Masked
+from maskwright.text.store.rows import Rows
+
+
+class Hybrid(Objective):
+    """One stack that reads in two directions: a batch's `prefix` is 0 in causal rows and T in
+    masked rows."""
+
+    prediction_offset = SPEC.prediction_offset
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.product = model
+        self.masked = Masked(model, options.masking, vocabulary)
+        assert model.config.encoder is not None
+        for layer, block in enumerate(model.config.encoder.blocks):
+            if block.attention.pattern != "bidirectional":
+                raise IncompatibleError(
+                    "`hybrid` needs a bidirectional encoder",
+                    where=f"encoder.blocks.{layer}.attention",
+                    found=f"pattern {block.attention.pattern}",
+                    wanted="the pattern bidirectional in every layer",
+                    do="choose an encoder family such as bert",
+                )
+        self.options = options
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        follows = np.zeros(rows.tokens.shape, dtype=bool)  # has a token before it to predict it
+        follows[:, 1:] = rows.documents[:, 1:] == rows.documents[:, :-1]
+        follows &= rows.documents != 0
+        maskable = replace(rows, special=rows.special | ~follows)
+        batch = self.masked.corrupt(maskable, epochs, seed, progress)
+        assert batch.index is not None
+        masked = np.zeros(rows.tokens.size, dtype=bool)
+        masked[batch.index] = True
+        causal = uniforms(key("draw", seed, epochs, rows.ids), 1) < self.options.causal_share
+        wanted = np.flatnonzero(np.where(causal, follows, masked.reshape(follows.shape)))
+        tokens = np.where(causal, rows.tokens, batch.tokens.numpy())
+        return replace(
+            batch,
+            tokens=torch.from_numpy(tokens),
+            index=torch.from_numpy(wanted - 1),
+            targets=torch.from_numpy(rows.tokens.reshape(-1)[wanted]),
+            prefix=torch.from_numpy(np.where(causal[:, 0], 0, tokens.shape[1])),
+        )
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        causal = int(_is_causal(batch).sum())
+        return {"masked": len(_is_causal(batch)) - causal, "causal": causal}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.targets is not None
+        states = self.product.head_hidden(self.target_states(batch))
+        causal, rare = _is_causal(batch), self.options.causal_share
+        weight, bias = self.product.head_weight, self.product.head_bias
+        parts = {}
+        for name, mine, share in (("masked", ~causal, 1 - rare), ("causal", causal, rare)):
+            total, _ = vocabulary_loss(
+                states[mine], weight, bias, batch.targets[mine], self.options.z_loss
+            )
+            parts[name] = Part(total, share)
+        return Loss(parts)
+
+    def sorts(self, batch: Batch) -> dict[str, Tensor]:
+        causal = _is_causal(batch)
+        return {"masked": ~causal, "causal": causal}
+
+    def target_states(self, batch: Batch) -> Tensor:
+        return encode_targets(self.product, batch)
+
+
+def _is_causal(batch: Batch) -> Tensor:
+    """(N,) bool: the target lies in a causal row."""
+    assert batch.index is not None and batch.prefix is not None
+    return batch.prefix[batch.index // batch.tokens.shape[1]] == 0

@@ -1,0 +1,116 @@
+"""What `masked` computes (the options and the account of it: `../masked.py`)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.base.randomness import key
+from maskwright.model.batch import Batch
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base import corruption
+from maskwright.model.objectives.base.objective import (
+    Loss,
+    Objective,
+    Part,
+    Vocabulary,
+    encode_targets,
+    facts,
+    token_loss,
+)
+from maskwright.model.objectives.masked import Options
+from maskwright.text.store.rows import Rows
+
+
+class Masked(Objective):
+    """Masked language modelling over one bidirectional encoder."""
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        if model.config.vocabulary_head is None or model.config.encoder is None:
+            raise IncompatibleError(
+                "`masked` needs an encoder with a vocabulary head",
+                where="model",
+                do="choose an encoder family such as bert, or the objective `causal`",
+            )
+        if vocabulary.mask is None:
+            raise IncompatibleError(
+                "the tokenizer has no mask token",
+                where="tokenizer",
+                do='train the tokenizer with style "bert", or use `causal`',
+            )
+        self.product = model
+        self.options = options
+        self.vocabulary = vocabulary
+        self.ordinary = vocabulary.ordinary
+
+    def choose(
+        self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Chosen positions (B, T) bool, and the unit (B, T) that shares one 80/10/10 decision."""
+        o = self.options
+        rate = o.rate if o.final_rate is None else o.rate + progress * (o.final_rate - o.rate)
+        keys = np.asarray(key("mask", seed, self._epochs(epochs), rows.ids))
+        maskable = ~rows.special
+        positions = np.broadcast_to(np.arange(maskable.shape[1]), maskable.shape)
+        if o.unit == "token":
+            choose = corruption.draw_tokens if o.with_replacement else corruption.choose_tokens
+            choose = corruption.choose_each if o.independent else choose
+            return choose(maskable, rate, keys), positions
+        if o.unit == "word":
+            return corruption.choose_words(maskable, rows.starts_word, rate, keys), positions
+        starts = rows.starts_word
+        if o.unit == "ngram":
+            lengths = corruption.inverse(o.ngram_longest)
+        else:
+            starts = starts if o.span_words else np.ones_like(starts)
+            lengths = corruption.geometric(o.span_stop, o.span_longest)
+            if o.span_lengths == "uniform":
+                lengths = corruption.uniform(o.span_longest)
+        chosen, span = corruption.choose_spans(maskable, starts, rate, keys, lengths=lengths)
+        # SpanBERT decides span by span, ALBERT token by token.
+        return chosen, span if o.unit == "span" else positions
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        chosen, unit = self.choose(rows, epochs, seed, progress)
+        o = self.options
+        keys = np.asarray(key("replace", seed, self._epochs(epochs), rows.ids))
+        assert self.vocabulary.mask is not None
+        tokens = corruption.replace(
+            rows.tokens,
+            chosen,
+            unit,
+            keys,
+            mask_id=self.vocabulary.mask,
+            ordinary=self.ordinary,
+            mask_rate=o.mask_rate,
+            random_rate=o.random_rate,
+        )
+        index = np.flatnonzero(chosen)
+        return Batch(
+            tokens=torch.from_numpy(tokens),
+            index=torch.from_numpy(index),
+            targets=torch.from_numpy(rows.tokens.reshape(-1)[index]),
+            **facts(rows),
+        )
+
+    def _epochs(self, epochs: np.ndarray) -> np.ndarray:
+        """The epochs in the keys of the masks: zeros for static masks."""
+        return np.zeros_like(epochs) if self.options.static else epochs
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.targets is not None
+        return {"masked": batch.targets.numel()}
+
+    def read(self, states: Tensor, batch: Batch) -> Part:
+        """The masked part of the loss, from hidden states (N, D) at the targets."""
+        assert batch.targets is not None
+        return Part(token_loss(self.product, states, batch.targets))
+
+    def forward(self, batch: Batch) -> Loss:
+        return Loss({"masked": self.read(self.target_states(batch), batch)})
+
+    def target_states(self, batch: Batch) -> Tensor:
+        return encode_targets(self.product, batch)

@@ -1,0 +1,67 @@
+"""What `prefix-lm` computes (the options and the account of it: `../prefix_lm.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.base.randomness import key, uniforms
+from maskwright.model.batch import Batch
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import (
+    Loss,
+    Objective,
+    Part,
+    Vocabulary,
+    encode_targets,
+    token_loss,
+)
+from maskwright.model.objectives.modules.causal import next_tokens
+from maskwright.model.objectives.prefix_lm import SPEC, Options
+from maskwright.text.store.rows import Rows
+
+
+class PrefixLM(Objective):
+    """Next-token prediction after a prefix whose tokens see each other."""
+
+    bidirectional_prefix = SPEC.bidirectional_prefix
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        if model.config.vocabulary_head is None or len(model.config.stacks) != 1:
+            raise IncompatibleError(
+                "`prefix-lm` needs one stack with a vocabulary head",
+                where="model",
+                found=" and ".join(model.config.stacks),
+                do="choose an encoder or a decoder family, or `span-corruption` for both at once",
+            )
+        self.product, self.options = model, options
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        real = rows.documents[:, 1:] != 0
+        keys = np.asarray(key("prefix", seed, epochs, rows.ids))
+        prefix = self.prefixes(real.sum(axis=1), uniforms(keys, 1)[:, 0])
+        wanted = real & (np.arange(1, rows.tokens.shape[1]) >= prefix[:, None])
+        return replace(next_tokens(rows, wanted), prefix=torch.from_numpy(prefix))
+
+    def prefixes(self, most: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        """(B,) length of each row's prefix, from 1 to `most` (B,) tokens."""
+        shortest = np.maximum(1, np.ceil(self.options.shortest * most))
+        longest = np.maximum(shortest, np.floor(self.options.longest * most))
+        return (shortest + draws * (longest - shortest + 1)).astype(np.int64)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.targets is not None
+        return {"prefix-lm": batch.targets.numel()}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.targets is not None
+        total = token_loss(self.product, self.target_states(batch), batch.targets)
+        return Loss({"prefix-lm": Part(total)})
+
+    def target_states(self, batch: Batch) -> Tensor:
+        return encode_targets(self.product, batch)

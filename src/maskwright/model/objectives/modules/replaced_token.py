@@ -1,0 +1,167 @@
+"""What `replaced-token` computes (the options and the account of it: `../replaced_token.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.base.randomness import key, uniforms
+from maskwright.model.batch import Batch
+from maskwright.model.nn import initialise
+from maskwright.model.nn.config import Block, TransformerConfig, VocabularyHead
+from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_sample
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import (
+    Loss,
+    Network,
+    NetworkWork,
+    Objective,
+    Part,
+    Vocabulary,
+    encode,
+    encode_targets,
+)
+from maskwright.model.objectives.modules.masked import Masked
+from maskwright.model.objectives.replaced_token import Options
+from maskwright.text.store.rows import Rows
+
+
+class ReplacedToken(Objective):
+    """A generator, and a discriminator with one score per position, which is the product."""
+
+    decides = "replaced tokens"
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        judges = [h.name for h in model.config.heads if h.kind == "token" and h.labels == 1]
+        if model.config.encoder is None or len(judges) != 1:
+            raise IncompatibleError(
+                "`replaced-token` needs an encoder and one token head with a single score",
+                where="model.heads",
+                found=[h.name for h in model.config.heads],
+                do="choose a family with a discriminator, such as electra",
+            )
+        self.product = model
+        (self.head,) = judges
+        self.options = options
+        smaller = generator_config(model.config, options.generator_size, options.generator_layers)
+        generator = initialise.build(smaller).to(model.device)
+        self.generator = share_embeddings(generator, model)
+        self.masked = Masked(self.generator, options.masking, vocabulary)
+
+    @property
+    def scorer(self) -> Network:
+        return self.generator
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        batch = self.masked.corrupt(rows, epochs, seed, progress)
+        assert batch.index is not None
+        draws = uniforms(key("sample", seed, epochs, rows.ids), rows.tokens.shape[1])
+        return replace(batch, uniforms=torch.from_numpy(draws.reshape(-1))[batch.index])
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        judged = (
+            batch.tokens.numel()
+            if batch.documents is None
+            else int(batch.documents.count_nonzero())
+        )
+        return {**self.masked.counts(batch), "replaced": judged}
+
+    def decisions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        _, filled, put = self.fill(batch)
+        real = slice(None) if batch.documents is None else batch.documents != 0
+        return self.judge(filled)[real].flatten(), put[real].flatten() > 0
+
+    def judge(self, filled: Batch) -> Tensor:
+        """(B, T) float32 scores, above 0 where the token is a replacement."""
+        return self.product.head(self.head, encode(self.product, filled))[..., 0].float()
+
+    def forward(self, batch: Batch) -> Loss:
+        total, filled, put = self.fill(batch)
+        scores = self.judge(filled)
+        losses = functional.binary_cross_entropy_with_logits(scores, put, reduction="none")
+        if batch.documents is not None:
+            losses = losses * (batch.documents != 0)
+        o = self.options
+        return Loss(
+            {
+                "masked": Part(total, o.generator_weight),
+                "replaced": Part(losses.sum(), o.discriminator_weight),
+            }
+        )
+
+    def fill(self, batch: Batch) -> tuple[Tensor, Batch, Tensor]:
+        """The generator's loss, the batch with sampled tokens at all chosen positions, and (B, T)
+        float32: 1 where that is another token than the original."""
+        assert batch.index is not None and batch.targets is not None
+        assert batch.uniforms is not None
+        network = self.generator
+        states = network.head_hidden(encode_targets(network, batch))
+        total, _, sampled = vocabulary_sample(
+            states, network.head_weight, network.head_bias, batch.targets, batch.uniforms
+        )
+        tokens = batch.tokens.reshape(-1).scatter(0, batch.index, sampled)
+        other = (sampled != batch.targets).float()
+        put = torch.zeros_like(tokens, dtype=torch.float32).scatter(0, batch.index, other)
+        shape = batch.tokens.shape
+        return total, replace(batch, tokens=tokens.view(shape)), put.view(shape)
+
+    def work(self, batch: Batch) -> list[NetworkWork]:
+        (masked,) = super().work(batch)
+        return [replace(masked, network=self.generator), NetworkWork(self.product)]
+
+    def target_states(self, batch: Batch) -> Tensor:
+        return self.masked.target_states(batch)
+
+
+def generator_config(
+    config: TransformerConfig, size: float, layers: float = 1.0
+) -> TransformerConfig:
+    """The discriminator's config with the number of heads, and with it both widths, reduced to
+    about `size`; heads and tokens keep their widths, so that the tables can be shared.
+
+    It has the first `layers` of the layers; its only head is the vocabulary head.
+    """
+    assert config.encoder is not None
+    stack = config.encoder
+    count = max(1, round(len(stack.blocks) * layers))
+
+    def share(block: Block) -> float:
+        return max(1, round(block.attention.heads * size)) / block.attention.heads
+
+    def reduced(block: Block) -> Block:
+        attention, inner = block.attention, block.feed_forward
+        return replace(
+            block,
+            attention=replace(attention, heads=round(attention.heads * share(block))),
+            feed_forward=replace(inner, width=max(1, round(inner.width * share(block)))),
+        )
+
+    first = stack.blocks[0]
+    activation = first.feed_forward.activation
+    return replace(
+        config,
+        width=round(config.width * share(first)),
+        encoder=replace(
+            stack,
+            blocks=tuple(reduced(block) for block in stack.blocks[:count]),
+            weights_of=stack.weights_of[:count],
+        ),
+        vocabulary_head=VocabularyHead(transform=activation, norm=first.norm, bias=True),
+        pooler=False,
+        heads=(),
+    )
+
+
+def share_embeddings(generator: Transformer, model: Transformer) -> Transformer:
+    """`generator` with the tables of `model`, and the norm after them, in place of its own."""
+    assert generator.encoder is not None and model.encoder is not None
+    generator.tokens = model.tokens
+    for part in ("position", "segment", "norm"):
+        setattr(generator.encoder.embeddings, part, getattr(model.encoder.embeddings, part))
+    return generator

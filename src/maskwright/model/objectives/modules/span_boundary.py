@@ -1,0 +1,125 @@
+"""What `span-boundary` computes (the options and the account of it: `../span_boundary.py`)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from maskwright.model.batch import Batch
+from maskwright.model.nn.config import Norm as NormConfig
+from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
+from maskwright.model.nn.norm import Norm
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import (
+    Loss,
+    NetworkWork,
+    Objective,
+    Part,
+    Vocabulary,
+    encode,
+)
+from maskwright.model.objectives.modules.masked import Masked
+from maskwright.model.objectives.span_boundary import Options
+from maskwright.text.store.rows import Rows
+
+
+class BoundaryHead(nn.Module):
+    """States at both boundaries and a position in the span -> a state to score the
+    vocabulary from."""
+
+    def __init__(self, width: int, token_width: int, vocabulary: int, options: Options) -> None:
+        super().__init__()
+        self.place = nn.Embedding(options.max_pair_targets, options.position_width)
+        self.first = nn.Linear(2 * width + options.position_width, width)
+        self.first_norm = Norm(NormConfig(), width)
+        self.second = nn.Linear(width, token_width)
+        self.second_norm = Norm(NormConfig(), token_width)
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+        for module in (self.place, self.first, self.second):
+            nn.init.normal_(module.weight, std=0.02)
+        for layer in (self.first, self.second):
+            nn.init.zeros_(layer.bias)
+
+    def forward(
+        self, left: Float[Tensor, "P D"], right: Float[Tensor, "P D"], place: Int[Tensor, " P"]
+    ) -> Float[Tensor, "P E"]:
+        x = torch.cat([left, right, self.place(place)], -1)
+        x = self.first_norm(functional.gelu(self.first(x)))
+        return self.second_norm(functional.gelu(self.second(x)))
+
+
+class SpanBoundary(Objective):
+    """Masked modelling of spans, and prediction of the same tokens from the spans' boundaries."""
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.product = model
+        self.options = options
+        self.masked = Masked(model, options.masking, vocabulary)
+        rows, token_width = model.head_weight.shape
+        head = BoundaryHead(model.config.width, token_width, rows, options)
+        self.boundary = head.to(model.device)
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        return self.masked.corrupt(rows, epochs, seed, progress)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        chosen, *_ = pairs(batch, self.options.max_pair_targets)
+        return {**self.masked.counts(batch), "boundary": chosen.numel()}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.targets is not None
+        assert batch.index is not None
+        chosen, left, right, place = pairs(batch, self.options.max_pair_targets)
+        # Each position once: the tokens of a span have the same boundaries.
+        at, which = torch.cat([batch.index, left, right]).unique(return_inverse=True)
+        masked, *ends = which.tensor_split([len(batch.index), len(batch.index) + len(left)])
+        hidden = encode(self.product, batch, at)
+        states = self.boundary(*(hidden.index_select(0, end) for end in ends), place)
+        total, _ = vocabulary_loss(
+            states, self.product.head_weight, self.boundary.bias, batch.targets[chosen]
+        )
+        return Loss(
+            {
+                "masked": self.masked.read(hidden.index_select(0, masked), batch),
+                "boundary": Part(total, self.options.boundary_weight),
+            }
+        )
+
+    def work(self, batch: Batch) -> list[NetworkWork]:
+        assert batch.index is not None
+        chosen, left, right, _ = pairs(batch, self.options.max_pair_targets)
+        at = torch.cat([batch.index, left, right]).unique()
+        head = 2 * (self.boundary.first.weight.numel() + self.boundary.second.weight.numel())
+        return [NetworkWork(self.product, at, len(batch.index) + len(chosen), len(chosen) * head)]
+
+    def target_states(self, batch: Batch) -> Tensor:
+        return self.masked.target_states(batch)
+
+
+def pairs(batch: Batch, longest: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The targets that are predicted from boundaries: their numbers (P,) among all, the flat
+    positions of the left and the right boundary, and the positions in their spans, from 0."""
+    assert batch.index is not None
+    index, length = batch.index, batch.tokens.shape[1]
+    # A place at either end of a row, or of a document, has no neighbour on that side.
+    documents = batch.documents
+    if documents is None:
+        documents = torch.ones_like(batch.tokens)
+    edged = functional.pad(documents, (1, 1)).reshape(-1)  # a document 0 on both sides of a row
+    at = index + 2 * (index // length) + 1
+    own, before, after = edged[at], edged[at - 1], edged[at + 1]
+    begins = torch.ones_like(index, dtype=torch.bool)
+    begins[1:] = (index[1:] != index[:-1] + 1) | (before[1:] != own[1:])
+    ends = torch.ones_like(begins)
+    ends[:-1] = begins[1:]
+    span = begins.cumsum(0) - 1  # the number of each target's span
+    first, last = begins.nonzero()[:, 0], ends.nonzero()[:, 0]
+    bounded = (before[first] == own[first]) & (after[last] == own[last])
+    place = index - index[first][span]
+    chosen = (bounded[span] & (place < longest)).nonzero()[:, 0]
+    of = span[chosen]
+    return chosen, index[first][of] - 1, index[last][of] + 1, place[chosen]

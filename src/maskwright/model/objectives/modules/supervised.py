@@ -1,0 +1,260 @@
+"""What `supervised` computes (the options and the account of it: `../supervised.py`)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.batch import Batch
+from maskwright.model.nn import mask as masks
+from maskwright.model.nn.chunk_pooling import in_rows
+from maskwright.model.nn.config import Head, TextPooling
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.encoder_decoder import memory_visible
+from maskwright.model.objectives.base.objective import (
+    Loss,
+    Network,
+    NetworkWork,
+    Objective,
+    Part,
+    Vocabulary,
+    at_targets,
+    encode,
+    facts,
+)
+from maskwright.model.objectives.supervised import Options
+from maskwright.text.store.rows import Rows
+
+
+class Supervised(Objective):
+    """A model with one head, trained on labels."""
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        if len(model.config.heads) != 1:
+            raise IncompatibleError(
+                "`supervised` needs a model with one head",
+                where="model.heads",
+                found=", ".join(head.name for head in model.config.heads) or "none",
+                do="choose an architecture of its family that has one, such as "
+                "…ForSequenceClassification",
+            )
+        self.product = model
+        self.options = options
+        if options.problem != "single" and self.head.kind != "sequence":
+            raise IncompatibleError(
+                "only a sequence head predicts several classes, or numbers",
+                where="objective.options.problem",
+                found=f"{options.problem}, and a {self.head.kind} head",
+                wanted="single",
+            )
+
+    @property
+    def head(self) -> Head:
+        """The head that is trained."""
+        return self.product.config.heads[0]
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        """Rows of one text each, with a class each."""
+        assert rows.pair_label is not None
+        count, width = rows.tokens.shape
+        places = np.arange(count) * width
+        if self.product.config.decoder is not None:
+            places += (rows.documents != 0).sum(1) - 1
+        return Batch(
+            tokens=torch.from_numpy(rows.tokens),
+            labels=torch.from_numpy(rows.pair_label),
+            pooled=torch.from_numpy(places),
+            **facts(rows),
+        )
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        head_kind = self.head.kind
+        if head_kind == "token":
+            assert batch.targets is not None
+            return {"class": batch.targets.numel()}
+        if head_kind == "span":
+            assert batch.labels is not None
+            return {"span": int((batch.labels >= 0).sum())}
+        assert batch.labels is not None
+        return {"class": len(batch.labels)}
+
+    def forward(self, batch: Batch) -> Loss:
+        scores, head_kind = self.scores(batch), self.head.kind
+        if head_kind == "span":
+            assert batch.labels is not None
+            return Loss({"span": Part(_lost_ends(scores, batch.labels))})
+        wanted = batch.targets if head_kind == "token" else batch.labels
+        assert wanted is not None
+        if self.options.problem == "single":
+            total = functional.cross_entropy(scores, wanted, reduction="sum")
+        elif self.options.problem == "multi":
+            losses = functional.binary_cross_entropy_with_logits(
+                scores, wanted.to(scores.dtype), reduction="none"
+            )
+            total = losses.mean(-1).sum()
+        else:
+            total = (scores - wanted.to(scores.dtype)).square().mean(-1).sum()
+        return Loss({"class": Part(total)})
+
+    def scores(self, batch: Batch) -> Tensor:
+        """float32: (R, L) for texts, (Q, choices), with -inf where a question has fewer, (N, L) for
+        tokens, or (N, 2) log-probabilities of beginning and ending at each place, which add up to 1
+        within a text."""
+        if self._read_whole:
+            return self.scores_of(self.states(batch), batch)
+        at = batch.pooled if self.head.pools else batch.index
+        return self._scored(last_states(self.product, batch, at), batch)
+
+    @property
+    def reads_place(self) -> bool:
+        """Whether only the state of one position of each text is read, its first or its last."""
+        return self.head.pools and not self._read_whole
+
+    @property
+    def _read_whole(self) -> bool:
+        """Whether all states of a text are read."""
+        return self.head.pools and self.head.pooling != "place"
+
+    def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """`scores` from the states (B, T, D) of the batch, or from one state for each text
+        (R, D)."""
+        if hidden.ndim == 2:
+            return self._scored(hidden, batch)
+        if self.head.pools:
+            return self._scored(read_texts(hidden, batch, self.head.pooling), batch)
+        return self._scored(at_targets(hidden, batch), batch)
+
+    def _scored(self, read: Tensor, batch: Batch) -> Tensor:
+        """`scores` from one state for each text, or for each position."""
+        head = self.head
+        if head.pools:
+            texts = batch.targets if head.kind == "sequence" else None
+            how = self.options.pieces
+            scores = self.product.head(head.name, read, texts=texts, how=how).float()
+            if head.kind != "choice":
+                return scores
+            if batch.targets is None:
+                assert batch.labels is not None
+                return scores.view(len(batch.labels), -1)
+            rows, real = in_rows(scores, batch.targets)
+            return rows[..., 0].masked_fill(~real, -torch.inf)
+        assert batch.targets is not None
+        scores = self.product.head(head.name, read).float()
+        return _within_texts(scores, batch.targets) if head.kind == "span" else scores
+
+    def states(self, batch: Batch) -> Tensor:
+        """`last_states` of the model."""
+        return last_states(self.product, batch)
+
+    def work(self, batch: Batch) -> list[NetworkWork]:
+        at = batch.pooled if self.head.pools else batch.index
+        return [NetworkWork(self.product, None if self._read_whole else at)]
+
+    def target_states(self, batch: Batch) -> Tensor:
+        raise IncompatibleError(
+            "a classifier has no scores over the vocabulary",
+            where="objective",
+            found="supervised",
+            wanted="masked or causal",
+        )
+
+
+class Standardised(Supervised):
+    """Regression by a head that predicts how far a number is from `centre`, in units of `spread`:
+    the scores are the numbers themselves, and the loss is that of the units."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        options: Options,
+        vocabulary: Vocabulary,
+        centre: float,
+        spread: float,
+    ) -> None:
+        super().__init__(model, options, vocabulary)
+        self.centre, self.spread = centre, spread
+
+    def forward(self, batch: Batch) -> Loss:
+        parts = super().forward(batch).parts
+        square = self.spread**2
+        return Loss({name: Part(part.total / square, part.weight) for name, part in parts.items()})
+
+    def _scored(self, read: Tensor, batch: Batch) -> Tensor:
+        return super()._scored(read, batch) * self.spread + self.centre
+
+
+def last_states(model: Network, batch: Batch, at: Tensor | None = None) -> Tensor:
+    """Hidden states (B, T, D) of the stack that is read: the last one; with `at` those (N, D) of
+    these flat positions alone."""
+    if batch.decoder_tokens is None:
+        return encode(model, batch, at)
+    return model.decode(
+        batch.decoder_tokens,
+        positions=batch.decoder_positions,
+        visible=masks.visible_of(batch.decoder_documents),
+        memory=encode(model, batch),
+        memory_visible=memory_visible(batch),
+        at=at,
+    )
+
+
+def read_texts(hidden: Tensor, batch: Batch, how: TextPooling) -> Tensor:
+    """(R, D): what is pooled from each text in `last_states` (B, T, D), in the order of
+    `pooled`."""
+    assert batch.pooled is not None
+    if how == "place":
+        return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
+    written = batch.decoder_tokens is not None
+    documents = batch.decoder_documents if written else batch.documents
+    numbers = numbered(documents, hidden)[0]
+    return pool_texts(hidden, documents, how)[numbers[batch.pooled] - 1]
+
+
+def pool_texts(hidden: Tensor, documents: Tensor | None, how: Literal["mean", "max"]) -> Tensor:
+    """(R, D): the mean or the largest of each number of the hidden states (B, T, D) of each text,
+    row by row; `documents` is that of the batch."""
+    numbers, total = numbered(documents, hidden)
+    flat = hidden.reshape(len(numbers), -1)
+    if how == "max":
+        found = flat.new_full((total + 1, flat.shape[1]), -torch.inf)
+        return found.scatter_reduce(0, numbers[:, None].expand_as(flat), flat, "amax")[1:]
+    sums = flat.new_zeros(total + 1, flat.shape[1], dtype=torch.float32)
+    sums = sums.index_add(0, numbers, flat.float())
+    lengths = torch.bincount(numbers, minlength=total + 1)
+    return (sums[1:] / lengths[1:, None]).to(hidden.dtype)
+
+
+def numbered(documents: Tensor | None, hidden: Tensor) -> tuple[Tensor, int]:
+    """(B T,) int64: the text that each position belongs to, counted from 1 over all rows, 0 for
+    padding; and the number of texts."""
+    rows, width, _ = hidden.shape
+    if documents is None:
+        return torch.arange(1, rows + 1, device=hidden.device).repeat_interleave(width), rows
+    documents = documents.to(torch.int64)
+    counts = documents.amax(1)  # documents are numbered from 1 in each row
+    first = counts.cumsum(0) - counts
+    numbers = torch.where(documents > 0, documents + first[:, None], 0).reshape(-1)
+    return numbers, int(counts.sum())
+
+
+def _within_texts(scores: Tensor, texts: Tensor) -> Tensor:
+    """log softmax of each column of `scores` (N, 2) over the places of one text."""
+    count = int(texts.max()) + 1 if len(texts) else 0
+    where = texts[:, None].expand_as(scores)
+    top = scores.new_full((count, 2), -torch.inf).scatter_reduce(0, where, scores.detach(), "amax")
+    shifted = scores - top.gather(0, where)
+    total = scores.new_zeros(count, 2).scatter_add(0, where, shifted.exp())
+    return shifted - total.log().gather(0, where)
+
+
+def _lost_ends(logs: Tensor, ends: Tensor) -> Tensor:
+    """The summed losses of all known ends; `ends` (R, 2) are positions in `logs` (N, 2)."""
+    known = ends >= 0
+    losses = logs.gather(0, ends.clamp(min=0)).masked_fill(~known, 0.0)
+    return -losses.sum()

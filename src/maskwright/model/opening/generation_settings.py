@@ -1,0 +1,132 @@
+"""How the folder of another library says that its model writes: in generation_config.json, or by
+the same keys of config.json; and what `task_specific_params` has, where that is of one task.
+
+A model of two stacks then answers text for text with them, as `pipeline` of that library did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.errors import CheckpointError
+from maskwright.base.findings import Finding
+from maskwright.model.checkpoint import safe_read
+
+FILE, FINDING, OF_TASKS = "generation_config.json", "generation-settings", "task_specific_params"
+LONGEST, LARGEST = 20, 1 << 20  # new ids, where nothing is said; a number
+# Followed by beam search: what it calls them, and the largest number; None: an id.
+FOLLOWED: dict[str, tuple[str, int | None]] = {
+    "num_beams": ("beams", 64),
+    "length_penalty": ("penalty", 10),
+    "early_stopping": ("early", 1),
+    "no_repeat_ngram_size": ("no_repeat", LARGEST),
+    "min_length": ("least", LARGEST),
+    "forced_bos_token_id": ("first", None),
+    "forced_eos_token_id": ("last", None),
+    "max_length": ("longest", LARGEST),
+    "max_new_tokens": ("longest", LARGEST),
+}
+# What is written is the same with these values; of a key that is not here, with none.
+ONE = "num_beams num_beam_groups num_return_sequences temperature top_p typical_p length_penalty"
+USUAL: dict[str, Any] = {"top_k": 50, "repetition_penalty": 1, **dict.fromkeys(ONE.split(), 1)}
+# Named elsewhere in the folder, or no matter of what is written.
+ELSEWHERE = (
+    "_token_id",
+    "output_",
+    "return_dict",
+    "_version",
+    "_from_model",
+    "use_cache",
+    "cache_",
+)
+
+
+def read(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are not the usual ones. Under `task_specific_params` stand the tasks.
+
+    Args:
+        config: keys of its config.json.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    known = {*USUAL, *FOLLOWED, "do_sample"}
+    settings = {key: config[key] for key in known & config.keys()}
+    if (folder / FILE).is_file():
+        settings = safe_read.read_json(folder, FILE)
+    of_tasks = config.get(OF_TASKS)
+    tasks = list(of_tasks) if isinstance(of_tasks, dict) else []
+    of_one = of_tasks[tasks[0]] if isinstance(of_tasks, dict) and len(tasks) == 1 else None
+    settings |= {"prefix": config.get("prefix"), **(of_one if isinstance(of_one, dict) else {})}
+    return {k: v for k, v in settings.items() if _matters(k, v)} | {OF_TASKS: tasks}
+
+
+def _matters(key: str, value: Any) -> bool:
+    if key.startswith("forced_"):
+        return value is not None
+    if any(part in key for part in ELSEWHERE):
+        return key == "eos_token_id" and isinstance(value, list) and len(value) > 1
+    return value is not False and value not in (None, "", [], {}, USUAL.get(key, 0))
+
+
+def _is_other(key: str, value: Any) -> bool:
+    """Whether a setting of a followed key is right and of a sort that beam search here has not."""
+    return (key, value) == ("early_stopping", "never") or (
+        key == "forced_eos_token_id" and isinstance(value, list)
+    )
+
+
+def options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
+    """What a task type that writes is to follow, of a model with so many ids.
+
+    Raises:
+        CheckpointError: a setting that is out of range, or no number.
+    """
+    found: dict[str, Any] = {"longest": LONGEST}
+    for key in FOLLOWED.keys() & settings.keys() - {"max_length"} | {"max_length"}:
+        name, most = FOLLOWED[key]
+        if _is_other(key, settings.get(key)):
+            continue
+        most, value = most or vocabulary - 1, settings.get(key, LONGEST + 1)
+        kinds = (int, float) if name == "penalty" else (int, bool)
+        least = -most if name == "penalty" else 0
+        if type(value) not in kinds or not least <= value <= most:
+            raise CheckpointError(
+                "a setting of generation that cannot be followed",
+                where=f"{FILE}: {key}",
+                found=repr(value)[:80],
+                wanted=f"a number from {least:,} to {most:,}",
+            )
+        if key != "max_length":
+            found[name] = value
+        elif "max_new_tokens" not in settings:
+            found[name] = max(1, value - 1)  # the first id of a decoder counts
+    task, prefix = (*settings[OF_TASKS], "")[0], str(settings.get("prefix", ""))
+    key = {"s": "summary_text", "t": "translation_text"}.get(task[:1], "generated_text")
+    key = key if len(settings[OF_TASKS]) == 1 else "generated_text"
+    prompt = prefix.replace("{", "{{").replace("}", "}}") + "{source}"
+    return {**found, "key": key, "prompt": prompt}
+
+
+def findings(settings: Mapping[str, Any], *, follows: bool) -> list[Finding]:
+    """What of the settings is done, and what is not."""
+    done = {OF_TASKS, "prefix", *(FOLLOWED if follows else ())}
+    left = [
+        f"{key} {value!r}"[:60]
+        for key, value in settings.items()
+        if key not in done or _is_other(key, value)
+    ]
+    found = []
+    if left:
+        what = f"the folder says how its model writes, and this is not followed: {', '.join(left)}"
+        usual = "" if follows else "generate and its like write as their arguments say"
+        found.append(Finding(FINDING, what, remedy=usual))
+    if follows and len(settings[OF_TASKS]) > 1:
+        what = f"the folder has settings and prefixes of {', '.join(settings[OF_TASKS])}"
+        found.append(Finding("generation-tasks", what, remedy="write the prefix into the texts"))
+    if follows and not {"max_length", "max_new_tokens"} & settings.keys():
+        what = f"the folder does not say how long answers may be: {LONGEST} tokens, as others do"
+        found.append(Finding("generation-length", what))
+    return found

@@ -1,0 +1,86 @@
+"""A head that was trained above a model which stood still: opened above that model.
+
+The result of such a fine-tuning has no copy of the model, only the head, the model's place and its
+hash (`model/adapters/base/folder.py`). A model that was moved is found in the folder of the result, as
+`base`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from maskwright.base.errors import CheckpointError, IncompatibleError
+from maskwright.model.adapters.base import folder as folder_of_adapters
+from maskwright.model.adapters.base.folder import Base
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.checkpoint.pretrained import Pretrained
+from maskwright.model.checkpoint.transfer import load_matching
+from maskwright.model.families.base import family as families
+from maskwright.model.nn import initialise
+from maskwright.model.opening.model import fingerprint
+
+
+def is_alone(folder: Path) -> bool:
+    """Whether the adapter's `folder` holds a head alone."""
+    return folder.is_dir() and folder_of_adapters.base_of(folder) is not None
+
+
+def opened(folder: Path) -> Pretrained | None:
+    """The model with the head in the adapter's `folder`; None where that is no head alone.
+
+    Raises:
+        CheckpointError: the head is damaged, or its base is not there.
+        IncompatibleError: what lies there is another model.
+    """
+    base = folder_of_adapters.base_of(folder) if folder.is_dir() else None
+    if base is None:
+        return None
+    loaded = pretrained.load(_found(base, folder))
+    generator = torch.Generator().manual_seed(0)  # every value is replaced by one that is read
+    model = initialise.build(base.config, generator)
+    load_matching(loaded.model, model, heads=False)
+    folder_of_adapters.load(model, folder).merge()
+    named = loaded.about.family  # which has no name for some heads
+    family = named if named is not None and families.family(named).belongs(base.config) else None
+    return replace(loaded, model=model.eval(), config=base.config, about=About(family=family))
+
+
+def base_folder(folder: Path) -> Path | None:
+    """The model below the head in the adapter's `folder`; None where that is no head alone.
+
+    Raises:
+        CheckpointError, IncompatibleError: as `opened`.
+    """
+    base = folder_of_adapters.base_of(folder) if folder.is_dir() else None
+    return None if base is None else _found(base, folder)
+
+
+def _found(base: Base, folder: Path) -> Path:
+    """Where the base lies now."""
+    there = [place for place in base.places if os.path.isdir(place)]  # of any length
+    same = (place for place in there if fingerprint(place) == base.sha256)
+    if (found := next(same, None)) is not None:
+        return found
+    laid, recorded_path, _ = base.places
+    remedy = f"put it there again, or link it: ln -s FOLDER {shlex.quote(str(laid))}"
+    if there:
+        raise IncompatibleError(
+            "the model under this head is not the one it was trained on",
+            where=there[0],
+            found=f"sha256 {fingerprint(there[0])}",
+            wanted=f"sha256 {base.sha256}",
+            do=remedy,
+        )
+    raise CheckpointError(
+        "the model under this head is not there",
+        where=recorded_path,
+        found="no such folder",
+        wanted=f"the model that {folder.parent} was fine-tuned from, sha256 {base.sha256}",
+        do=remedy,
+    )

@@ -1,0 +1,83 @@
+"""How the model of a recipe is asked: from its objective, its rows and its way of reading files.
+
+A run of an earlier release has no conventions beside its weights; then those of its recipe hold.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.errors import ConfigError
+from maskwright.model.checkpoint.conventions import Conventions, Measure
+from maskwright.model.objectives.base.spec import Member, member_of
+from maskwright.model.opening.run_folder import RECIPE, is_run
+from maskwright.text.corpus.reading import Reading
+
+FRAMED_ROWS = ("documents", "sentences")
+"""Rows in which every text stands in its frame."""
+
+
+def conventions_of(
+    objective: Member,
+    options: Mapping[str, Any],
+    rows: Mapping[str, Any],
+    reading: Mapping[str, Any],
+    stacks: int,
+) -> Conventions:
+    """The conventions of a model that was pretrained so.
+
+    Args:
+        options, rows, reading: those tables of a recipe, as JSON has them; of `reading` the fields
+            of `Reading` are kept.
+        stacks: 1, or 2 of an encoder with a decoder.
+
+    Raises:
+        ConfigError: an option that the objective does not take.
+    """
+    objective.read(options)
+    spec, kind = objective.spec, rows.get("kind", "auto")
+    kind = spec.rows if kind == "auto" else kind
+    continues = spec.writes or spec.bidirectional_prefix or spec.rows == "stream"
+    known = {each.name for each in fields(Reading)} - {"notes"}  # which no model is asked with
+    return Conventions(
+        prediction_offset=spec.prediction_offset,
+        bidirectional_prefix=spec.bidirectional_prefix,
+        decoder_trained=stacks == 1 or spec.trains_decoder,
+        writes=spec.writes,
+        framed_prompt=stacks == 1 and continues and kind in FRAMED_ROWS,
+        framed_target=spec.framed_target and kind in FRAMED_ROWS,
+        measure=Measure(
+            objective=objective.name,
+            options=dict(options),
+            rows=dict(rows),
+            reading={key: value for key, value in reading.items() if key in known},
+        ),
+    )
+
+
+def run_around(checkpoint: Path) -> Path | None:
+    """The folder of the run whose checkpoint this folder is; None: it is none of a run's."""
+    above = checkpoint.resolve().parent
+    return above.parent if above.name == "checkpoints" and is_run(above.parent) else None
+
+
+def conventions_of_run(run: Path, stacks: int) -> Conventions:
+    """The conventions that the recipe of a run says.
+
+    Raises:
+        ConfigError: the recipe cannot be read; the message names the file.
+    """
+    path = run / RECIPE
+    try:
+        plain = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        objective, rows, corpus = plain["objective"], plain["rows"], plain.get("corpus", {})
+        if not all(isinstance(table, dict) for table in (objective, rows, corpus)):
+            raise KeyError("objective")
+        member = member_of(str(objective["name"]))
+        return conventions_of(member, objective.get("options", {}), rows, corpus, stacks)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError("not the recipe of a run", where=path, found=error) from error

@@ -1,0 +1,361 @@
+"""The one way to open a model.
+
+    open_model(folder) -> Model
+
+A folder is that of a run (which stands for its newest checkpoint), of a checkpoint, of a model of
+any origin, of a fine-tuning, of an adapter (opened on its base) or of a head alone (opened above
+the model it was trained on). It is read and verified once; what comes after takes the `Model`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskwright.base.errors import CheckpointError, IncompatibleError, StorageError, UsageError
+from maskwright.base.findings import Finding
+from maskwright.model.adapters.base.folder import load as attach
+from maskwright.model.adapters.peft import folder as peft_form
+from maskwright.model.adapters.peft.names import BASE, CONFIG, WEIGHTS
+from maskwright.model.checkpoint import files, matching, pretrained, safe_read
+from maskwright.model.checkpoint.conventions import Conventions
+from maskwright.model.checkpoint.fine_tuned import ADAPTER, MODEL, read_task, require_finished
+from maskwright.model.checkpoint.pretrained import Pretrained
+from maskwright.model.checkpoint.transfer import transfer
+from maskwright.model.device import machine
+from maskwright.model.families.base.family import Family
+from maskwright.model.families.base.weights import carriers
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.opening import folders, generation_settings, head_alone
+from maskwright.model.opening.model import Model
+from maskwright.model.opening.of_recipe import conventions_of_run, run_around
+from maskwright.model.opening.run_folder import is_run
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The model with its adapter in it, and where its base lies."""
+
+    loaded: pretrained.Pretrained
+    base: Path
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether the folder has an adapter in the form of `peft`, and no model."""
+    return (folder / CONFIG).is_file() and not (folder / pretrained.CONFIG).exists()
+
+
+def open_adapter(folder: Path | str, base: Path | str | None = None) -> Opened:
+    """The model that the adapter in `folder` makes of its base.
+
+    Args:
+        base: the folder of the base; None: the one that the adapter names.
+
+    Raises:
+        UsageError: the base is not where the adapter says, or in two places.
+        IncompatibleError: the adapter is of a kind that is not read here, or a part of its head
+            lies in neither folder.
+        CheckpointError and others: as of `pretrained.load` and `peft_form.load`.
+    """
+    folder = safe_read.model_folder(folder)
+    config = safe_read.read_json(folder, CONFIG)
+    peft_form.require_kind(config, folder / CONFIG)
+    place = _base(folder, config) if base is None else safe_read.model_folder(base)
+    loaded = pretrained.load(place)
+    opened = files.open_file(safe_read.regular_file(folder, WEIGHTS))
+    names = {
+        name.removeprefix(peft_form.ROOT): entry.shape for name, entry in opened.entries.items()
+    }
+    member = pretrained.described(place).family
+    heads = None if member is None else _headed(place, member, loaded.config, names, config)
+    model, about = loaded.model, loaded.about
+    if heads is not None and member is not None:
+        made = transfer(loaded.model, heads, torch.Generator().manual_seed(0))
+        rules = carriers(member.weights(heads))
+        brought = {
+            part
+            for rule in rules
+            for part in rule.parts()
+            if any(name in names for name in rule.names())
+        }
+        if lacking := [name for name in made.new if name not in brought]:
+            raise IncompatibleError(
+                "a part of the head lies neither in the base nor beside the adapter",
+                where=folder / WEIGHTS,
+                found=f"missing: {', '.join(lacking)}",
+                wanted="the whole head that was trained",
+                do="save the adapter with modules_to_save naming that part too; what was drawn "
+                "for it in training is lost otherwise",
+            )
+        model = made.model
+        classes = next((h.labels for h in heads.heads if h.name == "classifier"), 0)
+        kept = about.labels if len(about.labels) == classes else ()
+        about = replace(about, labels=kept, problem_type=about.problem_type if kept else None)
+    adapter = peft_form.load(model, folder, family=about.family)
+    adapter.merge()
+    for name, parameter in model.named_parameters():
+        matching.require_finite(parameter, f"{folder}, merged: {name}", "use another adapter")
+    whole = replace(loaded, model=model.eval(), config=model.config, about=about)
+    return Opened(whole, place)
+
+
+def merge_adapter(folder: Path | str, out: Path | str, *, base: Path | str | None = None) -> Path:
+    """Write the model that the adapter in `folder` makes of its base as a model folder of its own.
+
+    Raises:
+        As `open_adapter` and `pretrained.save`.
+    """
+    found = open_adapter(folder, base).loaded
+    pretrained.save(found.model, found.tokenizer, out, found.about)
+    return Path(out)
+
+
+def _base(folder: Path, config: Mapping[str, Any]) -> Path:
+    named = config.get(BASE)
+    option = "name the folder of its base: --base FOLDER"
+    if not isinstance(named, str) or not named or "\0" in named:
+        raise UsageError(
+            "the adapter does not say what its base is",
+            where=folder / CONFIG,
+            found=f"{BASE}: {named!r}"[:200],
+            wanted="a folder",
+            do=option,
+        )
+    # `Path.is_dir` raises what the system says of a path that is too long.
+    places = {p.resolve() for p in (Path(named), folder / named) if os.path.isdir(p)}
+    if len(places) == 1:
+        return places.pop()
+    raise UsageError(
+        "two folders may be the base of the adapter"
+        if places
+        else "the base of the adapter is not there",
+        where=folder / CONFIG,
+        found=" and ".join(sorted(map(str, places))) or f"{BASE}: {named!r}"[:200],
+        wanted="one folder, seen from here or from the adapter's own; nothing is downloaded",
+        do=option,
+    )
+
+
+def _headed(
+    place: Path,
+    member: Family,
+    config: TransformerConfig,
+    names: Mapping[str, tuple[int, ...]],
+    peft_config: Mapping[str, Any],
+) -> TransformerConfig | None:
+    """The base's config with the head that the adapter brings; None where it brings none."""
+    known = {rule_name for rule in carriers(member.weights(config)) for rule_name in rule.names()}
+    heads = {name for name in names if ".lora_" not in name and ".ia3_" not in name}
+    task = peft_config.get("task_type")
+    wanted = next((kind for kind, called in peft_form.TASKS.items() if called == task), None)
+    if not heads - known and (wanted is None or any(h.kind == wanted for h in config.heads)):
+        return None
+    for name, architecture in member.architectures.items():
+        kinds = [kind for _, kind in architecture.heads]
+        if architecture.vocabulary or len(kinds) != 1 or (wanted is not None and kinds != [wanted]):
+            continue
+        made = pretrained.described(place, name).config
+        ours = {n for rule in carriers(member.weights(made)) for n in rule.names()}
+        if not heads <= ours:
+            continue
+        labels = _labels(member, made, names)
+        if labels is None:
+            continue
+        return replace(made, heads=(replace(made.heads[0], labels=labels),))
+    raise IncompatibleError(
+        "the adapter brings a head that no class of its base's family has",
+        where=place,
+        found=", ".join(sorted(heads - known)[:5]) or str(task),
+        wanted=", ".join(member.architectures),
+    )
+
+
+def _labels(
+    member: Family, config: TransformerConfig, names: Mapping[str, tuple[int, ...]]
+) -> int | None:
+    """How many labels the adapter's head has: the rows of its last weight."""
+    last = f"heads.{config.heads[0].name}.weight"
+    for rule in carriers(member.weights(config)):
+        if last in rule.parts():
+            found = next((names[n] for n in rule.names() if n in names), None)
+            return None if found is None or len(found) != 2 else found[0]
+    return None
+
+
+def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
+    """The model in `folder`, on the best device, ready to be asked.
+
+    Args:
+        base: the folder of an adapter's base; None: the one that the adapter names.
+
+    Raises:
+        UsageError: no such folder, or a `base` for what is no adapter.
+        CheckpointError: a run without a checkpoint, a fine-tuning that is not finished, a file
+            that is damaged or missing; the message names it.
+        ConfigError, TokenizerError, IncompatibleError, ResourceError: as `pretrained.load`.
+    """
+    named = Path(folder)
+    home = home_of(named)
+    adapter = is_adapter(home)
+    if base is not None and not adapter:
+        raise UsageError(
+            "only an adapter has a base",
+            where="--base",
+            found=f"{folder} is none",
+            do="leave it out",
+        )
+    if adapter:
+        opened = open_adapter(home, base)
+        what = f"the adapter is opened on its base, {opened.base}"
+        findings = [Finding("adapter-on-base", what)]
+        if opened.loaded.config.heads and not opened.loaded.about.labels:
+            findings.append(
+                Finding(
+                    "classes-without-names",
+                    "an adapter does not name its classes, so they are called LABEL_0, LABEL_1, … "
+                    "in the order of its training",
+                )
+            )
+        return _model(opened.loaded, named, opened.base, home, findings=findings)
+    if (alone := head_alone.opened(home / ADAPTER)) is not None:
+        return _model(alone, named, home, home)
+    own = home / MODEL
+    path = own if own.is_dir() else folders.model_folder(home)
+    with _advice_of_run(home):
+        loaded = pretrained.load(path)
+    task, positions = read_task(home), 0
+    if task is not None and task.attached:
+        if not (home / ADAPTER).is_dir():
+            raise CheckpointError(
+                "the adapter is missing",
+                where=home / ADAPTER,
+                found="no such folder",
+                wanted=f"the folder {ADAPTER} that finetune wrote, next to {MODEL}",
+                do="copy the whole result, and not the model in it alone",
+            )
+        attached = attach(loaded.model, home / ADAPTER, family=loaded.about.family)
+        positions = attached.settings.positions
+    return _model(loaded, named, path, home, positions=positions)
+
+
+def open_weights(folder: Path | str) -> Model:
+    """The model folder that `folder` means, without an adapter that may belong to it: what training
+    begins with. It stays on the CPU.
+
+    Raises:
+        IncompatibleError: what was learned lies in an adapter, and the model alone is another one.
+        And as `open_model`.
+    """
+    named = Path(folder)
+    path = folders.model_folder(named)
+    with _advice_of_run(named):
+        loaded = pretrained.load(path)
+    return _model(loaded, named, path, path, device=False)
+
+
+def home_of(folder: Path) -> Path:
+    """What `finetune` wrote, where `folder` is a part of it: the other parts lie beside it.
+
+    Raises:
+        CheckpointError: it is not finished.
+    """
+    return require_finished(folder) or folder
+
+
+def _model(
+    loaded: Pretrained,
+    folder: Path,
+    path: Path,
+    home: Path,
+    *,
+    positions: int = 0,
+    findings: Sequence[Finding] = (),
+    device: bool = True,
+) -> Model:
+    conventions, found = _conventions(loaded, path)
+    network, task = loaded.model.eval(), read_task(home)
+    writes = loaded.config.decoder is not None and loaded.config.vocabulary_head is not None
+    if writes and (task or loaded.about.conventions or conventions.measure) is None:
+        settings = generation_settings.read(path, loaded.extra)
+        found += generation_settings.findings(settings, follows=False)
+    return Model(
+        network=network.to(machine.best_device()) if device else network,
+        words=loaded.tokenizer,
+        config=loaded.config,
+        model_type=loaded.model_type,
+        conventions=conventions,
+        folder=folder,
+        home=home,
+        path=path,
+        is_adapter=is_adapter(home),
+        task=task,
+        about=loaded.about,
+        extra=loaded.extra,
+        positions=positions,
+        findings=(*findings, *found),
+        hashes=loaded.hashes,
+    )
+
+
+def _conventions(loaded: Pretrained, path: Path) -> tuple[Conventions, list[Finding]]:
+    """How the model is asked, and what there is to say about that: what its folder states; else,
+    of a checkpoint of an earlier release, what the recipe of its run does; else what is usual."""
+    stated = loaded.about.conventions
+    if stated is not None and stated.measure is not None:
+        return stated, []
+    if (run := run_around(path)) is not None:
+        found = Finding(
+            "asked-as-recipe-says",
+            "the checkpoint is of an earlier release",
+            f"it is asked as the recipe in {run} says",
+        )
+        return conventions_of_run(run, len(loaded.config.stacks)), [found]
+    return stated or Conventions(), []
+
+
+@contextmanager
+def _advice_of_run(folder: Path) -> Iterator[None]:
+    """Of the newest checkpoint of a run that turns out to be damaged, which one could be named."""
+    try:
+        yield
+    except (CheckpointError, StorageError) as error:
+        if is_run(folder) and (folder / "checkpoints").is_dir():
+            raise folders.damaged(folder, error) from error
+        raise
+
+
+def open_merged(folder: Path | str, *, base: Path | str | None = None) -> Model:
+    """The model in `folder` on the processor, in float32, its adapter folded in.
+
+    Raises:
+        IncompatibleError: it has an adapter that cannot be written as weights.
+        Others: as `open_model`.
+    """
+    model = open_model(folder, base=base)
+    network, findings = model.network, list(model.findings)
+    beside = model.task is not None and model.task.attached
+    if beside and not head_alone.is_alone(model.home / ADAPTER):
+        # Opened once more, because the adapter that is folded in has to be known by itself.
+        loaded = pretrained.load(model.path)
+        adapter = attach(loaded.model, model.home / ADAPTER, family=loaded.about.family)
+        kind = adapter.settings.kind
+        if model.positions or not adapter.settings.merges:
+            raise IncompatibleError(
+                "what this method does cannot be written as weights",
+                where=model.home / ADAPTER,
+                found=kind,
+                wanted="a method that can be merged, such as lora or ia3",
+                do="fine-tune with such a method, or use the model with maskwright itself",
+            )
+        network = loaded.model.float()
+        adapter.merge()
+        what = f"the {kind} adapter is merged into the weights in float32"
+        findings.append(Finding("adapter-merged", what))
+    network = network.to("cpu").float().eval()
+    return replace(model, network=network, positions=0, findings=tuple(findings))

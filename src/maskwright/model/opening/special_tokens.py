@@ -1,0 +1,35 @@
+"""What a model is told of its tokenizer's special tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from maskwright.model.objectives.base.objective import Vocabulary
+
+
+def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
+    """What objectives may know of the tokenizer."""
+    from maskwright.model.objectives.base.objective import Vocabulary
+
+    return Vocabulary(
+        size=tokenizer.vocabulary_size,
+        mask=tokenizer.mask,
+        special=tuple(sorted(tokenizer.special_ids)),
+        pad=0 if tokenizer.pad is None else tokenizer.pad,
+        begin=tokenizer.classify if tokenizer.begin is None else tokenizer.begin,
+        end=end_of_text(tokenizer),
+        sentinels=tokenizer.sentinels,
+    )
+
+
+def opening(tokenizer: Tokenizer) -> list[int]:
+    """The special tokens before a text in its frame."""
+    return tokenizer.frame([])[0][: tokenizer.frame_margins()[0]]
+
+
+def end_of_text(tokenizer: Tokenizer) -> int | None:
+    """The token behind a text; None where the tokenizer has none."""
+    return tokenizer.separator if tokenizer.end is None else tokenizer.end

@@ -1,0 +1,475 @@
+"""`maskwright bench MODEL`: how fast it answers here, and beside other libraries.
+
+The parent opens the model once to know what it is for, writes the items that all sides are asked,
+and a graph for the sides that need one. Each side then starts a process of its own, alone, which
+gives its cold start; after that the sides take turns, with a pause before each turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maskwright.base import catalogue
+from maskwright.base.config import require
+from maskwright.base.errors import MaskwrightError, OutputError, ResourceError
+from maskwright.base.report import document, tables
+from maskwright.base.report.say import Say, quiet
+from maskwright.base.report.tables import Table
+from maskwright.ship.bench.processor import facts
+from maskwright.ship.bench.side import OURS, ROOM, absence, missing, peers
+from maskwright.ship.bench.work import Work, items_of, work_of
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+PAUSE = 0.7
+"""Seconds before each turn: idle threads of the side before spin, and would take its cores."""
+
+
+class Process:
+    """The parent's end of `python -m module --side name --key=value …`.
+
+    Attributes:
+        turns: what the side answered, step by step.
+        started: seconds from the start of the process to its first line, if that was waited for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        options: Mapping[str, Any],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name, self.turns, self.started = name, list[dict[str, Any]](), 0.0
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._begin = time.perf_counter()
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                module,
+                *("--side", name),
+                *(f"--{key}={value}" for key, value in options.items()),
+            ],
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+
+    def opened(self) -> dict[str, Any]:
+        """What the side says when it is open.
+
+        Raises:
+            ResourceError: it ended instead.
+        """
+        found = self._line()
+        self.started = time.perf_counter() - self._begin
+        return found
+
+    def step(self, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """One step of the side, and its answer.
+
+        Raises:
+            ResourceError: its process ended.
+        """
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(json.dumps(dict(request or {})) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+        self.turns.append(self._line())
+        return self.turns[-1]
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._errors.close()
+
+    def _line(self) -> dict[str, Any]:
+        """The next line that is an object; libraries print others."""
+        assert self._process.stdout
+        while line := self._process.stdout.readline():
+            if line.startswith("{"):
+                found: dict[str, Any] = json.loads(line)
+                return found
+        raise self._ended()
+
+    def _ended(self) -> ResourceError:
+        self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().strip().splitlines()
+        return ResourceError(
+            "a side of the measurement ended",
+            where=self.name,
+            found=lines[-1] if lines else f"exit code {self._process.returncode}",
+            do="measure without it: leave --peers out",
+        )
+
+
+ENOUGH = 100
+"""Items of which one in a hundred can be said."""
+CLOSE = 0.999
+"""Cosine of two vectors of one text that are taken for the same."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one side came to.
+
+    Attributes:
+        label: its name in the table.
+        turns: of its worker.
+        started: seconds from the start of its process to the first answer.
+        answers: to the first items, for comparison.
+        tokens: of each of the first `items`, read or written.
+    """
+
+    label: str
+    precision: str
+    turns: Sequence[Mapping[str, Any]]
+    started: float
+    answers: Sequence[Any] = field(default_factory=list, repr=False)
+
+    @property
+    def single(self) -> list[float]:
+        return [seconds for turn in self.turns for seconds in turn["single"]]
+
+    def figures(self, tokens: float, ours: Measured | None, work: Work) -> dict[str, Any]:
+        """The figures; `tokens` of an item on average."""
+        single, count = self.single, int(self.turns[0]["items"])
+        together = statistics.median(_together(turn) for turn in self.turns)
+        return {
+            "label": self.label,
+            "precision": self.precision,
+            "single_p50": float(np.percentile(single, 50)),
+            "single_p99": float(np.percentile(single, 99)),
+            "singles": len(single),
+            "items_at_once": count,
+            "items_per_second": count / together,
+            "tokens_per_second": count * tokens / together,
+            "tokens_per_second_single": tokens / float(np.percentile(single, 50)),
+            "peak_bytes": int(self.turns[-1]["peak_bytes"]),
+            "cold_start": self.started,
+            "times_single": 1.0 if ours is None else _times(self, ours, _single),
+            "times_together": 1.0 if ours is None else _times(self, ours, _together),
+            "agrees": None if ours is None else agreement(work, self.answers, ours.answers),
+            "turns": list(self.turns),
+        }
+
+
+def _single(turn: Mapping[str, Any]) -> float:
+    return statistics.median(turn["single"])
+
+
+def _together(turn: Mapping[str, Any]) -> float:
+    return statistics.median(turn["together"])
+
+
+def _times(side: Measured, ours: Measured, of: Any) -> float:
+    """The median over the turns of its time over ours."""
+    return statistics.median(of(a) / of(b) for a, b in zip(side.turns, ours.turns, strict=False))
+
+
+def agreement(work: Work, found: Sequence[Any], ours: Sequence[Any]) -> float:
+    """The share of items that are answered as ours: the same label, the same text, or vectors whose
+    cosine is at least `CLOSE`."""
+    if work.kind == "label":
+        return float(np.mean([a[0] == b[0] for a, b in zip(found, ours, strict=True)]))
+    if work.kind == "vector":
+        first, second = np.asarray(found, np.float64), np.asarray(ours, np.float64)
+        if first.shape != second.shape:
+            return 0.0
+        lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+        return float(((first * second).sum(1) / lengths >= CLOSE).mean())
+    return float(np.mean([a == b for a, b in zip(found, ours, strict=True)]))
+
+
+def table(work: Work, sides: Mapping[str, Any], absent: Mapping[str, str], about: str) -> Table:
+    """The figures of all sides, and why the others have none."""
+    writes = work.kind == "text"
+    unit = "prompts" if writes else "texts" if work.kind != "answer" else "rows"
+    first = next(iter(sides.values()))
+    head = ["", "one: median", "99 %", f"{first['items_at_once']} at once: {unit}/s"]
+    head += ["tokens/s at 1", "tokens/s"] if writes else ["tokens/s"]
+    head += ["memory", "cold start", "its time of ours: one, at once", "as ours"]
+    rows = []
+    for each in sides.values():
+        few = "" if each["singles"] >= ENOUGH else f" of {each['singles']}"
+        row = [
+            f"{each['label']}, {each['precision']}",
+            f"{each['single_p50'] * 1e3:,.1f} ms",
+            f"{each['single_p99'] * 1e3:,.1f} ms{few}",
+            f"{each['items_per_second']:,.1f}",
+        ]
+        row += [f"{each['tokens_per_second_single']:,.1f}"] if writes else []
+        row += [
+            f"{each['tokens_per_second']:,.0f}",
+            f"{each['peak_bytes'] / 2**20:,.0f} MiB",
+            f"{each['cold_start']:,.1f} s",
+            "" if each is first else f"{each['times_single']:.2f}x, {each['times_together']:.2f}x",
+            "" if each["agrees"] is None else f"{each['agrees']:.1%}",
+        ]
+        rows.append(row)
+    notes = [f"{about}."] + [f"{name}: {reason}." for name, reason in absent.items()]
+    return {
+        "title": f"{TITLES[work.kind]}: {work.folder}",
+        "own_first": True,
+        "head": head,
+        "rows": rows,
+        "note": "\n".join(notes),
+    }
+
+
+TITLES = {
+    "label": "labels of texts",
+    "answer": "answers to rows",
+    "text": "texts written after prompts",
+    "vector": "vectors of texts",
+}
+
+
+if TYPE_CHECKING:
+    from maskwright.ask.predict.language_model import LanguageModel
+
+WORKER = "maskwright.ship.bench.worker"
+NEWLINE = "\n"
+
+ROUNDS = 5
+SECONDS = 10.0
+COMPARED = 16
+"""Items whose answers are compared."""
+AT_ONCE, WRITTEN_AT_ONCE = 128, 8
+"""Items asked together: of a model that reads, and of one that writes."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured.
+
+    Attributes:
+        sides: the figures of each side by its name, ours first.
+        absent: of other sides, by their labels, why they have none.
+        machine: the processor, the threads and the versions, in words.
+    """
+
+    work: Work
+    items: str
+    sides: dict[str, dict[str, Any]]
+    absent: dict[str, str]
+    machine: dict[str, str]
+
+    def table(self) -> Table:
+        """To be shown."""
+        return table(self.work, self.sides, self.absent, self.items)
+
+    def plain(self) -> dict[str, Any]:
+        """As a JSON value, with every time that was taken."""
+        return {
+            "model": self.work.folder,
+            "kind": self.work.kind,
+            "items": self.items,
+            "machine": self.machine,
+            "sides": self.sides,
+            "absent": self.absent,
+        }
+
+
+def bench(
+    folder: Path | str,
+    *,
+    data: Path | str | None = None,
+    seconds: float = SECONDS,
+    beside: bool = False,
+    threads: int | None = None,
+    base: Path | str | None = None,
+    out: Path | str | None = None,
+    pause: float = PAUSE,
+    say: Say = quiet,
+) -> Measurement:
+    """Measure how fast the model in `folder` answers.
+
+    Args:
+        data: a file with rows or texts; None: texts are made up of the model's own tokens.
+        seconds: of measuring, for each side.
+        beside: measure other libraries as well: those that are installed and read the model.
+        threads: of each side; None: one for each core that this process may use.
+        base: the folder of an adapter's base, where the adapter does not name it.
+        out: a JSON file to write, with every time that was taken.
+        pause: seconds before each turn.
+
+    Raises:
+        UsageError: nothing to measure, or no such file.
+        OutputError: `out` cannot be written.
+        ResourceError: our own side ended.
+    """
+    import torch
+
+    from maskwright.ask.predict.language_model import load
+
+    require("--seconds", seconds, 0.1, 3600.0)
+    if out is not None:
+        document.require_new(Path(out))
+        if not (parent := Path(out).absolute().parent).is_dir():
+            raise OutputError("there is no such folder", where=parent, do="make it first")
+    threads = threads or torch.get_num_threads()
+    model = load(folder, base=base)
+    work = work_of(model, Path(folder), None if base is None else Path(base))
+    items, about = items_of(model, work, None if data is None else Path(data))
+    tokenizer = model.model.tokenizer
+    with tempfile.TemporaryDirectory() as place:
+        work, absent = _prepared(model, work, Path(place), beside)
+        del model  # its memory is free for the sides
+        work.write(Path(place), items)
+        names = [OURS, *(name for name in peers() if beside and name not in absent)]
+        measured = _measured(names, absent, Path(place), threads, seconds, pause, say)
+    ours = measured[OURS]
+    tokens = _tokens(tokenizer, work, items, ours.answers)
+    found = {
+        name: side.figures(tokens, None if side is ours else ours, work)
+        for name, side in measured.items()
+    }
+    machine = facts(threads, [])
+    reasons = {catalogue.load(ROOM, name).LABEL: reason for name, reason in absent.items()}
+    result = Measurement(work, about, found, reasons, machine)
+    say("\n".join(f"{name}: {value or 'none'}" for name, value in machine.items()) + "\n")
+    say(tables.for_terminal(result.table()))
+    if out is not None:
+        say(f"figures: {document.write(Path(out), json.dumps(result.plain(), indent=1) + NEWLINE)}")
+    return result
+
+
+def _prepared(
+    model: LanguageModel, work: Work, place: Path, beside: bool
+) -> tuple[Work, dict[str, str]]:
+    """The work with a graph, if a side wants one, and why sides take no turn, by their labels."""
+    if not beside:
+        return work, {}
+    wanting = [name for name in peers() if catalogue.load(ROOM, name).GRAPH and not missing(name)]
+    reasons: dict[str, str | None] = {}
+    if wanting and work.kind in ("label", "vector"):
+        try:
+            work = replace(work, graph=str(_write_graph(model, work, place)))
+        except MaskwrightError as error:
+            why = error.what if error.found is None else f"{error.what}: {error.found}"
+            reasons |= dict.fromkeys(wanting, why)
+    reasons |= {name: absence(name, work) for name in peers() if name not in reasons}
+    return work, {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _write_graph(model: LanguageModel, work: Work, place: Path) -> Path:
+    """The scores of the head, or the states, as a graph in a file.
+
+    Raises:
+        IncompatibleError: the model has no such graph.
+    """
+    from maskwright.model.graph import onnx
+    from maskwright.model.graph.graphs import graphs_of, states_graph
+
+    network = model.model.network.float()
+    start = model.model.extra.get("decoder_start_token_id")
+    if work.kind == "label":
+        graph, *_ = graphs_of(network, decoder_start=start)
+    else:
+        graph = states_graph(network)
+    return onnx.write(graph, place)[0]
+
+
+def _measured(
+    names: Sequence[str],
+    absent: dict[str, str],
+    place: Path,
+    threads: int,
+    seconds: float,
+    pause: float,
+    say: Say,
+) -> dict[str, Measured]:
+    """The turns of all sides; one that ends is in `absent` with its last words, unless it is
+    ours."""
+    work, _ = Work.read(place)
+    processes: dict[str, Process] = {}
+    opened: dict[str, dict[str, Any]] = {}
+    try:
+        for name in names:
+            time.sleep(pause)
+            options = {"place": place, "threads": threads}
+            processes[name] = Process(name, WORKER, options)
+            with _leaving_out(name, absent):
+                opened[name] = processes[name].opened()
+        first = processes[OURS].step({"seconds": 0.0, "together": 1, "start": 0})
+        processes[OURS].turns.clear()
+        many = _at_once(work, first["single"][0], seconds / ROUNDS / 2)
+        for number in range(ROUNDS):
+            for name in [name for name in names if name not in absent]:
+                time.sleep(pause)
+                request = {
+                    "seconds": seconds / ROUNDS,
+                    "together": many,
+                    "start": number * COMPARED,
+                }
+                with _leaving_out(name, absent):
+                    processes[name].step(request)
+            say(f"turn {number + 1} of {ROUNDS}")
+        found = {}
+        for name in [name for name in names if name not in absent]:
+            side = processes[name]
+            turns = list(side.turns)
+            answers = side.step({"answers": COMPARED if not work.tokens else many})["answers"]
+            label = catalogue.load(ROOM, name).LABEL
+            found[name] = Measured(label, opened[name]["precision"], turns, side.started, answers)
+        return found
+    finally:
+        for side in processes.values():
+            side.close()
+
+
+@contextlib.contextmanager
+def _leaving_out(name: str, absent: dict[str, str]) -> Iterator[None]:
+    """A side that ends is left out, and said; ours may not."""
+    try:
+        yield
+    except ResourceError as error:
+        if name == OURS:
+            raise
+        absent[name] = f"it ended: {error.found}"
+
+
+def _at_once(work: Work, single: float, half: float) -> int:
+    """How many items are asked together: fewer where one alone takes long."""
+    if work.tokens:
+        return WRITTEN_AT_ONCE
+    return max(8, min(AT_ONCE, int(half / max(single, 1e-6))))
+
+
+def _tokens(
+    tokenizer: Tokenizer, work: Work, items: Sequence[Any], answers: Sequence[Any]
+) -> float:
+    """Tokens of an item on average: those that are read, special ones among them, or those that
+    were written."""
+    margins = sum(tokenizer.frame_margins())
+    if work.kind == "text":
+        written = [len(tokenizer.encode(text)) for text in answers]
+        given = [len(tokenizer.encode(text)) for text in items[: len(answers)]]
+        read = given if work.decoder else [0] * len(given)
+        # What is read again from odd bytes may be more tokens than were written.
+        counts = (min(work.tokens, max(1, a - b)) for a, b in zip(written, read, strict=True))
+        return statistics.mean(counts)
+    texts = [" ".join(map(str, i.values())) if isinstance(i, dict) else i for i in items]
+    return statistics.mean(len(tokenizer.encode(text)) + margins for text in texts)

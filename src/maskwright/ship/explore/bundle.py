@@ -1,0 +1,123 @@
+"""A model as files that the browser reads (browser/model.js).
+
+model.json          config, conventions, special ids: how the model is asked
+tokenizer.json      as the tokenizer has it
+model.safetensors   the weights under the names of `nn.Transformer`, float32 or bfloat16
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from maskwright.ask.predict.predictor import of_vectors, predictor
+from maskwright.base.errors import MaskwrightError
+from maskwright.base.randomness import purpose_key
+from maskwright.model.inference.growing_rows import trained_length
+from maskwright.model.opening import special_tokens
+from maskwright.model.opening.model import Model
+
+# Choices of the config that are told apart by their type.
+TAGGED = "type"
+
+
+def facts(model: Model) -> dict[str, Any]:
+    """What model.json says: all that the browser has to know beside weights and vocabulary."""
+    tokenizer = model.tokenizer
+    vocabulary = special_tokens.vocabulary(tokenizer)
+    rows = range(tokenizer.vocabulary_size, model.config.tokens.vocabulary)
+    end = vocabulary.end
+    trained = model.num_stacks == 2 and model.conventions.decoder_trained
+    return {
+        "config": tagged(model.config),
+        "conventions": {
+            name: value
+            for name, value in dataclasses.asdict(model.conventions).items()
+            if name != "measure"
+        },
+        "objective": None
+        if model.conventions.measure is None
+        else model.conventions.measure.objective,
+        "model_type": model.model_type,
+        "fingerprint": model.fingerprint,
+        "kind": tokenizer.kind,
+        "alphabet": None if tokenizer.alphabet is None else sorted(tokenizer.alphabet),
+        "labels": list(model.about.labels),
+        "mask": tokenizer.mask,
+        "sentinels": list(tokenizer.sentinels),
+        "begin": tokenizer.begin,
+        "end": end,
+        "opening": special_tokens.opening(tokenizer),
+        "special": sorted(tokenizer.special_ids),
+        "never": sorted({*tokenizer.special_ids, *rows} - {end}),
+        "decoder_start": model.decoder_start if trained else None,
+        "filled_by_decoder": trained and tokenizer.mask is not None,
+        "longest": model.config.longest,
+        "trained_length": trained_length(model.config),
+        "task": _task(model),
+        "purposes": {"sample": str(purpose_key("sample"))},
+    }
+
+
+def _task(model: Model) -> dict[str, Any]:
+    """How the model answers its task; where it was trained for none, how it makes vectors."""
+    trained = True
+    try:
+        found = predictor(model)
+    except MaskwrightError:
+        trained, found = False, of_vectors(model, "mean")
+    task, record = found.task_type, model.task
+    targets = () if record is None else next(iter(record.targets.values()), ())
+    return {
+        "trained": trained,
+        "kind": None if record is None else record.kind,
+        "target": targets[0] if len(targets) == 1 else None,
+        "head": task.head,
+        "writes": task.writes,
+        "problem": task.problem,
+        "labels": list(task.labels),
+        "roles": list(task.roles),
+        "length": found.frame.length,
+        "long": found.frame.long,
+        "last": found.collation.last,
+        "decoder_start": found.collation.decoder_start,
+        "told": task.decoding,
+    }
+
+
+def tagged(value: Any) -> Any:
+    """A config as JSON, each dataclass with the name of its type."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        own = {f.name: tagged(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {TAGGED: type(value).__name__, **own}
+    if isinstance(value, tuple | list):
+        return [tagged(each) for each in value]
+    return value
+
+
+def files(model: Model, dtype: torch.dtype = torch.float32) -> dict[str, bytes]:
+    """The three files of a model without an adapter, by name.
+
+    Args:
+        dtype: of the weights, float32 or bfloat16.
+
+    Raises:
+        IncompatibleError: the model has no tokenizer.
+    """
+    weights = {
+        name: parameter.detach().to("cpu", dtype).contiguous()
+        for name, parameter in model.network.named_parameters()
+    }
+    return {
+        "model.json": _json(facts(model)),
+        "tokenizer.json": _json(model.tokenizer.plain),
+        "model.safetensors": save(weights),
+    }
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

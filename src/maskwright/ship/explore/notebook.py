@@ -1,0 +1,172 @@
+"""A page of the explorers as the value of a notebook's cell.
+
+    maskwright.show("runs/mine")                                  Fill masks, with its checkpoints
+    maskwright.show(model, "attention", text="She sat down.")     of one that was opened
+
+The whole page is in a frame that may run its own script and nothing else: the model is computed in
+the browser, without a server, and also when the saved notebook is opened elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+
+from maskwright.ask.predict.language_model import LanguageModel
+from maskwright.base.counted import counted
+from maskwright.base.errors import UsageError
+from maskwright.base.report.wording import size
+from maskwright.base.storage.commit import require_new
+from maskwright.base.storage.files import write_file
+from maskwright.model.opening import folders
+from maskwright.model.opening.run_folder import is_run
+from maskwright.ship.explore.runs import runs_in
+from maskwright.ship.explore.single_file import single_file
+from maskwright.ship.explore.site import MOST_CHECKPOINTS, Shown, Site, assets, called, shown
+
+# Weights of all models of a page. A notebook keeps 5.3 bytes of each: a page of 12 million has 65
+# MB and stands in JupyterLab after half a minute, one of 23 million ends its tab.
+MOST_WEIGHTS = 12_000_000
+# Of a run more checkpoints than the last are taken while they have no more weights than these.
+FEW_WEIGHTS = 3_000_000
+HEIGHTS = range(100, 10_001)
+
+
+@dataclass(frozen=True, eq=False)
+class ShownPage:
+    """A page that draws itself in a notebook.
+
+    Attributes:
+        title: of the page, as its tab calls it.
+        models: the names of the models in it.
+        html: the whole page as one file, which opens without a server.
+        height: of its frame, in pixels.
+    """
+
+    title: str
+    models: tuple[str, ...]
+    html: bytes
+    height: int
+
+    def __repr__(self) -> str:
+        listed = counted(len(self.models), "model")
+        if len(self.models) == 1:
+            listed = self.models[0]
+        return f"<page {self.title!r} for notebooks: {listed}, {size(len(self.html))}>"
+
+    def _repr_html_(self) -> str:
+        """The page in a frame."""
+        source = resources.files(__package__).joinpath("notebook.html").read_text(encoding="utf-8")
+        frame = Environment(autoescape=True, undefined=StrictUndefined).from_string(source)
+        title = f"{self.title}: {', '.join(self.models) or 'a run'}"
+        return frame.render(title=title, height=self.height, page=self.html.decode())
+
+    def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
+        """Write the page as an HTML file that opens by a double click; returns its path.
+
+        Args:
+            overwrite: replace a file that is there.
+
+        Raises:
+            OutputError: there is such a file, or it cannot be written.
+        """
+        target = Path(path)
+        if not overwrite:
+            what, do = "the file is there already", "name another one, or give overwrite=True"
+            require_new(target, what=what, do=do)
+        return write_file(target, self.html)
+
+
+Given = Path | str | LanguageModel
+
+
+def show(
+    model: Given | Sequence[Given],
+    page: str = "fill",
+    *,
+    text: str | None = None,
+    height: int = 640,
+) -> ShownPage:
+    """A page of the explorers (docs/explorers.md) that draws itself in a notebook.
+
+    Args:
+        model: a folder, that of a run, a model that `load` opened, or several of these. Of a run up
+            to twelve checkpoints are taken: those that have three million weights together.
+        page: which one is open first: fill, generate, attention, training and so on.
+        text: what it begins with; None: a text of its own.
+        height: of the frame, in pixels.
+
+    Raises:
+        UsageError: no such page or folder, or models too large for a notebook.
+        CheckpointError: a folder that is damaged.
+    """
+    if page not in pages():
+        raise UsageError("no such page", where="page", found=repr(page), wanted=", ".join(pages()))
+    if height not in HEIGHTS:
+        raise UsageError(
+            "not the height of a frame",
+            where="height",
+            found=repr(height),
+            wanted=f"whole pixels, {HEIGHTS[0]} to {HEIGHTS[-1]}",
+        )
+    site = _site([model] if isinstance(model, Given) else list(model), text)
+    names = tuple(each.name for each in site.models)
+    return ShownPage(pages()[page], names, single_file(site, {"page": page}), height)
+
+
+@cache
+def pages() -> dict[str, str]:
+    """The titles of the pages by name, as their files say."""
+    parts = re.compile(r'^  id: "([\w-]+)",\n  title: "([^"]+)",$', re.M)
+    files = [text.decode() for name, text in assets().items() if name.startswith("pages/")]
+    return {found[1]: found[2] for text in files if (found := parts.search(text))}
+
+
+def _site(models: Sequence[Given], text: str | None) -> Site:
+    if not models:
+        raise UsageError("no model to show", wanted="one or more")
+    listed: list[Shown] = []
+    room = MOST_WEIGHTS
+    for number, each in enumerate(models):
+        own = _listed(each, room // (len(models) - number))
+        room -= sum(weights for _, weights in own)
+        listed += [one for one, _ in own]
+    paths = [_path(each) for each in models]
+    title = called(paths)
+    runs = [run for path in dict.fromkeys(paths) for run in runs_in(path)]
+    return Site(title, listed, sample=text, prompt=text, runs=runs)
+
+
+def _path(model: Given) -> Path:
+    return model.opened().model.folder if isinstance(model, LanguageModel) else Path(model)
+
+
+def _listed(model: Given, room: int) -> list[tuple[Shown, int]]:
+    """What is shown of a model, as far as there is room, and how many weights each has."""
+    path = _path(model)
+    if isinstance(model, LanguageModel):
+        opened = model.opened()
+        last = [Shown(folders.called(path), opened.model.path if is_run(path) else path)]
+        weights = opened.num_parameters
+    elif last := shown(path, 1):
+        weights = Site("", last).opened(0).network.num_parameters()
+    else:
+        return []
+    if weights > room:
+        raise UsageError(
+            "too many weights for a notebook, which would keep all of them",
+            where=path,
+            found=f"{weights:,}",
+            wanted=f"at most {room:,}",
+            do="run `maskwright explore` with this folder, which opens the same pages",
+        )
+    if isinstance(model, LanguageModel):
+        return [(last[0], weights)]
+    most = min(room, max(FEW_WEIGHTS, weights)) // weights
+    return [(each, weights) for each in shown(path, min(MOST_CHECKPOINTS, most))]

@@ -1,0 +1,30 @@
+"""bfloat16: the same folder with weights of half the size. The float32 masters stay where they
+are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from maskwright.base.findings import Note
+
+if TYPE_CHECKING:
+    from maskwright.model.opening.model import Model
+    from maskwright.ship.export.target import Report
+
+SUMMARY = "the model's own folder with weights in bfloat16, and what that changes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """There is nothing to choose."""
+
+
+def export(model: Model, out: Path, options: Options, note: Note) -> Report:
+    import torch
+
+    from maskwright.ship.export import model_folder
+
+    content = model_folder.content_of(model, torch.bfloat16)
+    return model_folder.write(content, out, target="safetensors-bf16", source=model, note=note)

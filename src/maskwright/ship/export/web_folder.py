@@ -1,0 +1,185 @@
+"""The pages of a model as a folder, or as one file, compared with the model before it is there."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskwright.base.errors import CheckpointError
+from maskwright.base.findings import Finding, Note
+from maskwright.base.report.tables import Table
+from maskwright.base.storage import commit
+from maskwright.base.terminal import shell_word
+from maskwright.model.opening.model import Model
+from maskwright.ship.explore import check
+from maskwright.ship.explore.bundle import facts
+from maskwright.ship.explore.single_file import single_file
+from maskwright.ship.explore.site import Site
+from maskwright.ship.export import graph_folder
+from maskwright.ship.export.proof import TOLERANCE, worst
+from maskwright.ship.export.target import Report
+
+# What loads quickly from a file server.
+USUAL_BYTES = 25_000_000
+LENGTHS = (1, 2, 17)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebChoices:
+    """One file or a folder, the type of weights, how many checkpoints, and a first text."""
+
+    single_file: bool = False
+    bfloat16: bool = False
+    checkpoints: int = 6
+    sample: str | None = None
+
+
+def export_web(model: Model, out: Path, choices: WebChoices, note: Note) -> Report:
+    """Write the pages of `model` into the new folder `out`.
+
+    Raises:
+        IncompatibleError: the model has no tokenizer.
+        CheckpointError: what was written, read again, computes something else.
+    """
+    dtype = torch.bfloat16 if choices.bfloat16 else torch.float32
+    site = Site.of(
+        [model.folder], sample=choices.sample, dtype=dtype, most_checkpoints=choices.checkpoints
+    )
+    measured: dict[str, Any] = {}
+
+    def fill(staging: commit.Staging) -> dict[str, Any]:
+        measured.clear()
+        size = 0
+        with tempfile.TemporaryDirectory(dir=staging.path.parent, prefix=".tmp-web-") as place:
+            last = f"data/models/{len(site.models) - 1}"
+            for name in ("model.json", "tokenizer.json", "model.safetensors"):
+                (Path(place) / name).write_bytes(site.read(f"{last}/{name}"))
+            measured.update(_proved(model, Path(place), out, exact=not choices.bfloat16))
+        if choices.single_file:
+            page = single_file(site)
+            staging.write_bytes("index.html", page)
+            size = len(page)
+        else:
+            for name in site.names():
+                data = site.read(name)
+                staging.write_bytes(name, data)
+                size += len(data)
+        measured["bytes"] = size
+        return {
+            **graph_folder.about_source(model),
+            "target": "web",
+            "single_file": choices.single_file,
+            "dtype": str(dtype).removeprefix("torch."),
+            "models": [{"name": each.name, "step": each.step} for each in site.models],
+            "measured": dict(measured),
+        }
+
+    expected = len(site.models) * 4 * model.network.num_parameters() + (4 << 20)
+    said = graph_folder.write_folder(out, fill, {}, target="web", expected_bytes=expected)
+    findings = []
+    if measured["browser"] is None:
+        findings.append(
+            Finding(
+                "browser-not-asked",
+                "what the browser computes was not compared here, because Node is not installed",
+                "the weights were read again and compared in Python",
+            )
+        )
+    if measured["bytes"] > USUAL_BYTES:
+        findings.append(
+            Finding(
+                "large-page",
+                f"the pages are {measured['bytes'] / 1e6:,.0f} MB, which takes long to load",
+                "fewer --checkpoints, --bfloat16, or a smaller model",
+            )
+        )
+    name = shell_word(str(out))
+    load = (
+        [f"open {name}/index.html"]
+        if choices.single_file
+        else [f"python -m http.server --bind 127.0.0.1 --directory {name}"]
+    )
+    return Report(
+        target="web",
+        folder=out,
+        about=said,
+        tables=[_table(measured)],
+        findings=findings,
+        load=load,
+    )
+
+
+@torch.no_grad()
+def _proved(model: Model, place: Path, out: Path, *, exact: bool) -> dict[str, Any]:
+    """The largest differences of scores beside the largest score: of the written weights in
+    Python, and of the browser with them.
+
+    Raises:
+        CheckpointError: they are above rounding.
+    """
+    written = json.loads((place / "model.json").read_bytes())
+    if written != json.loads(json.dumps(facts(model))):
+        raise CheckpointError("what was written is of another model", where=out)
+    longest = min(model.config.longest or max(LENGTHS), max(LENGTHS))
+    generator = torch.Generator().manual_seed(0)
+    size = model.tokenizer.vocabulary_size
+    rows = [
+        torch.randint(0, size, (min(length, longest),), generator=generator) for length in LENGTHS
+    ]
+    again = check.read_again(model.network, place)
+    ours = [check.scores(model.network, row) for row in rows]
+    read = [check.scores(again, row) for row in rows]
+    found: dict[str, Any] = {
+        "difference": worst(map(_difference, ours, read)),
+        "agreement": float(
+            torch.cat(
+                [(a.argmax(-1) == b.argmax(-1)).float() for a, b in zip(ours, read, strict=True)]
+            ).mean()
+        ),
+        "browser": None,
+    }
+    if exact and not found["difference"] <= TOLERANCE:  # which no NaN is
+        raise _differs(out, found["difference"])
+    if check.node() is not None:
+        made = check.in_the_browser(place, [row.tolist() for row in rows])
+        pairs = zip(read, made, strict=True)
+        found["browser"] = worst(_difference(a.flatten(), b) for a, b in pairs)
+        if not found["browser"] <= TOLERANCE:
+            raise _differs(out, found["browser"])
+    return found
+
+
+def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    if ours.shape != theirs.shape:
+        return float("inf")
+    return float((ours - theirs).abs().max()) / (float(ours.abs().max()) or 1.0)
+
+
+def _differs(out: Path, found: float) -> CheckpointError:
+    return CheckpointError(
+        "the pages compute other numbers than the model; they were taken away",
+        where=out,
+        found=f"a difference of {found:.2g}",
+        wanted=f"at most {TOLERANCE:g}",
+        do="report it with the model's config.json; until then use maskwright itself",
+    )
+
+
+def _table(measured: dict[str, Any]) -> Table:
+    browser = measured["browser"]
+    return {
+        "title": "The pages beside the model",
+        "head": ["", "found"],
+        "rows": [
+            ["size", f"{measured['bytes'] / 1e6:,.1f} MB"],
+            ["largest difference of the written weights", f"{measured['difference']:.1e}"],
+            ["same answers", f"{measured['agreement']:.2%}"],
+            ["largest difference of the browser", "–" if browser is None else f"{browser:.1e}"],
+        ],
+        "note": "differences of scores, beside the largest score where that is above 1",
+    }

@@ -1,0 +1,267 @@
+"""The application: every dialect's routes, and what belongs to none of them.
+
+    GET /health    the process lives
+    GET /ready     models are loaded and have answered
+    GET /metrics   counters for Prometheus
+    GET /docs      a page that shows /openapi.json, from this server alone
+    GET /explore/  the models in the browser (`explorer.py`)
+
+Routes of a dialect win over these, but for the explorers. A refusal is rendered by the dialect
+whose route it befell; one before any route was found by the dialect that has the path, else in the
+plain shape.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from maskwright.base import catalogue
+from maskwright.base.errors import MaskwrightError, shorten
+from maskwright.base.version import VERSION
+from maskwright.ship.serve import explorer
+from maskwright.ship.serve.errors import QUOTED, Refusal, of_error
+from maskwright.ship.serve.host import Host
+
+Render = Callable[[Refusal], Response]
+# Of a body that does not fit a schema, so many faults are named.
+FAULTS = 10
+# Of so many paths is kept what there is at them.
+PATHS = 1_000
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def render(refusal: Refusal) -> Response:
+    """The plain shape of a refusal."""
+    body: dict[str, Any] = {"error": refusal.what, "kind": refusal.kind}
+    body |= {} if refusal.field is None else {"field": refusal.field}
+    body |= {} if refusal.limit is None else {"limit": refusal.limit}
+    return JSONResponse(body, refusal.status, headers=refusal.headers)
+
+
+@dataclass(frozen=True)
+class Post:
+    """A route that gives a response to a body, and to names that stand in its path.
+
+    Attributes:
+        route: of the application.
+        body: what a body has to be.
+        names: of the path.
+    """
+
+    route: APIRoute
+    body: TypeAdapter[Any]
+    names: dict[str, str]
+
+    async def __call__(self, body: Any) -> Response:
+        """The response.
+
+        Raises:
+            Refusal: the body does not fit.
+            Whatever the route raises.
+        """
+        try:
+            given = self.body.validate_python(body)
+        except ValidationError as error:
+            raise _misfit(error.errors(include_url=False)) from None
+        answer: Callable[..., Awaitable[Response]] = self.route.endpoint
+        return await answer(body=given, **self.names)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is at a path.
+
+    Attributes:
+        methods: of all routes that it has; None: there is no such path.
+        render: how what is refused there is told.
+        post: what answers a POST, where nothing but the path and the body is read for it.
+    """
+
+    methods: frozenset[str] | None
+    render: Render
+    post: Post | None = None
+
+
+class Application:
+    """The routes, and which dialect renders what happens on them.
+
+    Args:
+        dialects: modules with `routes` and `render`; None: those of the folder.
+    """
+
+    def __init__(self, host: Host, dialects: Sequence[Any] | None = None) -> None:
+        self.host = host
+        self.app = FastAPI(
+            title="Maskwright",
+            version=VERSION,
+            docs_url=None,
+            redoc_url=None,
+            openapi_url=None,
+            redirect_slashes=False,
+        )
+        self.routers: list[tuple[APIRouter, Render]] = []
+        pages = explorer.routes(host)
+        self.routers.append((pages, render))
+        self.app.include_router(pages)
+        self.for_browsers = explorer.for_browsers()
+        self.app.router.routes.insert(0, self.for_browsers)
+        for dialect in _dialects() if dialects is None else dialects:
+            router = dialect.routes(host)
+            self.routers.append((router, dialect.render))
+            self.app.include_router(router)
+        self._found: dict[str, Found] = {}
+        self._bodies: dict[int, TypeAdapter[Any] | None] = {}
+        own = _own_routes(host, self.app)
+        self.routers.append((own, render))
+        self.app.include_router(own)
+        self.app.add_exception_handler(Refusal, self._refused)
+        self.app.add_exception_handler(MaskwrightError, self._refused)
+        self.app.add_exception_handler(Exception, self._refused)
+        self.app.add_exception_handler(RequestValidationError, self._invalid)
+        self.app.add_exception_handler(HTTPException, self._http)
+
+    def found(self, scope: Any) -> Found:
+        """What there is at the path of a request."""
+        known = self._found.get(scope["path"]) or self._look(scope)
+        if self.for_browsers.matches(scope)[0] is Match.NONE:
+            return known
+        own = self.for_browsers.methods or set()
+        return replace(known, methods=(known.methods or frozenset()) | own)
+
+    def _look(self, scope: Any) -> Found:
+        methods: set[str] | None = None
+        shape: Render | None = None
+        posts: list[Post | None] = []
+        for router, own in self.routers:
+            for route in router.routes:
+                match, more = route.matches(scope)
+                if match is not Match.NONE:
+                    here = getattr(route, "methods", None) or set()
+                    methods = (methods or set()) | here
+                    shape = shape or own
+                    if "POST" in here:
+                        posts.append(self._post(route, more.get("path_params", {})))
+        if len(self._found) >= PATHS:
+            self._found.clear()
+        post = posts[0] if posts else None
+        made = Found(None if methods is None else frozenset(methods), shape or render, post)
+        self._found[scope["path"]] = made
+        return made
+
+    def _post(self, route: Any, names: dict[str, str]) -> Post | None:
+        """The route, if its function makes a response of the names of its path and a body."""
+        if id(route) not in self._bodies:
+            shape = inspect.signature(route.endpoint, eval_str=True)
+            plain = isinstance(route, APIRoute) and set(shape.parameters) == {"body", *names}
+            kind: Any = shape.parameters["body"].annotation if plain else None
+            made = TypeAdapter(kind) if plain and shape.return_annotation is Response else None
+            self._bodies[id(route)] = made
+        body = self._bodies[id(route)]
+        return None if body is None else Post(route, body, dict(names))
+
+    def hidden(self, name: str) -> str | None:
+        """A path with the name of a model that something else has; None: there is none."""
+        routes = [route for router, _ in self.routers for route in router.routes]
+        for number, route in enumerate(routes):
+            shape = getattr(route, "path", "")
+            path = shape.replace("{model}", name).replace("{task}", "x")
+            for method in getattr(route, "methods", ()) if "{model}" in shape else ():
+                scope = {"type": "http", "path": path, "method": method}
+                if any(each.matches(scope)[0] is Match.FULL for each in routes[:number]):
+                    return path
+        return None
+
+    def refusal(self, scope: Any, refusal: Refusal) -> Response:
+        """The response to a refusal on a path."""
+        return self.found(scope).render(refusal)
+
+    async def _refused(self, request: Request, error: Exception) -> Response:
+        refusal = of_error(error)
+        request.scope["mw_refused"] = refusal.kind
+        return self.refusal(request.scope, refusal)
+
+    async def _invalid(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        faults = [{**fault, "loc": fault["loc"][1:]} for fault in error.errors()]
+        return await self._refused(request, _misfit(faults))
+
+    async def _http(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        kind: Any = {404: "not_found", 405: "method"}.get(error.status_code, "malformed")
+        return await self._refused(request, Refusal(kind, shorten(str(error.detail), QUOTED)))
+
+
+def _misfit(faults: Sequence[Any]) -> Refusal:
+    """What is wrong with a body that does not fit a schema."""
+    places = [".".join(map(str, fault["loc"])) for fault in faults]
+    others = list(zip(places, faults, strict=True))[1:FAULTS]
+    named = [faults[0]["msg"], *(f"{place}: {fault['msg']}" for place, fault in others)]
+    more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
+    what = "; ".join(named)
+    return Refusal("validation", shorten(what, 900) + more, field=(places[0] or "body")[:QUOTED])
+
+
+def _dialects() -> list[Any]:
+    return [catalogue.load("serve.dialects", n) for n in catalogue.names("serve.dialects")]
+
+
+def _own_routes(host: Host, app: FastAPI) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/health", response_class=PlainTextResponse, tags=["server"])
+    async def health() -> str:
+        """The process lives."""
+        return "alive\n"
+
+    @router.get("/ready", tags=["server"])
+    async def ready() -> dict[str, Any]:
+        """All models are loaded and have answered once."""
+        if not host.ready or host.draining or not host.alive:
+            what = "the server is stopping" if host.draining else "the models are being loaded"
+            raise Refusal("unready", what, retry_after=1)
+        return {"ready": True, "models": list(host.names)}
+
+    @router.get("/metrics", response_class=PlainTextResponse, tags=["server"])
+    async def metrics() -> Response:
+        """Counters in the text format of Prometheus."""
+        return PlainTextResponse(
+            host.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+    @router.get("/openapi.json", include_in_schema=False)
+    async def schema() -> dict[str, Any]:
+        return app.openapi()
+
+    @router.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return _asset("docs.html", "text/html")
+
+    @router.get("/docs/{name}", include_in_schema=False)
+    async def asset(name: str) -> Response:
+        kinds = {"docs.js": "text/javascript", "docs.css": "text/css"}
+        if name not in kinds:
+            raise Refusal("not_found", "no such page")
+        return _asset(name, kinds[name])
+
+    return router
+
+
+def _asset(name: str, kind: str) -> Response:
+    text = resources.files("maskwright.serve").joinpath("assets", name).read_text("utf-8")
+    headers = {"content-security-policy": PAGE_POLICY} if kind == "text/html" else {}
+    return HTMLResponse(text, media_type=kind, headers=headers)

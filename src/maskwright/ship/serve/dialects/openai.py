@@ -1,0 +1,333 @@
+"""The routes of OpenAI's API that models here can answer, for its clients.
+
+    GET  /v1/models /v1/models/NAME
+    POST /v1/embeddings (also /embeddings) /v1/completions
+
+Errors have the shape of OpenAI, {"error": {…}}, and beside it at the top what clients of
+text-embeddings-inference read. What is not done is refused by its name, never passed over.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
+from pydantic import Field
+
+from maskwright.model.opening import special_tokens
+from maskwright.ship.serve.dialects.base.bodies import Body, Text, Texts, refuse_set, texts_in
+from maskwright.ship.serve.dialects.base.chosen import Chosen, choose, each_name
+from maskwright.ship.serve.dialects.base.headers import headers_of
+from maskwright.ship.serve.dialects.base.streams import streaming
+from maskwright.ship.serve.dialects.base.vectors import vectors
+from maskwright.ship.serve.errors import Kind, Refusal
+from maskwright.ship.serve.host import Answered, Host, Piece, Writing, Written
+from maskwright.ship.serve.logprobs import Logprobs, likeliest
+
+STATUS: dict[Kind, int] = {"validation": 400, "model": 400}
+# Seeds are 31 bits, as clients send them.
+SEEDS = 2**31
+LOGPROBS, CHOICES, STOPS = 5, 8, 4
+
+
+def render(refusal: Refusal) -> Response:
+    """{"error": {"message", "type", "param", "code"}}, and the same at the top."""
+    status = STATUS.get(refusal.kind, refusal.status)
+    named = {429: "rate_limit_error", 401: "authentication_error", 404: "not_found_error"}
+    kind = (named | {424: "server_error"}).get(
+        status, "invalid_request_error" if status < 500 else "server_error"
+    )
+    code = "model_not_found" if refusal.kind == "not_found" else refusal.kind
+    error = {"message": refusal.message, "type": kind, "param": refusal.field, "code": code}
+    again = status in (429, 503)
+    headers = {**refusal.headers, "x-should-retry": "true" if again else "false"}
+    plain = {"message": refusal.message, "type": kind, "code": status}
+    return JSONResponse({"error": error, **plain}, status, headers=headers)
+
+
+class Embeddings(Body):
+    """Texts of which the vectors are wanted."""
+
+    input: Texts
+    model: Text | None = None
+    user: Text | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = Field(default=None, ge=1)
+    truncate: bool | None = Field(default=None, description="Ours: cut a text that is too long.")
+
+
+class _StreamOptions(Body):
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Completions(Body):
+    """Prompts, and how they are gone on with."""
+
+    prompt: Texts
+    model: Text | None = None
+    best_of: int | None = None
+    echo: bool | None = None
+    frequency_penalty: Number | None = None
+    logit_bias: dict[str, Number] | None = None
+    logprobs: int | None = Field(default=None, ge=0, le=LOGPROBS)
+    max_tokens: int | None = Field(default=None, ge=0)
+    n: int | None = Field(default=None, ge=1, le=CHOICES)
+    presence_penalty: Number | None = None
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
+    stop: Text | list[Text] | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    suffix: Text | None = None
+    temperature: Number | None = Field(default=None, ge=0, le=2)
+    top_p: Number | None = Field(default=None, gt=0, le=1)
+    user: Text | None = None
+
+
+def routes(host: Host) -> APIRouter:
+    router = APIRouter(tags=["OpenAI"])
+    created = int(time.time())
+
+    def described(model: Chosen) -> dict[str, Any]:
+        return {
+            "id": model.called,
+            "object": "model",
+            "created": created,
+            "owned_by": "maskwright",
+        }
+
+    @router.get("/v1/models", response_model=None)
+    async def models() -> dict[str, Any]:
+        """All models and adapters."""
+        return {"object": "list", "data": [described(each) for each in each_name(host)]}
+
+    @router.get("/v1/models/{model}", response_model=None)
+    async def model(model: str) -> dict[str, Any]:
+        return described(choose(host, model))
+
+    @router.post("/v1/embeddings", response_model=None)
+    @router.post("/embeddings", response_model=None)
+    async def embeddings(body: Embeddings) -> Response:
+        return await _embeddings(choose(host, body.model), body)
+
+    @router.post("/v1/completions", response_model=None)
+    async def completions(body: Completions) -> Response:
+        return await _completions(choose(host, body.model), body)
+
+    return router
+
+
+async def _embeddings(model: Chosen, body: Embeddings) -> Response:
+    found, answered = await vectors(
+        model,
+        texts_in(body.input, model, "input"),
+        field="input",
+        truncate=bool(body.truncate),
+        dimensions=body.dimensions,
+    )
+    coded = body.encoding_format == "base64"
+    data = [
+        {
+            "object": "embedding",
+            "embedding": base64.b64encode(each.astype("<f4").tobytes()).decode()
+            if coded
+            else each.tolist(),
+            "index": number,
+        }
+        for number, each in enumerate(found)
+    ]
+    tokens = sum(answered.tokens)
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    value = {"object": "list", "data": data, "model": model.called, "usage": usage}
+    return JSONResponse(value, headers=headers_of(model, [answered]))
+
+
+async def _completions(model: Chosen, body: Completions) -> Response:
+    if "generate" not in model.opened.abilities:
+        raise model.unable("a model that writes")
+    refuse_set(body, {"best_of": body.n or 1}, "only as many texts are written as are returned")
+    refuse_set(body, {"logit_bias": {}, "suffix": ""}, "this is not done here")
+    refuse_set(
+        body, {"frequency_penalty": 0, "presence_penalty": 0}, "repetitions are not penalised here"
+    )
+    if body.stream_options is not None and not body.stream:
+        raise Refusal("validation", "only with stream", field="stream_options")
+    tokens = 16 if body.max_tokens is None else body.max_tokens
+    if not tokens and not body.echo:
+        raise Refusal("validation", "nothing to answer with; ask with echo", field="max_tokens")
+    stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
+    if len(stop) > STOPS or not all(stop):
+        what = "strings that end a text, none of them empty"
+        raise Refusal("validation", what, field="stop", limit=STOPS)
+    prompts = texts_in(body.prompt, model, "prompt")
+    copies, seed = body.n or 1, body.seed
+    first = secrets.randbelow(SEEDS) if seed is None else seed % SEEDS
+    scores = body.echo and (body.logprobs is not None or not tokens)
+    reads = copies + bool(scores and tokens)  # of each prompt
+    model.host.budget().require_inputs(len(prompts) * reads, "prompt")
+    writing = Writing(
+        tokens=tokens,
+        temperature=1.0 if body.temperature is None else body.temperature,
+        top_p=1.0 if body.top_p is None else body.top_p,
+        stop=tuple(stop),
+        logprobs=body.logprobs,
+    )
+    writings = [replace(writing, seed=(first + copy) % SEEDS) for copy in range(copies)]
+    if body.stream and len(prompts) * copies != 1:
+        raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
+    options, scored = model.options("prompt"), None
+    if scores:
+        wanted = model.options("prompt", top=body.logprobs)
+        scored = await model.host.prompt_scores(model.name, prompts, wanted)
+    shape = _Shape(model, body, prompts, copies, scored)
+    if body.stream:
+        pieces = (
+            model.host.stream(model.name, prompts[0], writings[0], options, shape.counted)
+            if tokens
+            else _none()
+        )
+        return await streaming(pieces, shape.events, failure, {"x-windows": "1"})
+    texts: list[Written] = []
+    if tokens:
+        every = [prompt for prompt in prompts for _ in writings]
+        found = await model.host.generate(model.name, every, writings * len(prompts), options)
+        texts, once = found.values, slice(None, None, copies)  # of each prompt's copies
+        found = replace(found, tokens=found.tokens[once], windows=found.windows[once])
+        scored = scored or replace(found, truncated=found.truncated[once])
+    assert scored is not None
+    shape.counted(sum(scored.tokens))
+    return JSONResponse(shape.whole(texts), headers=headers_of(model, [scored]))
+
+
+async def _none() -> AsyncIterator[Piece]:
+    """The pieces of a text of no token."""
+    yield Piece(0, None, "", "length")
+
+
+def failure(refusal: Refusal) -> dict[str, Any]:
+    """What is sent in the middle of a stream."""
+    error = {"message": refusal.message, "type": "server_error", "param": None}
+    return {"error": {**error, "code": refusal.kind}}
+
+
+class _Shape:
+    """The answers of one request in OpenAI's shape.
+
+    Args:
+        scored: how likely each prompt was; None: it is not wanted.
+    """
+
+    def __init__(
+        self,
+        model: Chosen,
+        body: Completions,
+        prompts: list[str],
+        copies: int,
+        scored: Answered | None,
+    ) -> None:
+        self.model, self.body, self.prompts, self.copies = model, body, prompts, copies
+        self.scored, self.prompt_tokens = scored, 0 if scored is None else sum(scored.tokens)
+        self.head = {
+            "id": f"cmpl-{secrets.token_hex(12)}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": model.called,
+            "system_fingerprint": model.fingerprint[:16],
+        }
+
+    def counted(self, tokens: int) -> None:
+        """The prompt of a stream has so many tokens."""
+        self.prompt_tokens = tokens
+
+    def whole(self, texts: Sequence[Written]) -> dict[str, Any]:
+        """All texts at once; of each prompt its copies one after the other. Nothing was written
+        where no token is wanted."""
+        choices = []
+        for number in range(len(self.prompts) * self.copies):
+            found = texts[number] if texts else Written()
+            before = self.prompts[number // self.copies] if self.body.echo else ""
+            choices.append(
+                {
+                    "index": number,
+                    "text": before + found.text,
+                    "logprobs": self._logprobs(found.pieces, len(before), number // self.copies),
+                    "finish_reason": _reason(found.finished),
+                }
+            )
+        written = sum(len(each.ids) for each in texts)
+        return {**self.head, "choices": choices, "usage": _usage(self.prompt_tokens, written)}
+
+    async def events(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Any]:
+        """A chunk for each piece that shows something, and what ends them."""
+        options = self.body.stream_options
+        wants_usage = options is not None and bool(options.include_usage)
+        more = {"usage": None} if wants_usage else {}
+        count, offset = 0, 0
+        if self.body.echo:
+            yield self._chunk(self.prompts[0], self._logprobs([], 0, 0), None) | more
+            offset = len(self.prompts[0])
+        held: list[Piece] = []
+        async for piece in pieces:
+            count += piece.id is not None
+            held.append(piece)
+            if piece.text or piece.finished:
+                text = "".join(each.text for each in held)
+                logprobs = self._logprobs(held, offset)
+                yield self._chunk(text, logprobs, _reason(piece.finished)) | more
+                offset += len(text)
+                held = []
+        if wants_usage:
+            yield {**self.head, "choices": [], "usage": _usage(self.prompt_tokens, count)}
+        yield "[DONE]"
+
+    def _chunk(self, text: str, logprobs: Any, reason: str | None) -> dict[str, Any]:
+        choice = {"index": 0, "text": text, "logprobs": logprobs, "finish_reason": reason}
+        return {**self.head, "choices": [choice]}
+
+    def _logprobs(
+        self, pieces: list[Piece], offset: int = 0, number: int | None = None
+    ) -> dict[str, Any] | None:
+        """Those of the tokens of these pieces, the first of which begins at `offset` of the text;
+        before them those of prompt `number`, where it was scored."""
+        if self.body.logprobs is None:
+            return None
+        tokenizer, found = self.model.tokenizer, Logprobs()
+        if number is not None and self.scored is not None:
+            found.extend(self.scored.values[number])
+        for piece in pieces:
+            if piece.id is not None:
+                token = tokenizer.decode([piece.id])
+                found.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
+            offset += len(piece.text)
+            if piece.id is None and piece.logprob is not None:
+                end = special_tokens.end_of_text(tokenizer)
+                token = "" if end is None else tokenizer.decode([end], False)
+                found.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
+        return {
+            "tokens": found.tokens,
+            "token_logprobs": found.own,
+            "top_logprobs": found.best if self.body.logprobs else None,
+            "text_offset": found.places,
+        }
+
+
+def _reason(finished: str | None) -> str | None:
+    """Why a text ended."""
+    return None if finished is None else "length" if finished == "length" else "stop"
+
+
+def _usage(prompt: int, completion: int) -> dict[str, int]:
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    }

@@ -1,0 +1,484 @@
+"""The routes of text-embeddings-inference, with its bodies and errors.
+
+    POST /embed /embed_all /predict /rerank /similarity /tokenize /decode /vertex /invocations /
+    POST /v1/rerank /v2/rerank    with `documents`, as Cohere and Jina are asked; /rerank takes both
+    GET  /info /ping /
+
+Each is also there behind the name of a model or adapter, such as /reviews/predict; without one the
+only model that is served answers. POST / and /invocations ask the model for what it is for: vectors
+or classes. What differs from the original: a text that is too long is read in windows unless
+`truncate` is true, several labels are scored each by itself, and unknown fields are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
+
+from fastapi import APIRouter, Path, Response
+from fastapi.responses import JSONResponse
+from pydantic import Field
+
+from maskwright.base.counted import rounded
+from maskwright.base.version import VERSION
+from maskwright.ship.serve.dialects.base.bodies import (
+    Body,
+    Ids,
+    Many,
+    Text,
+    Texts,
+    TextsOrPairs,
+    texts_in,
+)
+from maskwright.ship.serve.dialects.base.chosen import Chosen, choose
+from maskwright.ship.serve.dialects.base.classes import classes, scored
+from maskwright.ship.serve.dialects.base.headers import headers_of
+from maskwright.ship.serve.dialects.base.vectors import alike, prompted, vectors
+from maskwright.ship.serve.errors import Kind, Refusal
+from maskwright.ship.serve.host import Answered, Host, all_of
+
+Kept = TypeVar("Kept", bound=Body)
+Name = Annotated[str, Path(description="A model or an adapter.")]
+# Of an answer of /tokenize.
+BYTES_A_TOKEN = 80
+Direction = Literal["Left", "Right", "left", "right"]
+# What each refusal is called there; the status where it is another.
+TYPES: dict[Kind, str] = {
+    "overloaded": "Overloaded",
+    "unready": "Unhealthy",
+    "backend": "Backend",
+    "model": "Backend",
+    "weights": "Backend",
+    "timeout": "Backend",
+}
+STATUS: dict[Kind, int] = {"backend": 424}
+
+
+class _Empty(Refusal):
+    """Nothing was given to answer."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__("malformed", "cannot be empty", field=field)
+
+
+def render(refusal: Refusal) -> Response:
+    """The shape of an error: {"error", "error_type"}; of a wrong token no body."""
+    status = STATUS.get(refusal.kind, refusal.status)
+    if refusal.kind == "unauthorised":
+        return Response(status_code=status, headers=refusal.headers)
+    kind = "Empty" if isinstance(refusal, _Empty) else TYPES.get(refusal.kind, "Validation")
+    body = {"error": refusal.message, "error_type": kind}
+    return JSONResponse(body, status, headers=refusal.headers)
+
+
+class _Read(Body):
+    truncate: bool | None = Field(
+        default=None, description="Cut a text that is too long at its end."
+    )
+    truncation_direction: Direction = Field(
+        default="Right", description="Only texts' ends can be cut."
+    )
+
+    @property
+    def cuts(self) -> bool:
+        """Whether texts may be cut.
+
+        Raises:
+            Refusal: at their beginning.
+        """
+        if self.truncate and self.truncation_direction.lower() == "left":
+            what = "a text can only lose its end; leave it out, or say truncate=false"
+            raise Refusal("validation", what, field="truncation_direction")
+        return bool(self.truncate)
+
+
+class EmbedAll(_Read):
+    """Texts, of each token of which the vector is wanted."""
+
+    inputs: Texts
+    prompt_name: Text | None = None
+
+
+class Embed(EmbedAll):
+    """Texts of which the vectors are wanted."""
+
+    normalize: bool | None = True
+    dimensions: int | None = Field(default=None, ge=1)
+
+
+class Predict(_Read):
+    """A text or a pair, or a list of lists of these, of which the classes are wanted."""
+
+    inputs: TextsOrPairs
+    raw_scores: bool = False
+
+
+class _Document(Body):
+    text: Text
+
+
+class Rerank(_Read):
+    """Texts that are to be ordered by how well they answer a query: `texts`, or `documents` as
+    Cohere and Jina have them, whose answer then has their shape."""
+
+    query: Text
+    texts: list[Text] | None = None
+    documents: list[Text | _Document] | None = None
+    model: Text | None = None
+    top_n: int | None = Field(default=None, ge=1)
+    return_documents: bool | None = None
+    raw_scores: bool = False
+    return_text: bool = False
+
+    @property
+    def given(self) -> tuple[str, list[str]]:
+        """The name and the value of the field that was given.
+
+        Raises:
+            Refusal: neither or both.
+        """
+        if (self.texts is None) is (self.documents is None):
+            raise Refusal("validation", "wanted texts, or documents", field="texts")
+        if self.texts is not None:
+            return "texts", self.texts
+        found = [each if isinstance(each, str) else each.text for each in self.documents or ()]
+        return "documents", found
+
+
+class _Sentences(Body):
+    source_sentence: Text
+    sentences: list[Text]
+
+
+class _SimilarityParameters(_Read):
+    prompt_name: Text | None = None
+
+
+class Similarity(Body):
+    """A text, and others of which is asked how alike they are to it."""
+
+    inputs: _Sentences
+    parameters: _SimilarityParameters | None = None
+
+
+class Tokenize(Body):
+    """Texts of which the tokens are wanted."""
+
+    inputs: Many
+    add_special_tokens: bool = True
+    prompt_name: Text | None = None
+
+
+class Decode(Body):
+    """Token ids of which the texts are wanted."""
+
+    ids: Ids
+    skip_special_tokens: bool = True
+
+
+class Vertex(Body):
+    """Several bodies of the other routes."""
+
+    instances: list[dict[str, Any]]
+
+
+def routes(host: Host) -> APIRouter:
+    router = APIRouter(tags=["text-embeddings-inference"])
+    for path, function in _routes(host).items():
+        options: dict[str, Any] = {"methods": ["POST"], "response_model": None}
+        router.add_api_route(path, _without_name(function), **options)
+        if path != "/":
+            router.add_api_route(f"/{{model}}{path}", function, **options)
+
+    @router.get("/info", response_model=None)
+    async def info() -> dict[str, Any]:
+        return _info(choose(host, None))
+
+    @router.get("/{model}/info", response_model=None)
+    async def info_of(model: str) -> dict[str, Any]:
+        return _info(choose(host, model))
+
+    @router.get("/", response_class=Response)
+    @router.get("/ping", response_class=Response)
+    async def ping() -> Response:
+        """200 when it can answer."""
+        return Response(status_code=200 if host.ready and host.alive else 503)
+
+    return router
+
+
+def _routes(host: Host) -> dict[str, Callable[..., Any]]:
+    """What answers each path, given a body and the name of a model."""
+
+    async def embed(body: Embed, model: Name) -> Response:
+        return _response(*await _embed(choose(host, model), body))
+
+    async def embed_all(body: EmbedAll, model: Name) -> Response:
+        return _response(*await _embed_all(choose(host, model), body))
+
+    async def embed_sparse(body: EmbedAll, model: Name) -> Response:
+        raise choose(host, model).unable("a model that makes sparse vectors (SPLADE)")
+
+    async def predict(body: Predict, model: Name) -> Response:
+        return _response(*await _predict(choose(host, model), body))
+
+    async def rerank(body: Rerank, model: Name) -> Response:
+        return _response(*await _rerank(choose(host, model or body.model), body))
+
+    async def similarity(body: Similarity, model: Name) -> Response:
+        return _response(*await _similarity(choose(host, model), body))
+
+    async def tokenize(body: Tokenize, model: Name) -> Response:
+        return JSONResponse(await asyncio.to_thread(_tokenize, choose(host, model), body))
+
+    async def decode(body: Decode, model: Name) -> Response:
+        return JSONResponse(await asyncio.to_thread(_decode, choose(host, model), body))
+
+    async def own(body: dict[str, Any], model: Name) -> Response:
+        return _response(*await _own(choose(host, model), body)())
+
+    async def vertex(body: Vertex, model: Name) -> Response:
+        chosen = choose(host, model)
+        _require_some(body.instances, "instances")
+        host.budget().require_inputs(len(body.instances), "instances")
+        made = [_own(chosen, each, f"instances[{n}]") for n, each in enumerate(body.instances)]
+        found = await all_of(answer() for answer in made)
+        answers = [each for _, _, own in found for each in own]
+        return _response({"predictions": [each for each, _, _ in found]}, chosen, answers)
+
+    return {
+        "/v1/rerank": rerank,  # before /{model}/rerank
+        "/v2/rerank": rerank,
+        "/embed": embed,
+        "/embed_all": embed_all,
+        "/embed_sparse": embed_sparse,
+        "/predict": predict,
+        "/rerank": rerank,
+        "/similarity": similarity,
+        "/tokenize": tokenize,
+        "/decode": decode,
+        "/vertex": vertex,
+        "/invocations": own,
+        "/": own,
+    }
+
+
+def _without_name(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for the only model."""
+    body = function.__annotations__["body"]
+
+    async def only(body: Any) -> Response:
+        response: Response = await function(body, None)
+        return response
+
+    only.__annotations__["body"] = body
+    only.__name__, only.__doc__ = function.__name__, function.__doc__
+    return only
+
+
+Found = tuple[Any, Chosen, list[Answered]]
+
+
+def _response(value: Any, model: Chosen, answers: list[Answered]) -> Response:
+    return JSONResponse(value, headers=headers_of(model, answers) if answers else {})
+
+
+async def _embed(model: Chosen, body: Embed) -> Found:
+    texts = texts_in(body.inputs, model, "inputs")
+    _require_some(texts, "inputs")
+    found, answered = await vectors(
+        model,
+        texts,
+        field="inputs",
+        truncate=body.cuts,
+        normalize=body.normalize is not False,
+        dimensions=body.dimensions,
+        prompt=body.prompt_name,
+    )
+    return [each.tolist() for each in found], model, [answered]
+
+
+async def _embed_all(model: Chosen, body: EmbedAll) -> Found:
+    texts = prompted(model, texts_in(body.inputs, model, "inputs"), body.prompt_name)
+    _require_some(texts, "inputs")
+    if "embed" not in model.opened.abilities:
+        raise model.unable("a model that reads texts")
+    options = model.options("inputs", truncate=body.cuts)
+    answered = await model.host.token_states(model.name, texts, options)
+    return [each.tolist() for each in answered.values], model, [answered]
+
+
+async def _predict(model: Chosen, body: Predict) -> Found:
+    alone = isinstance(body.inputs, str) or (bool(body.inputs) and isinstance(body.inputs[0], str))
+    given = [body.inputs] if alone else body.inputs
+    _require_some(given, "inputs")
+    rows = [each if isinstance(each, str) else _row(each) for each in given]
+    answered = await scored(model, rows, field="inputs", truncate=body.cuts, raw=body.raw_scores)
+    found = [classes(model.labels, each) for each in answered.values]
+    return found[0] if alone else found, model, [answered]
+
+
+def _row(texts: Any) -> Any:
+    return texts[0] if len(texts) == 1 else tuple(texts)
+
+
+async def _rerank(model: Chosen, body: Rerank) -> Found:
+    field, texts = body.given
+    if body.model not in (None, model.called):
+        what = f"the path names another model, {model.called}"
+        raise Refusal("validation", what, field="model")
+    _require_some(texts, field)
+    if not (model.scores_whole_texts and model.takes_pairs and model.task().num_outputs == 1):
+        raise model.unable("a model that gives one score for two texts (a reranker)")
+    rows = [(body.query, each) for each in texts]
+    answered = await scored(model, rows, field=field, truncate=body.cuts, raw=body.raw_scores)
+    scores = [rounded(each[0]) for each in answered.values]
+    order = sorted(range(len(scores)), key=lambda n: (-scores[n], n))[: body.top_n]
+    if body.return_text or body.return_documents:
+        shown = [{"text": each} for each in texts]
+    else:
+        shown = [{}] * len(texts)
+    if field == "texts":
+        return [{"index": n, **shown[n], "score": scores[n]} for n in order], model, [answered]
+    value = {
+        "id": str(uuid.uuid4()),
+        "object": "list",
+        "model": model.called,
+        "results": [
+            {"index": n, "relevance_score": scores[n]}
+            | ({"document": shown[n]} if shown[n] else {})
+            for n in order
+        ],
+        "usage": {"total_tokens": answered.prompt_tokens},
+    }
+    return value, model, [answered]
+
+
+async def _similarity(model: Chosen, body: Similarity) -> Found:
+    _require_some(body.inputs.sentences, "inputs.sentences")
+    parameters = body.parameters or _SimilarityParameters()
+    found, answered = await alike(
+        model,
+        body.inputs.source_sentence,
+        body.inputs.sentences,
+        field="inputs",
+        truncate=parameters.cuts,
+        prompt=parameters.prompt_name,
+    )
+    return found, model, [answered]
+
+
+def _tokenize(model: Chosen, body: Tokenize) -> list[list[dict[str, Any]]]:
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    _require_some(texts, "inputs")
+    budget, tokenizer = model.host.budget(), model.tokenizer
+    texts = prompted(model, texts, body.prompt_name)
+    budget.take_rows(texts, "inputs")
+    before, after = _margins(model) if body.add_special_tokens else ([], [])
+    encoded = tokenizer.encode_batch(texts, offsets=True)
+    budget.take_answer(BYTES_A_TOKEN * sum(len(ids) for ids, _ in encoded), "inputs")
+    found = []
+    for text, (ids, spans) in zip(texts, encoded, strict=True):
+        own: list[dict[str, Any]] = [
+            {"id": int(n), "text": text[a:b], "special": False, "start": int(a), "stop": int(b)}
+            for n, (a, b) in zip(ids.tolist(), spans.tolist(), strict=True)
+        ]
+        special: list[list[dict[str, Any]]] = [
+            [
+                {"id": n, "text": token, "special": True, "start": None, "stop": None}
+                for n, token in zip(each, tokenizer.tokens(each), strict=True)
+            ]
+            for each in (before, after)
+        ]
+        found.append([*special[0], *own, *special[1]])
+    return found
+
+
+def _margins(model: Chosen) -> tuple[list[int], list[int]]:
+    """The special tokens before a text and after it."""
+    tokenizer = model.tokenizer
+    around, before = tokenizer.frame([])[0], tokenizer.frame_margins()[0]
+    return around[:before], around[before:]
+
+
+def _decode(model: Chosen, body: Decode) -> list[str]:
+    _require_some(body.ids, "ids")
+    flat = isinstance(body.ids[0], int)
+    rows: Any = [body.ids] if flat else body.ids
+    model.host.budget().require_inputs(len(rows), "ids")
+    most = model.tokenizer.vocabulary_size - 1
+    for number, row in enumerate(rows):
+        if any(not 0 <= each <= most for each in row):
+            field = "ids" if flat else f"ids[{number}]"
+            raise Refusal("validation", "an id outside the vocabulary", field=field, limit=most)
+    return [model.tokenizer.decode(row, body.skip_special_tokens) for row in rows]
+
+
+def _own(
+    model: Chosen, body: dict[str, Any], field: str = "body"
+) -> Callable[[], Awaitable[Found]]:
+    """What answers what the model is for, by what the body has.
+
+    Raises:
+        Refusal: the body does not fit.
+    """
+    if "query" in body:
+        return partial(_rerank, model, _checked(Rerank, body, field))
+    if model.scores_whole_texts:
+        return partial(_predict, model, _checked(Predict, body, field))
+    return partial(_embed, model, _checked(Embed, body, field))
+
+
+def _checked(kind: type[Kept], body: dict[str, Any], field: str) -> Kept:
+    from pydantic import ValidationError
+
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join([field, *map(str, first["loc"])])
+        raise Refusal("validation", first["msg"], field=where) from None
+
+
+def _info(model: Chosen) -> dict[str, Any]:
+    limits, opened = model.host.limits, model.opened
+    task, longest = model.task_type, model.served.longest
+    labels = model.labels if model.scores_whole_texts else ()
+    named = {
+        "id2label": {str(n): label for n, label in enumerate(labels)},
+        "label2id": {label: n for n, label in enumerate(labels)},
+    }
+    if model.scores_whole_texts:
+        single = task is not None and task.num_outputs == 1 and model.takes_pairs
+        kind: dict[str, Any] = {"reranker" if single else "classifier": named}
+    elif model.makes_vectors:
+        pooling = "mean" if task is None else str(task.options.get("pooling", "mean"))
+        kind = {"embedding": {"pooling": pooling}}
+    else:
+        kind = {task.pipeline if task is not None else "text-generation": {}}
+    precision = str(opened.network().dtype).removeprefix("torch.")
+    return {
+        "model_id": model.called,
+        "model_sha": model.fingerprint,
+        "model_dtype": precision,
+        "served_model_name": model.called,
+        "model_type": kind,
+        "max_concurrent_requests": limits.max_connections,
+        "max_input_length": limits.max_queue_tokens if longest is None else longest,
+        "max_batch_tokens": limits.max_batch_tokens,
+        "max_batch_requests": None,
+        "max_client_batch_size": limits.max_items,
+        "auto_truncate": False,
+        "tokenization_workers": 1,
+        "version": VERSION,
+        "sha": None,
+        "docker_label": None,
+    }
+
+
+def _require_some(given: Any, field: str) -> None:
+    if not len(given):
+        raise _Empty(field)

@@ -1,0 +1,383 @@
+"""What every request passes before a route sees it: one place, default deny.
+
+    connection cap -> Host -> Origin -> token -> path, method, type -> length -> room in the queue
+    -> body -> JSON -> route
+
+A request that is refused here costs no more than its headers. The body is received here, counted
+while it comes; if its client leaves, what was begun for it is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import random
+import time
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.base.errors import DataError, MaskwrightError
+from maskwright.base.storage import strict_json
+from maskwright.ship.serve.addresses import ANY, host_name
+from maskwright.ship.serve.app import Application
+from maskwright.ship.serve.errors import Refusal, of_error
+from maskwright.ship.serve.host import Host
+from maskwright.ship.serve.metrics import Log
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+MAX_HEADERS, MAX_HEADER_BYTES, MAX_URL = 64, 16_384, 2_048
+# Bytes of a body that is parsed on a thread.
+LARGE_JSON = 65_536
+# Without the token only this is answered.
+OPEN = ("/health",)
+# What lets a browser ask its user, who has no header to write the token into.
+PROMPT = 'Basic realm="Maskwright: the token is the password, the name is any", charset="UTF-8"'
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entrance:
+    """Who may come in.
+
+    Attributes:
+        token: that requests carry; None: none is wanted.
+        hosts: names this server goes by, besides those of this machine; "*": any.
+        origins: pages of other sites that may ask.
+    """
+
+    token: str | None = None
+    hosts: Collection[str] = ()
+    origins: Collection[str] = ()
+
+
+class Gate:
+    """The application that the HTTP server calls.
+
+    Attributes:
+        open_requests: how many are being answered.
+    """
+
+    def __init__(self, application: Application, entrance: Entrance, log: Log) -> None:
+        self.application, self.entrance, self.log = application, entrance, log
+        self.host: Host = application.host
+        self.open_requests = 0
+        self.host.metrics.gauges["mw_lost_log_lines"] = lambda: log.lost
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        answer = _Answer(send, self.host, self._origin_headers(scope))
+        begin = time.monotonic()
+        self.open_requests += 1
+        try:
+            await self._admitted(scope, receive, answer)
+        except Refusal as refusal:
+            scope["mw_refused"] = refusal.kind
+            if not answer.started:
+                response = self.application.refusal(scope, refusal)
+                if refusal.kind == "unauthorised" and _is_navigation(scope):
+                    response.headers["www-authenticate"] = PROMPT
+                if refusal.kind in ("too_large", "timeout", "malformed"):
+                    answer.closes = True
+                await response(scope, receive, answer)
+        except _GoneError:
+            self.host.metrics.disconnected()
+        except Exception as error:
+            self.log.failure(answer.request, error)
+            self.host.metrics.failed(error)
+            if not answer.started:
+                failed = Refusal("backend", "the server failed; its log has the request's id")
+                await self.application.refusal(scope, failed)(scope, receive, answer)
+        finally:
+            self.open_requests -= 1
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            route = getattr(scope.get("route"), "path", None)
+            seconds, refused = time.monotonic() - begin, scope.get("mw_refused")
+            if refused is not None:
+                self.host.metrics.refused(refused)
+            self.host.metrics.finished(answer.status, method == "POST")
+            self.log.line(
+                "request",
+                request=answer.request,
+                method=method,
+                route=route,
+                status=answer.status,
+                refused=refused,
+                seconds=round(seconds, 4),
+            )
+
+    async def _admitted(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        headers = _headers(scope)
+        self._require_entrance(scope, headers)
+        methods = self.application.found(scope).methods
+        if methods is None:
+            raise Refusal("not_found", "no such path; /docs lists what there is")
+        method = scope["method"]
+        if method == "OPTIONS" and answer.origin:
+            await _preflight(methods, answer)
+            return
+        if method not in methods and not (method == "HEAD" and "GET" in methods):
+            raise Refusal("method", "the path has other methods", allow=tuple(sorted(methods)))
+        if method != "POST":
+            # The server sends no body to HEAD, whatever the route gives.
+            inner = {**scope, "method": "GET"} if method == "HEAD" else scope
+            await self.application.app(inner, receive, answer)
+            return
+        _require_type(headers)
+        self._require_size(headers)
+        if not self.host.ready:
+            what = "the server is not ready: /ready says when it is"
+            raise Refusal("unready", what, retry_after=1)
+        self.host.require_room()
+        body = await self._body(receive)
+        async with self.host.arriving(len(body), answer.facts):
+            given = await _parsed(body)
+            await self._watched(scope, body, given, receive, answer)
+
+    # ----------------------------------------------------------------------------------- checks
+    def _require_entrance(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
+        _require_sound(scope)
+        self._require_host(headers)
+        self._require_origin(scope, headers)
+        self._require_token(scope, headers)
+
+    def _require_host(self, headers: dict[bytes, list[bytes]]) -> None:
+        found = headers.get(b"host", [])
+        name = host_name(found[0]) if len(found) == 1 else None
+        if ANY in self.entrance.hosts and name is not None:
+            return
+        if name is None or name not in (*LOOPBACK, *self.entrance.hosts):
+            what = "the server does not go by this name; name it with --allowed-host"
+            raise Refusal("host", what, field="Host")
+
+    def _require_origin(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
+        """A page of another site may not ask, unless it is on the list."""
+        origin = headers.get(b"origin")
+        if origin is None:
+            site = headers.get(b"sec-fetch-site", [b"none"])[0]
+            if site in (b"cross-site", b"same-site") and scope["method"] not in ("GET", "HEAD"):
+                raise Refusal("forbidden", "asked by a page of another site", field="Origin")
+            return
+        value = origin[0].decode("latin-1")
+        own = headers.get(b"host", [b""])[0].decode("latin-1")
+        same = value in (f"http://{own}", f"https://{own}")
+        if len(origin) != 1 or not (same or value in self.entrance.origins):
+            what = "asked by a page of another site; list it with --allowed-origin"
+            raise Refusal("forbidden", what, field="Origin")
+
+    def _origin_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        """What lets a page of a site on the list read the answer."""
+        for name, value in scope["headers"]:
+            if name == b"origin" and value.decode("latin-1") in self.entrance.origins:
+                return [
+                    (b"access-control-allow-origin", value),
+                    (b"access-control-expose-headers", EXPOSED),
+                ]
+        return []
+
+    def _require_token(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
+        asks_whether = scope["method"] == "OPTIONS" and self._origin_headers(scope)
+        if self.entrance.token is None or scope["path"] in OPEN or asks_whether:
+            return
+        found = headers.get(b"authorization", [])
+        given = _token(found[0]) if len(found) == 1 else None
+        if given is None or not hmac.compare_digest(given, self.entrance.token.encode()):
+            what = "a token is wanted: Authorization: Bearer TOKEN"
+            raise Refusal("unauthorised", what)
+
+    def _require_size(self, headers: dict[bytes, list[bytes]]) -> None:
+        """Refuse a body that is announced to be too large."""
+        limit, announced = self.host.limits.max_body_bytes, headers.get(b"content-length")
+        if announced is None:
+            return
+        if b"transfer-encoding" in headers:
+            raise Refusal("malformed", "the body has two lengths", field="Content-Length")
+        if int(announced[0]) > limit:  # h11 has looked at it
+            raise Refusal("too_large", "the body is too large", limit=f"{limit} bytes")
+
+    async def _body(self, receive: Receive) -> bytes:
+        """The body, counted while it comes."""
+        limit, body = self.host.limits.max_body_bytes, bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _GoneError
+            body += message.get("body", b"")
+            if len(body) > limit:
+                raise Refusal("too_large", "the body is too large", limit=f"{limit} bytes")
+            if not message.get("more_body", False):
+                return bytes(body)
+
+    async def _watched(
+        self, scope: Scope, body: bytes, given: Any, receive: Receive, answer: _Answer
+    ) -> None:
+        """The route's answer; cancelled if the client leaves."""
+        left, was_read = asyncio.Event(), False
+        answering = asyncio.current_task()
+        assert answering is not None
+
+        async def receive_body() -> Message:
+            nonlocal was_read
+            if not was_read:
+                was_read = True
+                return {"type": "http.request", "body": body, "more_body": False}
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            left.set()
+            if not answer.ended:
+                answering.cancel()
+
+        watching = asyncio.ensure_future(watch())
+        try:
+            if (post := self.application.found(scope).post) is None:
+                await self.application.app(scope, receive_body, answer)
+                return
+            scope["route"] = post.route
+            response = await post(given)
+            await response(scope, receive_body, answer)
+        except MaskwrightError as error:
+            raise of_error(error) from error
+        except asyncio.CancelledError:
+            if not left.is_set() or answering.uncancel():
+                raise
+            self.host.metrics.disconnected()
+            scope["mw_refused"] = "disconnected"
+        finally:
+            watching.cancel()
+
+
+# What a page of another site may read of an answer besides its body.
+EXPOSED = b"x-request-id, x-model-id, x-windows, x-truncated, retry-after"
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
+
+
+# Not of the system's source: a call of the system lets another thread go first.
+_IDS = random.Random()
+
+
+class _GoneError(Exception):
+    """The client left before its request was there."""
+
+
+class _Answer:
+    """`send` with the headers that every answer has, and what became of it."""
+
+    def __init__(self, send: Send, host: Host, origin: list[tuple[bytes, bytes]]) -> None:
+        self._send, self._host, self.origin = send, host, origin
+        self.request = f"{_IDS.getrandbits(64):016x}"  # as the log and the answer call it
+        self.facts: dict[str, str] = {}
+        self.status, self.started, self.ended, self.closes = 0, False, False, False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started, self.status = True, message["status"]
+            own = [*message.get("headers", []), *HEADERS, *self.origin, (b"vary", b"Origin")]
+            own.append((b"x-request-id", self.request.encode()))
+            if "model" in self.facts:
+                own.append((b"x-model-id", self.facts["model"].encode()))
+            if self.closes or self._host.draining:
+                own.append((b"connection", b"close"))
+            message = {**message, "headers": own}
+        elif not message.get("more_body", False):
+            self.ended = True
+        await self._send(message)
+
+
+async def _preflight(methods: Collection[str], answer: _Answer) -> None:
+    """What a browser asks before a page of another site may ask."""
+    allowed = [
+        (b"access-control-allow-methods", ", ".join(sorted(methods)).encode()),
+        (b"access-control-allow-headers", b"authorization, content-type, *"),
+        (b"access-control-max-age", b"600"),
+    ]
+    await answer({"type": "http.response.start", "status": 204, "headers": allowed})
+    await answer({"type": "http.response.body", "body": b""})
+
+
+def _token(header: bytes) -> bytes | None:
+    """The token of an Authorization header: a program's, or a browser's as the password of any
+    name."""
+    scheme, _, given = header.partition(b" ")
+    if scheme.lower() == b"bearer":
+        return given.strip()
+    if scheme.lower() != b"basic":
+        return None
+    try:
+        return base64.b64decode(given.strip(), validate=True).partition(b":")[2]
+    except ValueError:
+        return None
+
+
+def _is_navigation(scope: Scope) -> bool:
+    """Whether a person's browser asks for a page."""
+    accepted = next((value for name, value in scope["headers"] if name == b"accept"), b"")
+    return scope["method"] == "GET" and b"text/html" in accepted.lower()
+
+
+def _headers(scope: Scope) -> dict[bytes, list[bytes]]:
+    found: dict[bytes, list[bytes]] = {}
+    for name, value in scope["headers"]:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _require_sound(scope: Scope) -> None:
+    """Refuse targets that are no path, and more than a request needs."""
+    raw = scope["raw_path"]
+    if len(raw) + len(scope["query_string"]) > MAX_URL:
+        raise Refusal("long_url", "the URL is too long", limit=f"{MAX_URL} bytes")
+    if len(scope["headers"]) > MAX_HEADERS:
+        raise Refusal("headers", "too many headers", limit=MAX_HEADERS)
+    size = sum(len(name) + len(value) for name, value in scope["headers"])
+    if size > MAX_HEADER_BYTES:
+        raise Refusal("headers", "the headers are too long", limit=f"{MAX_HEADER_BYTES} bytes")
+    if not raw.startswith(b"/") or raw.startswith(b"//"):
+        raise Refusal("malformed", "the target is no path")
+
+
+def _require_type(headers: dict[bytes, list[bytes]]) -> None:
+    coding = headers.get(b"content-encoding", [b"identity"])
+    kinds = headers.get(b"content-type", [])
+    kind, _, rest = (kinds[0] if len(kinds) == 1 else b"").lower().partition(b";")
+    charset = rest.replace(b" ", b"").replace(b'"', b"")
+    sound = kind.strip() == b"application/json" and charset in (b"", b"charset=utf-8")
+    if not sound or coding != [b"identity"]:
+        what = "the body has to be JSON in UTF-8, not compressed: Content-Type: application/json"
+        raise Refusal("media_type", what, field="Content-Type")
+
+
+async def _parsed(body: bytes) -> Any:
+    """What the JSON says; refused is what other readers understand otherwise or not at all."""
+    if len(body) > LARGE_JSON:
+        return await asyncio.get_running_loop().run_in_executor(None, _parse, body)
+    return _parse(body)
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refusal("malformed", f"not UTF-8 at byte {error.start}", field="body") from None
+    try:
+        return strict_json.parse(text, "body")
+    except DataError as error:
+        found = f"; found {error.found}" if error.found else ""
+        raise Refusal("malformed", f"{error.what}, {error.where}{found}", field="body") from None
+    except RecursionError:
+        raise Refusal("malformed", "JSON nested too deeply", field="body") from None

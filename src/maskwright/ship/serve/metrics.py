@@ -1,0 +1,198 @@
+"""What is counted, in the text format of Prometheus (version 0.0.4), without a global registry.
+
+Ours are `mw_…`; the names of text-embeddings-inference, `te_…`, are given beside them, so that
+boards made for it show this server. No label holds anything that a client wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+import traceback
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+
+class Log:
+    """Lines of JSON on a stream; None: nowhere. A line that cannot be written, to a full disk or a
+    reader that has gone, is lost and counted: requests are answered all the same.
+
+    Attributes:
+        lost: how many lines could not be written.
+    """
+
+    def __init__(self, stream: TextIO | None = sys.stderr) -> None:
+        self._stream, self._lock = stream, threading.Lock()
+        self.lost = 0
+
+    def line(self, event: str, **facts: Any) -> None:
+        """One line. Control characters are escaped, as JSON does."""
+        if self._stream is None:
+            return
+        made = json.dumps({"time": round(time.time(), 3), "event": event, **facts}, default=str)
+        with self._lock:
+            try:
+                self._stream.write(made + "\n")
+                self._stream.flush()
+            except (OSError, ValueError):  # ValueError: the stream is closed
+                self.lost += 1
+
+    def failure(self, request: str, error: BaseException) -> None:
+        """What failed, and where in the code: without its message, which may quote a text."""
+        frames = traceback.extract_tb(error.__traceback__)[-6:]
+        where = [
+            f"{frame.filename.rpartition('maskwright/')[2]}:{frame.lineno}" for frame in frames
+        ]
+        self.line("failure", request=request, error=type(error).__name__, where=where)
+
+
+if TYPE_CHECKING:
+    from maskwright.ship.serve.host import Timings
+
+BUCKETS = tuple(0.0005 * 2**n for n in range(17))  # 0.5 ms to 33 s
+
+
+class Histogram:
+    """Numbers by size."""
+
+    def __init__(self, buckets: tuple[float, ...] = BUCKETS) -> None:
+        self.buckets, self.counts = buckets, [0] * (len(buckets) + 1)
+        self.sum, self.count = 0.0, 0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self.buckets, value)] += 1
+        self.sum += value
+        self.count += 1
+
+    def lines(self, name: str) -> list[str]:
+        found, below = [f"# TYPE {name} histogram"], 0
+        for bound, count in zip(self.buckets, self.counts, strict=False):
+            below += count
+            found.append(f'{name}_bucket{{le="{bound:g}"}} {below}')
+        found.append(f'{name}_bucket{{le="+Inf"}} {self.count}')
+        return [*found, f"{name}_sum {self.sum:.6f}", f"{name}_count {self.count}"]
+
+
+TENTHS = tuple(n / 10 for n in range(1, 11))
+POWERS = tuple(float(2**n) for n in range(17))
+
+
+class Metrics:
+    """Counters of a server; any thread may add to them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.refusals: Counter[str] = Counter()
+        self.statuses: Counter[int] = Counter()
+        self.failures = 0
+        self.disconnects = 0
+        self.requests = 0
+        self.questions = 0
+        self.tokens = 0
+        self.written = 0
+        self.batch_tokens = Histogram(POWERS)
+        self.batch_fill = Histogram(TENTHS)  # of tokens, if rows were padded to the longest
+        self.batch_rows = Histogram(POWERS)
+        self.batch_seconds = Histogram()
+        self.request_seconds = Histogram()
+        self.tokenise_seconds = Histogram()
+        self.queue_seconds = Histogram()
+        self.compute_seconds = Histogram()
+        self.gauges: dict[str, Callable[[], float]] = {}
+
+    def batch(self, lengths: Sequence[int], seconds: float) -> None:
+        """A batch of rows of these lengths."""
+        tokens, rows = sum(lengths), len(lengths)
+        with self._lock:
+            self.tokens += tokens
+            self.batch_fill.add(tokens / max(1, rows * max(lengths)))
+            self.batch_tokens.add(tokens)
+            self.batch_rows.add(rows)
+            self.batch_seconds.add(seconds)
+
+    def answered(self, timings: Timings) -> None:
+        with self._lock:
+            self.request_seconds.add(timings.total)
+            self.tokenise_seconds.add(timings.tokenise)
+            self.queue_seconds.add(timings.queue)
+            self.compute_seconds.add(timings.compute)
+
+    def wrote(self, read: int, written: int) -> None:
+        """Texts, of prompts and answers of so many tokens."""
+        with self._lock:
+            self.tokens += read
+            self.written += written
+
+    def failed(self, error: BaseException) -> None:
+        with self._lock:
+            self.failures += 1
+
+    def finished(self, status: int, asks: bool) -> None:
+        """A request is over, 0 without an answer; whether it asked a model something."""
+        with self._lock:
+            self.requests += 1
+            self.questions += asks
+            if status:
+                self.statuses[status] += 1
+
+    def refused(self, kind: str) -> None:
+        with self._lock:
+            self.refusals[kind] += 1
+
+    def disconnected(self) -> None:
+        with self._lock:
+            self.disconnects += 1
+
+    def render(self) -> str:
+        """All of it as text."""
+        with self._lock:
+            lines = []
+            for name, histogram in (
+                ("mw_batch_tokens", self.batch_tokens),
+                ("mw_batch_fill", self.batch_fill),
+                ("mw_batch_rows", self.batch_rows),
+                ("mw_batch_seconds", self.batch_seconds),
+                ("mw_request_seconds", self.request_seconds),
+                ("mw_tokenise_seconds", self.tokenise_seconds),
+                ("mw_queue_seconds", self.queue_seconds),
+                ("mw_compute_seconds", self.compute_seconds),
+                ("te_batch_next_tokens", self.batch_tokens),
+                ("te_batch_next_size", self.batch_rows),
+                ("te_request_duration", self.request_seconds),
+                ("te_request_tokenization_duration", self.tokenise_seconds),
+                ("te_request_queue_duration", self.queue_seconds),
+                ("te_request_inference_duration", self.compute_seconds),
+            ):
+                lines += histogram.lines(name)
+            for name, count in (
+                ("mw_requests_total", self.requests),
+                ("mw_tokens_total", self.tokens),
+                ("mw_written_tokens_total", self.written),
+                ("mw_failures_total", self.failures),
+                ("mw_disconnects_total", self.disconnects),
+                ("te_request_count", self.questions),
+                ("te_request_success", self.request_seconds.count),
+            ):
+                lines += [f"# TYPE {name} counter", f"{name} {count}"]
+            lines.append("# TYPE mw_refusals_total counter")
+            lines += [
+                f'mw_refusals_total{{reason="{kind}"}} {count}'
+                for kind, count in sorted(self.refusals.items())
+            ]
+            lines.append("# TYPE te_request_failure counter")
+            lines += [
+                f'te_request_failure{{err="{kind}"}} {count}'
+                for kind, count in sorted(self.refusals.items())
+            ]
+            lines.append("# TYPE mw_responses_total counter")
+            lines += [
+                f'mw_responses_total{{status="{status}"}} {count}'
+                for status, count in sorted(self.statuses.items())
+            ]
+        for name, value in self.gauges.items():
+            lines += [f"# TYPE {name} gauge", f"{name} {value():.10g}"]
+        return "\n".join(lines) + "\n"

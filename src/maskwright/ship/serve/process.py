@@ -1,0 +1,269 @@
+"""The process: a socket, an event loop, signals.
+
+    SIGTERM, SIGINT     no new connections; every answer says `Connection: close`; connections on
+                        which nothing comes are closed after a moment; exit 0 when none is left
+    SIGHUP, the end of the terminal, is taken as SIGTERM is, unless it is ignored (nohup)
+    a second one        now
+
+No request is lost: connections that wait in the kernel are taken over before the listener closes,
+and a connection is closed only after an answer that said so, or when it has long been idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from maskwright.base.errors import MaskwrightError, UsageError
+from maskwright.ship.serve.gate import MAX_HEADER_BYTES, Gate
+from maskwright.ship.serve.host import Host
+from maskwright.ship.serve.protocol import Protocol
+
+# The end of the terminal; there is none everywhere.
+HANGUP = getattr(signal, "SIGHUP", None)
+# Seconds after which an idle connection is closed: usually, and while the server is stopping.
+KEEP_ALIVE, IDLE_AT_END = 75, 1.0
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens soon.
+
+    Raises:
+        UsageError: the port is used, with the process that has it; or there is no such address.
+    """
+    if not isinstance(port, int) or not 0 <= port <= 65_535:
+        raise UsageError("no such port", where="--port", found=repr(port), wanted="0 to 65535")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        # Two sockets may bind one port as long as neither listens.
+        made.listen(2048)
+    except OSError as error:
+        made.close()
+        if error.errno in (98, 48, 10048):
+            pid = _holder(port)
+            by = "" if pid is None else f" by process {pid}"
+            raise UsageError(
+                "the port is in use",
+                where=f"--port {port}",
+                found=f"used{by}",
+                do="give another one with --port (0: any that is free), or end that process",
+            ) from None
+        raise UsageError(
+            "the address cannot be used",
+            where=f"--host {host} --port {port}",
+            found=error.strerror or str(error),
+            wanted="an address of this machine, such as 127.0.0.1",
+        ) from None
+    made.setblocking(False)
+    return made
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server with a stop that loses nothing."""
+
+    def __init__(self, gate: Gate, host: Host, sock: socket.socket) -> None:
+        own = {"max_connections": host.limits.max_connections}
+        protocol = type("Connection", (Protocol,), own)
+        config = uvicorn.Config(
+            gate,
+            http=protocol,
+            ws="none",
+            lifespan="off",
+            loop="none",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            backlog=2048,
+            proxy_headers=False,
+        )
+        super().__init__(config)
+        self.gate, self.host, self.sock = gate, host, sock
+        self._signals = 0
+
+    async def run_until_stopped(
+        self, load: Callable[[], Any], ready: Callable[[], None]
+    ) -> MaskwrightError | None:
+        """Answer until a signal; `load` brings the models, on a thread.
+
+        Returns:
+            Why the models could not be loaded.
+        """
+        loop = asyncio.get_running_loop()
+        self.host.start(loop)
+        serving = asyncio.ensure_future(self._serve([self.sock]))
+        failed: MaskwrightError | None = None
+        with self._signal_handlers(loop):
+            try:
+                await asyncio.to_thread(load)
+                await self.host.warm_up()
+                ready()
+            except MaskwrightError as error:
+                failed, self.should_exit = error, True
+            except BaseException:
+                self.should_exit = True
+                await serving
+                raise
+            await serving
+        self.host.stop()
+        return failed
+
+    @contextlib.contextmanager
+    def _signal_handlers(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        signals = [signal.SIGTERM, signal.SIGINT]
+        if HANGUP is not None and signal.getsignal(HANGUP) is not signal.SIG_IGN:
+            signals.append(HANGUP)
+        before = {number: signal.getsignal(number) for number in signals}
+        for number in signals:
+            loop.add_signal_handler(number, self._signalled, number)
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+                signal.signal(number, before[number])
+
+    def _signalled(self, number: int) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            os._exit(128 + number)
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop taking connections, answer what there is, then end."""
+        self.host.draining = True
+        await self._close_listeners()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.host.limits.drain_seconds
+        while self.server_state.connections and loop.time() < end:
+            for connection in list(self.server_state.connections):
+                assert isinstance(connection, Protocol)
+                connection.close_if_idle(IDLE_AT_END)
+            await asyncio.sleep(0.02)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        if self.server_state.tasks:
+            await asyncio.wait(list(self.server_state.tasks), timeout=1.0)
+
+    async def _close_listeners(self) -> None:
+        """Take over the connections that the kernel has accepted, and let it accept no more."""
+        loop = asyncio.get_running_loop()
+        waiting = []
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.sock.accept()
+                waiting.append(connection)
+        for server in self.servers:
+            server.close()
+        self.sock.close()
+        for connection in waiting:
+            connection.setblocking(False)
+            await loop.connect_accepted_socket(self._connection, connection)
+
+    def _connection(self) -> asyncio.Protocol:
+        make: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = make(
+            config=self.config, server_state=self.server_state, app_state={}
+        )
+        return made
+
+
+class Running:
+    """A server on a thread of its own, for notebooks and tests.
+
+    Attributes:
+        url: where it answers.
+    """
+
+    def __init__(self, server: Server, load: Callable[[], Any]) -> None:
+        self._server, self._load = server, load
+        self._ready = threading.Event()
+        self._error: BaseException | None = None
+        address = server.sock.getsockname()
+        name = f"[{address[0]}]" if ":" in address[0] else address[0]
+        self.url = f"http://{name}:{address[1]}"
+        self._thread = threading.Thread(target=self._run, name="serve", daemon=True)
+        self._thread.start()
+
+    @property
+    def host(self) -> Host:
+        return self._server.host
+
+    def wait(self) -> Running:
+        """Until it is ready.
+
+        Raises:
+            MaskwrightError: the models could not be loaded.
+        """
+        self._ready.wait()
+        if self._error is not None:
+            raise self._error
+        return self
+
+    def stop(self) -> None:
+        """Drain and end."""
+        self._server.should_exit = True
+        self._thread.join()
+
+    def __enter__(self) -> Running:
+        return self.wait()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            failed = asyncio.run(self._server.run_until_stopped(self._load, self._ready.set))
+            self._error = self._error or failed
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._ready.set()
+
+
+def run(server: Server, load: Callable[[], Any], ready: Callable[[], None]) -> None:
+    """Answer until a signal, on this thread.
+
+    Raises:
+        MaskwrightError: the models could not be loaded.
+    """
+    failed = asyncio.run(server.run_until_stopped(load, ready))
+    if failed is not None:
+        raise failed
+
+
+def _holder(port: int) -> int | None:
+    """The process that listens on a port of this machine, as far as /proc tells."""
+    wanted = f":{port:04X}"
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                words = line.split()
+                if words[1].endswith(wanted) and words[3] == "0A":
+                    inodes.add(f"socket:[{words[9]}]")
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            for link in (folder / "fd").iterdir():
+                if os.readlink(link) in inodes:
+                    return int(folder.name)
+    return None

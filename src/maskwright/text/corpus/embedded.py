@@ -1,0 +1,350 @@
+"""The embedded corpus: English prose from the documentation inside the installed Python packages.
+
+It is there on every machine that can run Maskwright, so the first run needs no download: docstrings
+of the standard library, torch, numpy and the other runtime dependencies, and the language reference
+in `pydoc_data`. The sources are read as text; nothing is imported, nothing is redistributed. What
+lies on a machine depends on the versions installed, so `provenance` says the versions and a hash,
+and results are comparable only where the hash is the same.
+
+A document is the prose of consecutive docstrings of one file, a paragraph per line.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+
+from maskwright.text.corpus import installed
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.installed import PythonFile
+
+SMALL_WORDS = {
+    *("a", "an", "and", "are", "as", "at", "be", "by", "can", "for", "from", "has", "have", "if"),
+    *("in", "is", "it", "its", "may", "no", "not", "of", "on", "or", "should", "that", "the"),
+    *("then", "there", "these", "they", "this", "to", "was", "we", "when", "where", "which"),
+    *("will", "with", "you"),
+}
+MIN_WORDS = 6
+LEAST_PROSE_CHARACTERS = 24
+# What a sentence ends with, or the mark of a literal or emphasis around its end.
+LAST_CHARACTERS = ".!?\"')]`*_"
+# Directives whose body is prose; the body of any other is left out.
+PROSE_DIRECTIVES = {
+    *("note", "warning", "tip", "important", "seealso", "caution", "attention", "admonition"),
+    *("versionadded", "versionchanged", "deprecated"),
+}
+DIRECTIVE = re.compile(r"\.\.\s+([\w:-]+)::(?:\s+(.*))?$|\.\.(?:\s|$)")
+RULE = re.compile(r"""\s*[-=~^"'`*+#|:._][-=~^"'`*+#|:._\s]{2,}+$""")
+DOCTEST = re.compile(r">>>|\.\.\.\s|In \[\d+\]|\$ |>>> ?$")
+ITEM = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\[\d+\]|#\.)\s+")
+# `name (type): text`, `name: text`, `:param name: text`, `Returns: text`
+FIELD = re.compile(
+    r"(?:\*{0,2}[\w.`]+(?:\s*\([^()]*(?:\([^()]*\)[^()]*)*\))?:|:\w+[^:]*:)\s+(?=\S)"
+)
+TABLE = re.compile(r" {3,}\S| \| |--+ |==+ |^\*{0,2}[\w.]+(?:, \*{0,2}[\w.]+)* : ")
+
+ROLE = re.compile(r":[\w:+-]+:`~?!?([^`<]*?)(?:\s*<[^`>]*>)?`")
+TILDE_ROLE = re.compile(r":[\w:+-]+:`~[\w.]*?(\w+(?:\(\))?)`")
+LITERAL = re.compile(r"``([^`]*)``|`([^`<]+?)(?:\s*<[^`>]*>)?`__?|`([^`]+)`")
+EMPHASIS = re.compile(r"(?<![\w*])(\*{1,2})(\w[^*\n]*?)\1(?![\w*])")
+REFERENCE = re.compile(r"\s?\[[\w#*]+\]_")
+CODE = re.compile(r"""[][{}<>|\\=_@#$%^&*+~`/]|::|->|://|\w\.\w|\w\(""")
+SENTENCE_END = re.compile(r"""[.!?]["')\]]?$""")
+WORD = re.compile(r"[A-Za-z]+(?:['’-][A-Za-z]+)*")
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """The paragraphs of prose in `text`, each on one line, without markup.
+
+    Args:
+        text: a docstring with its indentation removed.
+    """
+    for piece in _pieces(text.expandtabs().split("\n")):
+        if len(piece) < LEAST_PROSE_CHARACTERS or piece[-1] not in LAST_CHARACTERS:
+            continue
+        clean = plain(piece)
+        if reads_as_prose(clean):
+            yield clean
+
+
+def plain(text: str) -> str:
+    """`text` on one line without the marks of reStructuredText and Markdown."""
+    text = " ".join(text.split())
+    if "`" in text:
+        text = TILDE_ROLE.sub(r"\1", text)
+        text = ROLE.sub(r"\1", text)
+        text = LITERAL.sub(lambda m: m[1] or m[2] or m[3] or "", text)
+    if "*" in text:
+        text = EMPHASIS.sub(r"\2", text)
+    if "]_" in text:
+        text = REFERENCE.sub("", text)
+    if "\\" in text:
+        text = text.replace("\\ ", "").replace("\\*", "*")
+    return text.strip()
+
+
+def reads_as_prose(text: str) -> bool:
+    """Whether `text` is whole sentences of English with little code in them."""
+    if not text or not (text[0].isupper() or text[0] in "\"'("):
+        return False
+    words = WORD.findall(text.lower())
+    if len(words) < MIN_WORDS or not SENTENCE_END.search(text):
+        return False
+    letters = sum(map(len, words))
+    return (
+        letters + text.count(" ") >= 0.88 * len(text)
+        and sum(map(SMALL_WORDS.__contains__, words)) >= 0.12 * len(words)
+        and 2.8 <= letters / len(words) <= 8
+        and len(CODE.findall(text)) <= len(words) // 10
+        and not text.endswith("...")
+    )
+
+
+# ------------------------------------------------------------------------------ structure
+def _pieces(lines: list[str]) -> Iterator[str]:
+    """Runs of lines that belong together. A new one begins at a blank line, a change of
+    indentation, an item of a list, a field; examples, tables and headings belong to none."""
+    piece: list[str] = []
+    indent: int | None = None  # where the next line of the piece must begin; None: anywhere
+    hidden: int | None = None  # lines deeper than this belong to a literal block or a directive
+    example = False
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        bare = line.lstrip()
+        depth, bare = len(line) - len(bare), bare.rstrip()
+        example = example and bool(bare)
+        if hidden is not None and bare and depth <= hidden:
+            hidden = None
+        if not bare or example or hidden is not None:
+            yield from _closed(piece)
+            continue
+        directive = DIRECTIVE.match(bare) if bare.startswith("..") else None
+        if directive:
+            yield from _closed(piece)
+            bare = directive[2] or ""
+            if directive[1] not in PROSE_DIRECTIVES:
+                hidden = depth
+            elif not directive[1].startswith(("version", "deprec")) and bare:
+                piece, indent = [bare], None
+            continue
+        if DOCTEST.match(bare):
+            example = True
+        if example or RULE.match(bare) or RULE.match(below) or _is_table(bare):
+            yield from _closed(piece)
+            continue
+        mark = ITEM.match(bare) or (FIELD.match(bare) if ":" in bare else None)
+        if mark or (piece and indent not in (None, depth)):
+            yield from _closed(piece)
+        if mark or not piece:
+            piece, indent = [bare[mark.end() :] if mark else bare], None if mark else depth
+        else:
+            piece.append(bare)
+            indent = depth
+        if bare.endswith("::"):
+            yield from _closed(piece)
+            hidden = depth
+    yield from _closed(piece)
+
+
+def _is_table(line: str) -> bool:
+    # Plain searches first: nearly no line of prose has any of these.
+    likely = any(mark in line for mark in ("  ", "|", "--", "==", " : "))
+    return likely and TABLE.search(line) is not None
+
+
+def _closed(piece: list[str]) -> Iterator[str]:
+    if piece:
+        yield " ".join(piece)
+        piece.clear()
+
+
+SKIP = r"""(?:[^"'\#]++|\#[^\n]*+|"(?!"")(?:[^"\\\n]|\\.)*+"|'(?!'')(?:[^'\\\n]|\\.)*+')*+"""
+DOUBLE = r'"""(?:[^"\\]++|\\.|"(?!""))*+"""'
+SINGLE = r"'''(?:[^'\\]++|\\.|'(?!''))*+'''"
+NEXT_TRIPLE = re.compile(f"{SKIP}({DOUBLE}|{SINGLE})", re.DOTALL)
+PREFIX = re.compile(r"[A-Za-z]{0,2}\Z")
+ADDED = re.compile(r"\badd_?(?:newdoc|docstr)\w*\([^)#]*\Z")
+LOOK_BACK = 300
+
+
+def literals(source: str) -> Iterator[tuple[int, int]]:
+    """(start, end) of every triple-quoted string in `source`, without its prefix letters."""
+    place = 0
+    while '"""' in source or "'''" in source:
+        # `match` from a known place, never `search`: a failure must not be tried again further on.
+        found = NEXT_TRIPLE.match(source, place)
+        if found is None:
+            return
+        yield found.span(1)
+        place = found.end()
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of the docstrings in `source`, without their common indentation."""
+    line, counted = 1, 0
+    for start, end in literals(source):
+        letters = PREFIX.search(source, max(0, start - 2), start)
+        begin = start if letters is None else letters.start()
+        prefix = source[begin:start].lower()
+        if "b" in prefix or "f" in prefix or not _docstrings_of(source, begin):
+            continue
+        body = source[start + 3 : end - 3]
+        if "\\" in body and "r" not in prefix:
+            body = _unescaped(source[start:end])
+        line += source.count("\n", counted, start)
+        counted = start
+        text = inspect.cleandoc(body)
+        if text:
+            yield line, text
+
+
+def _docstrings_of(source: str, begin: int) -> bool:
+    """Whether the string at `begin` stands where a docstring stands."""
+    head = source.rfind("\n", 0, begin) + 1
+    if source[head:begin].isspace() or head == begin:
+        while head > 0:
+            above = source.rfind("\n", 0, head - 1) + 1
+            text = source[above : head - 1].strip()
+            if text and not text.startswith("#"):
+                return text.partition(" #")[0].rstrip().endswith(":") or bool(
+                    ADDED.search(source, max(0, begin - LOOK_BACK), begin)
+                )
+            head = above
+        return True
+    return bool(ADDED.search(source, max(0, begin - LOOK_BACK), begin))
+
+
+def _unescaped(literal: str) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            value = ast.literal_eval(literal)
+        except (SyntaxError, ValueError):
+            return ""
+    return value if isinstance(value, str) else ""
+
+
+LEAST_CHARACTERS = 200
+# Short docstrings of neighbours are put together up to this size.
+GOOD_CHARACTERS = 400
+TOPICS = "stdlib/pydoc_data/topics.py"
+NOT_LETTERS = re.compile(r"[\W\d_]+")
+
+
+def documents(
+    packages: Sequence[str] | None = None, *, limit_bytes: int | None = None
+) -> Iterator[Document]:
+    """The documents, in the order of packages and files.
+
+    Args:
+        packages: import names, `stdlib` for the standard library; by default the ones of
+            `installed.USUAL` that are there.
+        limit_bytes: stop at about this much text (UTF-8). The files are then drawn evenly over all
+            packages, always the same ones.
+
+    Raises:
+        UsageError: a package asked for is not installed.
+    """
+    files = list(installed.files(installed.present(packages)))
+    seen: set[bytes] = set()
+    if limit_bytes is None:
+        for file in files:
+            yield from _documents(file, seen)
+        return
+    place = {file.name: number for number, file in enumerate(files)}
+    files.sort(key=lambda file: hashlib.sha256(file.name.encode()).digest())
+    taken: list[tuple[int, list[Document]]] = []
+    size = 0
+    for file in files:
+        if size >= limit_bytes:
+            break
+        found = list(_documents(file, seen))
+        size += sum(len(document.text.encode()) for document in found)
+        taken.append((place[file.name], found))
+    for _, found in sorted(taken, key=lambda item: item[0]):
+        yield from found
+
+
+def provenance(
+    packages: Sequence[str] | None = None,
+    *,
+    limit_bytes: int | None = None,
+    read: Iterable[Document] | None = None,
+) -> dict[str, object]:
+    """What the corpus is on this machine: versions, licences, number and bytes of documents, and
+    the SHA-256 of their text in order.
+
+    Args:
+        packages: as for `documents`.
+        limit_bytes: as for `documents`.
+        read: the documents, where they have been read already; else they are read again.
+    """
+    digest = hashlib.sha256()
+    number = size = 0
+    for document in documents(packages, limit_bytes=limit_bytes) if read is None else read:
+        data = document.text.encode()
+        digest.update(data + b"\n\n")
+        number, size = number + 1, size + len(data)
+    names = list(installed.present(packages))
+    return {
+        "packages": {name: installed.version(name) for name in names},
+        "licences": {name: installed.LICENCES.get(name, "see the package") for name in names},
+        "note": "documentation text read from the packages installed on this machine; "
+        "it stays under their licences and is not redistributed",
+        "documents": number,
+        "bytes": size,
+        "sha256": digest.hexdigest(),
+    }
+
+
+def _documents(file: PythonFile, seen: set[bytes]) -> Iterator[Document]:
+    """The documents of one file; paragraphs in `seen` are left out, new ones added to it."""
+    source = file.text()
+    if source is None:
+        return
+    held: list[str] = []
+    first = 1
+    found: list[tuple[int, str]] = []
+    for line, text in _topics(source) if file.name == TOPICS else docstrings(source):
+        fresh = [p for p in paragraphs(text) if _is_new(p, seen)]
+        if fresh and not held:
+            first = line
+        held += fresh
+        if sum(map(len, held)) >= GOOD_CHARACTERS:
+            found.append((first, "\n".join(held)))
+            held = []
+    rest = "\n".join(held)
+    if len(rest) >= LEAST_CHARACTERS:
+        found.append((first, rest))
+    elif rest and found:
+        found[-1] = (found[-1][0], f"{found[-1][1]}\n{rest}")
+    area = ".".join(file.module.split(".")[:2])
+    notes = {"package": file.package, "module": file.module, "area": area}
+    for line, text in found:
+        yield Document(text, file.package, f"{file.name}:{line}", notes)
+
+
+def _is_new(paragraph: str, seen: set[bytes]) -> bool:
+    """Whether no paragraph with the same letters came before."""
+    letters = NOT_LETTERS.sub("", paragraph).lower()
+    key = hashlib.blake2b(letters.encode(), digest_size=8).digest()
+    if key in seen:
+        return False
+    seen.add(key)
+    return True
+
+
+def _topics(source: str) -> Iterator[tuple[int, str]]:
+    """The texts of the language reference: the values of one dictionary literal."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            for value in node.values:
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    yield value.lineno, value.value

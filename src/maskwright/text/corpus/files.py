@@ -1,0 +1,549 @@
+"""The files that a path means, and opening them safely.
+
+Only regular files are opened, checked before and after opening, so a FIFO cannot hang a run. A file
+that changes while it is read is an error: what was read would belong to neither version. File names
+are shown with control characters escaped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from maskwright.base.counted import counted
+from maskwright.base.errors import DataError, StorageError, UsageError, near, shorten
+from maskwright.base.findings import Finding
+from maskwright.base.storage.files import leads_out
+from maskwright.text.corpus import curated, growing, saved
+from maskwright.text.corpus.sniff import HEAD, MADE_OF, format_of
+
+STEP = 1 << 20
+KINDS = {
+    **dict.fromkeys((".txt", ".text", ".md"), "text"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
+    **dict.fromkeys((".csv", ".tsv"), "table"),
+    ".parquet": "parquet",
+    **dict.fromkeys((".arrow", ".feather"), "arrow"),
+    **dict.fromkeys((".conll", ".conllu", ".bio", ".iob", ".iob2"), "columns"),
+}
+# Read where markup is made text of, a page a document.
+PAGES = dict.fromkeys((".html", ".htm", ".xhtml"), "page")
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+PLAIN = "if it is plain text, rename it to end in .txt"
+GROWTH = 4  # of a compressed file, for the size of its text
+NEAR_LIMIT = 5000
+LISTED = 5
+COPY_LINKED = "copy the file into the folder, or name it on its own"
+# Texts about the data in their folder.
+ABOUT = re.compile(r"(readme|licen[cs]e|citation|changelog)\b", re.IGNORECASE)
+# Files and folders, one or several.
+Paths = str | Path | Sequence[str | Path]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file to read.
+
+    Attributes:
+        path: where it lies.
+        shown: its name in messages and documents.
+        suffix: the ending that tells the format, in lower case (`.csv` of `a.CSV.gz`).
+        compression: `gzip`, `zstd` or None.
+        sha256: its hash, where a manifest states it.
+    """
+
+    path: Path
+    shown: str
+    suffix: str
+    compression: str | None
+    sha256: str | None = field(default=None, kw_only=True)
+
+    @property
+    def format(self) -> str:
+        return KINDS.get(self.suffix) or PAGES[self.suffix]
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of its text, estimated where it is compressed."""
+        return os.stat(self.path).st_size * (GROWTH if self.compression else 1)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Every file of it."""
+        return (self.path,)
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """What folders hold that is not read, by name.
+
+    Attributes:
+        files: of another kind.
+        links: symbolic links that lead out of the folder that was named.
+    """
+
+    files: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+
+    def add(self, other: Ignored) -> None:
+        self.files.extend(other.files)
+        self.links.extend(other.links)
+
+    @property
+    def findings(self) -> list[Finding]:
+        findings = []
+        if self.files:
+            endings = Counter(_ending(name) or "no ending" for name in self.files)
+            kinds = [f"{ending} {n:,}" for ending, n in endings.most_common(LISTED)]
+            kinds += ["…"] if len(endings) > LISTED else []
+            remedies = [f"{ending}: {MADE_OF[ending]}" for ending in endings if ending in MADE_OF]
+            findings.append(
+                Finding(
+                    "ignored-files",
+                    f"{counted(len(self.files), 'file')} of another kind, not read "
+                    f"({', '.join(kinds)})",
+                    _first(self.files),
+                    "; ".join(remedies[:LISTED]),
+                )
+            )
+        if self.links:
+            findings.append(
+                Finding(
+                    "links-out-of-the-folder",
+                    f"{counted(len(self.links), 'symbolic link')} out of the folder, not followed",
+                    _first(self.links),
+                    COPY_LINKED,
+                    "warning",
+                )
+            )
+        return findings
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f", and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return ", ".join(map(shorten, names[:LISTED])) + more
+
+
+# What files are of which no ending says a kind.
+Otherwise = Callable[[Sequence[Path]], Sequence[Source]]
+
+
+def find(
+    paths: Paths,
+    otherwise: Otherwise | None = None,
+    *,
+    pages: bool = False,
+    broken: list[UsageError] | None = None,
+) -> tuple[list[Source], Ignored]:
+    """The files that `paths` mean, folders searched in sorted order; and what was left out there.
+    Of a curated corpus (`curated.py`) only the text is read.
+
+    A path that is named may be a symbolic link. Those inside a folder are followed only as far as
+    they stay inside it: otherwise whoever can write to the folder has the reader read any file.
+
+    Args:
+        otherwise: for labelled data: the sources of files whose endings tell no format, and of a
+            folder without any known ending; files about a folder (`README.md`) are not its data.
+        pages: whether HTML files are meant, too.
+        broken: where it is given, gets what is wrong with files and folders inside of a folder,
+            which are left out then: links to nothing, pipes, folders that may not be listed.
+
+    Raises:
+        UsageError: a path does not exist (with near names), is no regular file or folder, has an
+            unknown ending, or a folder holds nothing to read, or is an unfinished curation.
+        DataError: a curated or saved folder is not complete.
+    """
+    given = listed(paths)
+    if not given:
+        raise UsageError(
+            "no files were given",
+            wanted=f"files ending in {_suffixes()}",
+            do="name a file or a folder",
+        )
+    if "" in given:
+        raise UsageError(
+            "empty path",
+            found="''",
+            wanted="a file or a folder",
+            do="name one, or leave the empty argument out",
+        )
+    sources: list[Source] = []
+    ignored = Ignored()
+    for path in map(Path, given):
+        status = _status(path)
+        if not stat.S_ISDIR(status.st_mode):
+            _refuse_special(path, status)
+            unnamed = _source(path) is None and otherwise is not None
+            sources += (otherwise([path]) if otherwise and unnamed else ()) or [_named(path, pages)]
+            continue
+        if otherwise is None:
+            curated.refuse_work(path)
+        inside, passed = _inside(path, otherwise, pages, broken)
+        if not inside:
+            raise UsageError(
+                "the folder has no file with a known ending",
+                where=shown(path),
+                found=_first([*passed.files, *passed.links]) or "nothing",
+                wanted=f"files ending in {_suffixes(pages)}",
+                do=next(
+                    (found.remedy for found in passed.findings if found.remedy),
+                    "name another folder; plain text ends in .txt",
+                ),
+            )
+        sources += inside
+        ignored.add(passed)
+    return sources, ignored
+
+
+def find_all(paths: Paths, otherwise: Otherwise | None = None) -> list[Source]:
+    """As `find`, where nobody can be told of what is left out.
+
+    Raises:
+        UsageError: as `find` does; a symbolic link leads out of a folder.
+    """
+    sources, ignored = find(paths, otherwise)
+    if ignored.links:
+        raise UsageError(
+            "a symbolic link leads out of the folder",
+            where=ignored.links[0],
+            found=os.path.realpath(ignored.links[0]),
+            wanted="files inside the folder",
+            do=COPY_LINKED,
+        )
+    return sources
+
+
+def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
+    """Bytes of the files that `find` gives."""
+    found = find(paths, otherwise)[0]
+    return sum(_status(path).st_size for source in found for path in source.paths)
+
+
+def _inside(
+    folder: Path, otherwise: Otherwise | None, pages: bool, broken: list[UsageError] | None
+) -> tuple[list[Source], Ignored]:
+    """The files to read below `folder`, and what else there is."""
+    curations = None if otherwise else _Curations()
+    links: list[str] = []
+    every = list(_walk(folder, curations, broken, links))
+    notes = saved.notes(every) | (saved.about(every) if otherwise is None else set())
+    found = [source for path in every if path not in notes and (source := _source(path, pages))]
+    if otherwise is not None:
+        found = [source for source in found if not _tells_of(folder, source)]
+        found = found or list(otherwise(every))
+    if curations is not None and curations.hashes:
+        found = [replace(source, sha256=curations.hashes.get(source.path)) for source in found]
+    found = [source for source in found if _is_whole(source, broken)]
+    known = notes.union(*(source.paths for source in found))
+    works = [] if curations is None else curations.works
+    others = [path for path in every if path not in known]
+    return found, Ignored([shown(path) for path in (*others, *works)], links)
+
+
+def _is_whole(source: Source, broken: list[UsageError] | None) -> bool:
+    """Whether a source is of regular files; where it is not, the reason is raised or kept."""
+    try:
+        for path in source.paths:
+            _refuse_special(path, _status(path))
+    except UsageError as error:
+        _keep(error, broken)
+        return False
+    return True
+
+
+def _keep(error: UsageError, broken: list[UsageError] | None) -> None:
+    if broken is None:
+        raise error
+    broken.append(error)
+
+
+def _tells_of(folder: Path, source: Source) -> bool:
+    """Whether a text describes the data in `folder`, and is not part of it."""
+    path = source.path
+    return path.parent == folder and source.format == "text" and bool(ABOUT.match(path.name))
+
+
+def listed(paths: Paths) -> list[str]:
+    """`paths`, one or more, as texts.
+
+    Raises:
+        UsageError: something else, such as a table in memory, whose columns would be taken for
+            paths.
+    """
+    names = [paths] if isinstance(paths, str | Path) else paths
+    is_table = isinstance(paths, Mapping) or hasattr(paths, "columns")
+    if not is_table and isinstance(names, Iterable):
+        names = list(names)
+        if all(isinstance(path, str | Path) for path in names):
+            return list(map(str, names))
+    raise UsageError(
+        "files are read here",
+        found=f"a {type(paths).__name__}",
+        wanted="the path of a file or a folder, or a list of paths",
+        do="write it to a file first, as .csv, .jsonl or .parquet",
+    )
+
+
+def shown(path: Path | str) -> str:
+    """`path` for messages and documents: control characters and undecodable bytes escaped."""
+    return shorten(str(path), limit=4096)
+
+
+class RegularFile:
+    """A file opened for reading, hashed while it is read.
+
+    Raises:
+        UsageError: it cannot be opened.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.pipe = growing.find(source.path)
+        self._hash = hashlib.sha256()
+        _refuse_special(source.path, _status(source.path))
+        try:
+            # Non-blocking: if a FIFO took the file's place since, opening it must not hang.
+            self._number = os.open(source.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise _cannot_open(source.path, error) from error
+        self._before = os.fstat(self._number)
+        if not stat.S_ISREG(self._before.st_mode):
+            os.close(self._number)
+            _refuse_special(source.path, self._before)
+
+    def __enter__(self) -> RegularFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._number)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes of the file, at most 1 MiB at a time.
+
+        Raises:
+            StorageError: the system cannot read on.
+        """
+        while True:
+            try:
+                data = os.read(self._number, STEP)
+            except OSError as error:
+                raise StorageError(
+                    "reading failed", where=self.source.shown, found=error.strerror
+                ) from error
+            if not data:
+                if self.pipe is not None and self.pipe.more():
+                    self._before = os.fstat(self._number)
+                    continue
+                return
+            self._hash.update(data)
+            yield data
+
+    def finish(self) -> str:
+        """The SHA-256 of what was read, in hex.
+
+        Raises:
+            DataError: the file changed meanwhile.
+        """
+        before = self._before
+        try:
+            after = os.stat(self.source.path)
+        except OSError:
+            after = None
+        names = ("st_size", "st_mtime_ns", "st_ino", "st_dev")
+        changed = [n for n in names if after is None or getattr(before, n) != getattr(after, n)]
+        if changed:
+            raise DataError(
+                "the file changed while it was read",
+                where=self.source.shown,
+                found="it is gone or was replaced"
+                if after is None or "st_ino" in changed
+                else f"{before.st_size:,} bytes before, {after.st_size:,} bytes after",
+                wanted="a file that nothing writes to",
+                do="wait until it is complete, or read a copy of it",
+            )
+        return self._hash.hexdigest()
+
+
+# ------------------------------------------------------------------------------ kinds and folders
+def _source(path: Path, pages: bool = False) -> Source | None:
+    suffixes = [s.lower() for s in path.suffixes]
+    compression = COMPRESSIONS.get(suffixes[-1]) if suffixes else None
+    if compression:
+        suffixes.pop()
+    if not suffixes or not (suffixes[-1] in KINDS or (pages and suffixes[-1] in PAGES)):
+        return None
+    return Source(path, shown(path), suffixes[-1], compression)
+
+
+def _named(path: Path, pages: bool) -> Source:
+    source = _source(path, pages)
+    if source is None:
+        raise UsageError(
+            "the file's ending is unknown",
+            where=shown(path),
+            found=f"the ending {''.join(path.suffixes[-2:])!r}",
+            wanted=f"an ending {_suffixes(pages)}",
+            do=_made_of(path),
+        )
+    return source
+
+
+def _ending(name: str) -> str:
+    """The ending that tells the format, in lower case: `.warc` of `a.warc.gz`."""
+    path = Path(name)
+    inner = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+    return inner.suffix.lower() or path.suffix.lower()
+
+
+def _made_of(path: Path) -> str:
+    """What to do with a file that is not read, by its ending, or by its first bytes."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        kind = format_of(file.read(HEAD))
+    return MADE_OF.get(_ending(path.name)) or MADE_OF.get(kind or "") or PLAIN
+
+
+def _suffixes(pages: bool = False) -> str:
+    return (
+        ", ".join([*KINDS, *(PAGES if pages else ())])
+        + " (each also with "
+        + " or ".join(COMPRESSIONS)
+        + ")"
+    )
+
+
+@dataclass(frozen=True)
+class _Curations:
+    """What was met of curated corpora: hashes of their texts, and folders of work, passed over."""
+
+    hashes: dict[Path, str] = field(default_factory=dict)
+    works: list[Path] = field(default_factory=list)
+
+
+def _walk(
+    folder: Path,
+    curations: _Curations | None,
+    broken: list[UsageError] | None,
+    links: list[str],
+) -> Iterator[Path]:
+    """All files below `folder`, each level sorted by name; hidden names are skipped, and so are
+    symbolic links out of it, which are added to `links`. Of curated corpora only their texts,
+    unless `curations` is None."""
+    stack: list[tuple[Path, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
+    while stack:
+        path, above = stack.pop()
+        try:
+            status = _status(path)
+        except UsageError as error:
+            _keep(error, None if path == folder else broken)
+            continue
+        if path != folder and path.is_symlink() and leads_out(path, folder):
+            links.append(shown(path))
+            continue
+        if not stat.S_ISDIR(status.st_mode):
+            yield path
+            continue
+        identity = (status.st_dev, status.st_ino)
+        if identity in above:
+            _keep(_loop(path), broken)
+            continue
+        if curations is not None and curated.is_work(path):
+            curations.works.append(path)
+            continue
+        if curations is not None and curated.is_curated(path):
+            curations.hashes.update(texts := curated.texts(path))
+            stack += [(text, frozenset()) for text in reversed(texts)]
+            continue
+        try:
+            names = sorted(n for n in os.listdir(path) if not n.startswith("."))
+        except OSError as error:
+            _keep(_cannot_open(path, error), None if path == folder else broken)
+            continue
+        stack += [(path / n, above | {identity}) for n in reversed(names)]
+
+
+# ------------------------------------------------------------------------------ refusals
+def _status(path: Path) -> os.stat_result:
+    try:
+        return os.stat(path)
+    except FileNotFoundError as error:
+        raise _missing(path) from error
+    except (OSError, ValueError) as error:
+        raise _cannot_open(path, error) from error
+
+
+def _missing(path: Path) -> UsageError:
+    if path.is_symlink():
+        return UsageError(
+            "the symbolic link points to nothing",
+            where=shown(path),
+            found=shown(os.readlink(path)),
+            wanted="a link to a file that exists",
+            do="correct the link, or name the file itself",
+        )
+    curated.refuse_work(path.with_name(path.name + curated.WORK))
+    folder = path.parent
+    while not folder.is_dir() and folder != folder.parent:
+        path, folder = folder, folder.parent
+    names = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.name.startswith(".") or path.name.startswith("."):
+                    names.append(shown(entry.name))
+                if len(names) == NEAR_LIMIT:
+                    break
+    except OSError:
+        names = []
+    return UsageError(
+        "no such file or folder",
+        where=shown(path),
+        wanted=f"a name in {shown(folder)}: {near(path.name, names)}",
+        do="correct the path",
+    )
+
+
+def _loop(path: Path) -> UsageError:
+    return UsageError(
+        "a folder contains itself through a symbolic link",
+        where=shown(path),
+        wanted="folders without loops",
+        do="remove the link, or give the files themselves",
+    )
+
+
+def _cannot_open(path: Path, error: Exception) -> UsageError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return UsageError(
+        "cannot be opened",
+        where=shown(path),
+        found=reason.lower(),
+        wanted="a file or folder that may be read",
+        do="allow reading it (chmod), or name another",
+    )
+
+
+def _refuse_special(path: Path, status: os.stat_result) -> None:
+    mode = status.st_mode
+    if stat.S_ISREG(mode):
+        return
+    file_types = {
+        stat.S_IFIFO: "a FIFO (named pipe)",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a character device",
+        stat.S_IFBLK: "a block device",
+        stat.S_IFDIR: "a folder",
+    }
+    raise UsageError(
+        "not a regular file",
+        where=shown(path),
+        found=file_types.get(stat.S_IFMT(mode), "a special file"),
+        wanted="a regular file",
+        do="write the data to a file first",
+    )

@@ -1,0 +1,230 @@
+"""JSON Lines to documents: one object per line, the text in one of its fields.
+
+A `.json` file is read the same way if it holds JSON Lines; one large value is refused with the
+command that turns it into lines, because it could not be read in bounded memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from maskwright.base.errors import DataError, near
+from maskwright.base.storage.strict_json import parse
+from maskwright.text.corpus import document
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.files import Source
+from maskwright.text.corpus.ledger import OR_SKIP, Ledger, at
+from maskwright.text.corpus.lines import NOT_STRIPPED, STRIPPED, Block, strip_controls
+
+LONE = re.compile("[\ud800-\udfff]")
+# Signs that JSON has no place for but in escapes; DEL it takes as it stands.
+ESCAPES = {code: f"\\u{code:04x}" for code in STRIPPED if code < 32}
+RAW = re.compile("[" + "".join(map(chr, ESCAPES)) + "]")
+JSON_TYPES = {
+    dict: "an object",
+    list: "an array",
+    str: "a text",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterator[Document]:
+    """The documents of a file of JSON Lines.
+
+    Raises:
+        DataError: a bad row, when the policy is strict; a `.json` file that is one value.
+    """
+    file, counts = source.shown, ledger.counts
+    column, kept = ledger.reading.column, ledger.reading.notes
+    any_of = "," in column
+    for block in blocks:
+        if block.line == 1:
+            _refuse_one_value(block.text, file, lines=source.suffix != ".json")
+        for number, line in block.lines():
+            if not line or line.isspace():
+                counts.blank += 1
+                continue
+            try:
+                row = parse(line)
+                if any_of and type(row) is dict:
+                    column = ledger.reading.column_of(row)
+                text = row[column] if type(row) is dict and column in row else None
+                if type(text) is not str:
+                    raise _no_text(row, column)
+                if "\\" in line:
+                    text = _without_traps(text, ledger)
+                found = _notes(row, line, ledger) if kept else {}
+            except DataError as error:
+                ledger.reject(_of_line(error, line, at(file, number)), file=file, line=number)
+                continue
+            if not text or text.isspace():
+                counts.blank += 1
+            else:
+                yield Document(text, file, f"{file}:{number}", found)
+
+
+def objects(
+    blocks: Iterator[Block],
+    source: Source,
+    ledger: Ledger,
+    made_of: Callable[[Any], Any] = lambda value: value,
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """(object, line) of a file of JSON Lines, whole, with the texts in it checked and as given:
+    control characters stay. `made_of` makes objects of lines that are others.
+
+    Raises:
+        DataError: a bad row, when the policy is strict.
+    """
+    file = source.shown
+    for block in blocks:
+        for number, line in block.lines():
+            if not line or line.isspace():
+                ledger.counts.blank += 1
+                continue
+            try:
+                value = parse(with_escapes(line))
+                traps = "\\" in line or "\0" in line
+                row = made_of(checked(value, ledger) if traps else value)
+                if not isinstance(row, dict):
+                    raise _no_text(row, ledger.reading.column)
+            except DataError as error:
+                ledger.reject(_of_line(error, line, at(file, number)), file=file, line=number)
+                continue
+            yield row, number
+
+
+def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
+    """The notes of a row.
+
+    Raises:
+        DataError: half of a surrogate pair, or a NUL, as the policy says.
+    """
+    reading, found = ledger.reading, {}
+    ledger.unmet.meet(row)
+    for name in document.chosen(reading.notes, row, reading.column_of(row)):
+        value = document.as_text(row[name])
+        if value is not None:
+            if "\\" in line:
+                try:
+                    name = _without_traps(name, ledger)
+                    value = type(value)(_without_traps(value, ledger))
+                except DataError as error:
+                    raise completed(error, f"field {name!r}") from None
+            found[name] = value
+    return found
+
+
+def with_escapes(text: str) -> str:
+    """JSON with escapes in place of raw control characters, which its grammar does not know."""
+    return text.translate(ESCAPES) if RAW.search(text) else text
+
+
+def checked(value: Any, ledger: Ledger) -> Any:
+    """`value` with every text in it free of what escapes can smuggle in, but for control
+    characters, which places count.
+
+    Raises:
+        DataError: half of a surrogate pair, or a NUL, as the policy says.
+    """
+    if type(value) is str:
+        return _without_traps(value, ledger, strip=False)
+    if type(value) is list:
+        return [checked(inner, ledger) for inner in value]
+    if type(value) is dict:
+        return {checked(k, ledger): checked(v, ledger) for k, v in value.items()}
+    return value
+
+
+def _no_text(row: Any, column: str) -> DataError:
+    if type(row) is not dict:
+        return DataError(
+            "the row is not an object",
+            found=_json_type(row),
+            wanted=f'an object such as {{"{column}": "…"}}',
+        )
+    if column not in row:
+        return DataError(
+            "the field is missing",
+            found=f"the fields {', '.join(sorted(row)[:20]) or '(none)'}",
+            wanted=f"the field {column!r}",
+            do=f"name the field that holds the text (column=…, or several: column=text,body); "
+            f"{near(column, row)}",
+        )
+    return DataError(
+        "the field is not a text",
+        where=f"field {column!r}",
+        found=_json_type(row[column]),
+        wanted="a text",
+    )
+
+
+def _without_traps(text: str, ledger: Ledger, strip: bool = True) -> str:
+    """The text without halves of surrogate pairs, NUL and control characters, which escapes can
+    bring in."""
+    try:
+        if not text.encode().translate(None, NOT_STRIPPED):
+            return text
+    except UnicodeEncodeError:
+        pass  # a lone surrogate; which one is found below
+    lone = LONE.findall(text)
+    if lone and ledger.reading.on_undecodable != "replace":
+        raise DataError(
+            "an escape is half of a surrogate pair",
+            found=f"\\u{ord(lone[0]):04x} at character {text.index(lone[0]) + 1} of the text",
+            wanted="escapes in pairs, such as \\ud83d\\ude00",
+            do=f"correct the escape, read with on_undecodable='replace', {OR_SKIP}",
+        )
+    if "\0" in text and ledger.reading.on_nul == "error":
+        raise DataError(
+            "the text has a NUL character",
+            found=f"\\u0000 at character {text.index(chr(0)) + 1} of the text",
+            wanted="text without NUL",
+            do=f"take it out, read with on_nul='strip', {OR_SKIP}",
+        )
+    if lone:
+        ledger.counts.replaced += len(lone)
+        text = LONE.sub("\ufffd", text)
+    return strip_controls(text, ledger.counts) if strip else text
+
+
+def _refuse_one_value(text: str, file: str, *, lines: bool) -> None:
+    """Refuse a file that is an array, or objects over several lines: its first line ends within
+    one. Other faults are those of a row, and with `lines` also a first line that is cut off."""
+    first, _, rest = text.lstrip().partition("\n")
+    first, rest = first.rstrip(), rest.lstrip()
+    is_array = first.startswith("[") and (not lines or (first == "[" and rest.startswith("{")))
+    over = first.startswith("{") and first.endswith(("{", ",", "[", ":")) and bool(rest)
+    if is_array or (over and (not lines or rest.startswith('"'))):
+        raise DataError(
+            "a .json file with one value in it is not read"
+            if not lines
+            else "JSON over several lines is not read",
+            where=file,
+            found="an array" if is_array else "an object over several lines",
+            wanted="JSON Lines: one object per line",
+            do=f"write a line for each: jq -c '.{'[]' if is_array else ''}' FILE > LINES.jsonl",
+        )
+
+
+def _of_line(error: DataError, line: str, place: str) -> DataError:
+    if "\r" in line.rstrip("\r"):
+        error.advising(f"do lines end in CR? then read with line_ends='any', {OR_SKIP}")
+    return completed(error, place)
+
+
+def completed(error: DataError, place: str) -> DataError:
+    """The error with the place of its row, and with a remedy if it has none of its own."""
+    return DataError(
+        error.what,
+        where=", ".join(part for part in (place, error.where) if part),
+        found=error.found,
+        wanted=error.wanted,
+        do=error.do or f"correct the row, {OR_SKIP}",
+    )
+
+
+def _json_type(value: Any) -> str:
+    return JSON_TYPES.get(type(value), "a number")

@@ -1,0 +1,265 @@
+"""The ledger of a reading: counts of what was read, and of what was left out and why.
+
+A bad row goes through `Ledger.reject`, the one place that knows the policy: strict raises, skip
+counts the row, writes it to the rejects file and stops if too many were bad.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from maskwright.base.counted import counted
+from maskwright.base.errors import DataError, OutputError, StorageError, shorten
+from maskwright.base.findings import Finding
+from maskwright.base.storage.files import new_text
+from maskwright.text.corpus.document import Unmet
+from maskwright.text.corpus.files import Ignored
+from maskwright.text.corpus.reading import Reading
+
+# The share of bad rows means little before this many rows; the end of the reading checks it always.
+ROWS_BEFORE_JUDGING = 1000
+LISTED = 5
+REJECTED, SPANNING = "rejected-rows", "rows-of-several-lines"
+OR_SKIP = "or read with on_bad='skip' (drops and counts)"
+
+
+@dataclass
+class Counts:
+    """The counts of a reading, in the order of the path; complete when the iteration has ended."""
+
+    files: int = 0
+    bytes: int = 0
+    """Bytes of text after decompression."""
+    rows: int = 0
+    """Lines, or rows of a parquet file."""
+    documents: int = 0
+    blank: int = 0
+    """Rows or documents of white space only, dropped."""
+    rejected: int = 0
+    """Rows dropped because they were bad."""
+    rejected_by: dict[str, int] = field(default_factory=dict)
+    first_rejected: str = ""
+    """Where the first of them stands."""
+    byte_order_marks: int = 0
+    nul_stripped: int = 0
+    replaced: int = 0
+    """U+FFFD written for bytes or surrogates that are no text."""
+    controls: dict[str, int] = field(default_factory=dict)
+    """Control characters left out, by code point (`U+001B`)."""
+    empty_files: list[str] = field(default_factory=list)
+    ignored: Ignored = field(default_factory=Ignored)
+    """What folders hold that is not read."""
+    without_part: list[str] = field(default_factory=list)
+    """Files whose names do not name a part, among others whose names do."""
+    separators: dict[str, str] = field(default_factory=dict)
+    """What separates the fields of tables that say so in their first lines."""
+    spanning: int = 0
+    """Rows of tables that reach over several lines, in quoted fields."""
+    first_spanning: str = ""
+    """The lines of the first of them."""
+    lone_cr: int = 0
+    """CR without LF, which are text."""
+    cr_files: list[str] = field(default_factory=list)
+    """Files whose lines end in CR alone."""
+    notes: list[Finding] = field(default_factory=list)
+    """What else was met."""
+    hashes: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of every file as it was read."""
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What the user should know even when all went well."""
+        found = list(self.notes)
+        for number, name, what in (
+            (self.rejected, REJECTED, "bad rows dropped"),
+            (self.byte_order_marks, "byte-order-marks", "byte order marks removed"),
+            (self.nul_stripped, "nul-characters", "NUL characters left out"),
+            (self.replaced, "replaced-characters", "characters replaced by U+FFFD"),
+        ):
+            if number:
+                found.append(Finding(name, f"{number:,} {what}"))
+        if self.controls:
+            listed = ", ".join(f"{n:,} of {c}" for c, n in sorted(self.controls.items()))
+            found.append(Finding("control-characters", f"control characters left out: {listed}"))
+        if self.separators:
+            marks = " and ".join(sorted({repr(mark) for mark in self.separators.values()}))
+            found.append(
+                Finding(
+                    "declared-separator", f"columns separated by {marks}, as a first line sep= says"
+                )
+            )
+        if self.spanning:
+            found.append(
+                Finding(
+                    SPANNING,
+                    f"{counted(self.spanning, 'row')} of several lines each, in quoted fields",
+                    f"the first: {self.first_spanning}",
+                )
+            )
+        if self.lone_cr:
+            found.append(
+                Finding(
+                    "lone-carriage-returns",
+                    f"{counted(self.lone_cr, 'carriage return')} within lines, read as text",
+                    remedy="where they end lines, read with line_ends='any'",
+                )
+            )
+        for name, what, files in (
+            ("cr-line-ends", "lines end in CR alone (line_ends)", self.cr_files),
+            ("empty-files", "empty files", self.empty_files),
+            (
+                "files-without-part",
+                "not read, as no name says their part or class",
+                self.without_part,
+            ),
+        ):
+            if files:
+                found.append(Finding(name, f"{what}: {_listed(files)}"))
+        return found + self.ignored.findings
+
+    def summary(self) -> str:
+        """One line: files, rows, documents, and why rows went missing."""
+        parts = [counted(self.files, "file"), counted(self.rows, "row"), f"{self.blank:,} blank"]
+        parts += [f"{n:,} rejected: {reason}" for reason, n in sorted(self.rejected_by.items())]
+        return f"{counted(self.documents, 'document')} from " + ", ".join(parts)
+
+
+class Ledger:
+    """Counts, and the policy for bad rows."""
+
+    def __init__(self, reading: Reading, counts: Counts, rejects: Path | TextIO | None) -> None:
+        self.reading = reading
+        self.counts = counts
+        self.unmet = Unmet(reading.notes)
+        skip = reading.on_bad == "skip"
+        self.path = rejects if skip and isinstance(rejects, Path) else None
+        self._rejects = rejects if skip and not isinstance(rejects, Path) else None
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Ledger:
+        if self.path is not None:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._rejects = self._open.enter_context(new_text(self.path))
+            except OSError as error:
+                raise OutputError(
+                    "the list of rejected rows cannot be written",
+                    where=self.path,
+                    found=error.strerror,
+                ) from error
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._rejects = None
+        self._open.close()  # also after an error, which often says to look at the list
+
+    def reject(
+        self,
+        error: DataError,
+        *,
+        file: str,
+        line: int,
+        last: int | None = None,
+        offset: int | None = None,
+        rows: int | None = None,
+    ) -> None:
+        """Apply the policy to the bad row at `line` of `file` (or the rows `line` … `last`, or
+        `rows` rows in these lines).
+
+        Raises:
+            DataError: `error` itself when strict; "too many bad rows" when skipping.
+        """
+        if self.reading.on_bad == "strict":
+            if "on_bad" not in (error.do or ""):
+                error.advising(f"{error.do or 'correct the row'}, {OR_SKIP}")
+            raise error
+        if rows is None:
+            rows = 1 if last is None else last - line + 1
+        self.counts.rejected += rows
+        self.counts.first_rejected = self.counts.first_rejected or at(file, line)
+        self.counts.rejected_by[error.what] = self.counts.rejected_by.get(error.what, 0) + rows
+        if self._rejects is not None:
+            entry: dict[str, object] = {"file": file, "line": line}
+            if last is not None:
+                entry["last_line"] = last
+            if offset is not None:
+                entry["offset"] = offset
+            entry |= {"reason": error.what, "found": error.found, "wanted": error.wanted}
+            try:
+                self._rejects.write(json.dumps(entry) + "\n")
+            except OSError as failure:
+                raise StorageError(
+                    "the list of rejected rows could not be written",
+                    where=self.path,
+                    found=failure.strerror,
+                ) from failure
+        if self.counts.rows >= ROWS_BEFORE_JUDGING:
+            self._judge()
+
+    def finish(self, what: str = "the corpus has 0 documents", unit: str = "document") -> None:
+        """The checks at the end: not too many bad rows, and at least one document.
+
+        Args:
+            what: the message if there is none.
+            unit: the name of what is counted.
+
+        Raises:
+            DataError: with the counts.
+        """
+        self._judge()
+        if self.counts.documents == 0:
+            empty = self.counts.empty_files
+            raise DataError(
+                what,
+                where=_listed(list(self.counts.hashes)) or None,
+                found=self.counts.summary() + (f"; empty files: {_listed(empty)}" if empty else ""),
+                wanted=f"at least one {unit}",
+                do="give files that hold text, or look at the rejected rows",
+            )
+
+    def require_notes(self) -> None:
+        """Refuse a column of notes that no row had.
+
+        Raises:
+            DataError: with near names.
+        """
+        self.unmet.refuse(_listed(list(self.counts.hashes)) or None)
+
+    def _judge(self) -> None:
+        counts, limit = self.counts, self.reading.max_bad_fraction
+        if counts.rejected > limit * max(1, counts.rows):
+            worst = max(counts.rejected_by, key=lambda reason: counts.rejected_by[reason])
+            seen = f" see {self.path};" if self.path else ""
+            raise DataError(
+                "too many bad rows",
+                where=_listed(list(counts.hashes)) or None,
+                found=f"{counts.rejected:,} of {counts.rows:,} rows, mostly: {worst}",
+                wanted=f"at most {limit:.3g} of the rows (max_bad_fraction)",
+                do=f"{seen} correct the rows, or raise max_bad_fraction".strip(),
+            )
+
+
+def at(file: str, line: int, offset: int | None = None, column: object = None) -> str:
+    """The `where` of an error: `notes.txt, line 12, byte 340`."""
+    place = f"{file}, line {line}"
+    if offset is not None:
+        place += f", byte {offset}"
+    if column is not None:
+        place += f", column {column}"
+    return place
+
+
+def _listed(names: list[str]) -> str:
+    listed = ", ".join(shorten(n) for n in names[:LISTED])
+    more = len(names) - LISTED
+    return listed + (f", and {more:,} more" if more > 0 else "")

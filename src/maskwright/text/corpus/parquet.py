@@ -1,0 +1,420 @@
+"""Parquet and arrow to documents: one column, read in batches. Needs pyarrow (the extra `data`)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.errors import DataError, near
+from maskwright.base.findings import Finding
+from maskwright.base.packages import require
+from maskwright.text.corpus import document
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.files import STEP, RegularFile, Source
+from maskwright.text.corpus.ledger import OR_SKIP, Ledger
+from maskwright.text.corpus.lines import NOT_STRIPPED, strip_controls
+
+FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"
+STREAM_ENDS = STREAM + bytes(4)  # a next message of the size 0
+FEATHER_1 = b"FEA1"
+
+
+def fault(head: bytes, tail: bytes) -> str | None:
+    """The fault of a file with this beginning and end; None if there is none."""
+    if head.startswith(FEATHER_1):
+        return "a Feather file of version 1"
+    if head.startswith(FILE):
+        return None if tail.endswith(FILE) else "the arrow file is cut off"
+    if head.startswith(STREAM):
+        return None if tail.endswith(STREAM_ENDS) else "the arrow file is cut off"
+    return "not an arrow file"
+
+
+class Arrow:
+    """An open file with the methods of `pyarrow.parquet.ParquetFile`."""
+
+    def __init__(self, pyarrow: Any, path: Path) -> None:
+        self._pyarrow = pyarrow
+        self._map = pyarrow.memory_map(str(path))
+        head = self._map.read(len(FILE))
+        self._map.seek(0)
+        self._is_file = head == FILE
+        ipc = pyarrow.ipc
+        self._reader = ipc.open_file(self._map) if self._is_file else ipc.open_stream(self._map)
+        self.schema_arrow = self._reader.schema
+        try:
+            [(field.name, str(field.type)) for field in self.schema_arrow]  # names of fields
+        except UnicodeDecodeError as error:
+            raise pyarrow.ArrowInvalid("the name of a column is not UTF-8") from error
+
+    def __enter__(self) -> Arrow:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._map.close()
+
+    def _batches(self) -> Iterator[Any]:
+        if not self._is_file:
+            return iter(self._reader)
+        return map(self._reader.get_batch, range(self._reader.num_record_batches))
+
+    def iter_batches(self, size: int, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """The rows, at most `size` at a time."""
+        for batch in self._batches():
+            chosen = batch if columns is None else batch.select(columns)
+            chosen.validate(full=True)  # else places in a damaged file are followed wherever
+            for begin in range(0, len(chosen), size):
+                yield chosen.slice(begin, size)
+
+
+MAGIC = b"PAR1"
+BATCH_ROWS = 256
+TEXT_TYPES = ("string", "large_string", "dictionary<values=string", "dictionary<values=large_str")
+
+
+def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Document]:
+    """The documents of a parquet file; a document's id is `path#row`, rows counted from 1.
+
+    Raises:
+        DataError: no parquet file, no such column, a column that holds no text; a bad row, when the
+            policy is strict.
+        UsageError: pyarrow is not installed.
+    """
+    pyarrow = _library(opened, source)
+    if pyarrow is None:
+        return
+    row = 0
+    with _open(pyarrow, source, lambda: row) as table:
+        schema = table.schema_arrow
+        column = ledger.reading.column_of(schema.names)
+        _check_column(schema, source.shown, column)
+        kept = _kept(schema, source.shown, ledger) if ledger.reading.notes else []
+        for batch in table.iter_batches(BATCH_ROWS, columns=[column, *kept]):
+            places = {name: place for place, name in enumerate(batch.schema.names)}
+            values = _as_bytes(batch.column(places[column]), pyarrow)
+            cells = {name: _cells(batch.column(places[name]), pyarrow) for name in kept}
+            ledger.counts.rows += len(values)
+            for place, value in enumerate(values):
+                row += 1
+                text = _text(value, source.shown, row, ledger)
+                if text is None:
+                    continue
+                noted = {name: column[place] for name, column in cells.items()}
+                found = _notes(noted, source.shown, row, ledger) if noted else {}
+                if found is not None:
+                    yield Document(text, source.shown, f"{source.shown}#{row}", found)
+
+
+def rows(
+    opened: RegularFile, source: Source, ledger: Ledger
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """(row, its number from 1) of a parquet file, all columns as plain Python values; a value that
+    cannot be read, such as nanoseconds, is an `Unread`: its column cannot be used.
+
+    Raises:
+        As `documents`, but for the column.
+    """
+    pyarrow = _library(opened, source)
+    if pyarrow is None:
+        return
+    row = 0
+    with _open(pyarrow, source, lambda: row) as table:
+        names = table.schema_arrow.names
+        _refuse_twice(names, source.shown)
+        for batch in table.iter_batches(BATCH_ROWS):
+            ledger.counts.rows += len(batch)
+            columns = [_values(column) for column in batch.columns]
+            for cells in zip(*columns, strict=True):
+                row += 1
+                yield dict(zip(names, cells, strict=True)), row
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A value without a Python counterpart: nanoseconds, the year 10000, an unknown time zone, a
+    text that is not UTF-8. It is neither text nor number, and its readers refuse it.
+
+    Attributes:
+        shown: the value as a text, as far as there is one.
+        arrow_type: its type in arrow.
+    """
+
+    shown: str
+    arrow_type: str
+
+    def __str__(self) -> str:
+        return self.shown
+
+    def __repr__(self) -> str:
+        return f"{self.shown} ({self.arrow_type})"
+
+
+def _values(column: Any) -> list[Any]:
+    """The cells as Python values; an `Unread` or a `UnicodeDecodeError` in place of one."""
+    try:
+        values: list[Any] = column.to_pylist()
+        return values
+    except Exception:  # which one depends on the type, and on what else is installed
+        return [_value(cell) for cell in column]
+
+
+def _value(cell: Any) -> Any:
+    try:
+        return cell.as_py()
+    except UnicodeDecodeError as failure:
+        bad = failure.object[failure.start : failure.end].hex(" ")
+        return Unread(f"the bytes {bad}", "not utf-8")
+    except Exception:
+        inner = _inner(cell)
+        return _unread(cell) if inner is None else inner
+
+
+def _unread(cell: Any) -> Unread:
+    try:
+        return Unread(str(cell.cast("string").as_py()), str(cell.type))
+    except Exception:  # the library has no text for it, either
+        return Unread("a value", str(cell.type))
+
+
+def _inner(cell: Any) -> Any:
+    """The elements of a list or struct, each as far as it can be read; None for other values."""
+    import pyarrow
+
+    arrow_type = cell.type
+    if pyarrow.types.is_struct(arrow_type):
+        return {field.name: _value(cell[field.name]) for field in arrow_type}
+    lists = (pyarrow.types.is_list, pyarrow.types.is_large_list, pyarrow.types.is_fixed_size_list)
+    return _values(cell.values) if any(fits(arrow_type) for fits in lists) else None
+
+
+def metadata(source: Source) -> dict[bytes, bytes]:
+    """The metadata that the writer of a file added to the columns; empty if there is none or the
+    file cannot be read (which reading its rows reports)."""
+    try:
+        import pyarrow.parquet
+
+        if source.format == "arrow":
+            with Arrow(pyarrow, source.path) as table:
+                return dict(table.schema_arrow.metadata or {})
+        return dict(pyarrow.parquet.read_schema(source.path).metadata or {})
+    except (ImportError, OSError, ValueError, NotImplementedError):  # as pyarrow has it
+        return {}
+
+
+@contextlib.contextmanager
+def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]:
+    """The file opened by pyarrow; `row` returns the number of rows read so far, for messages."""
+    try:
+        if source.format == "arrow":
+            with Arrow(pyarrow, source.path) as table:
+                yield table
+            return
+        # Small reads instead of whole row groups keep the memory bounded.
+        with pyarrow.parquet.ParquetFile(source.path, pre_buffer=False, buffer_size=STEP) as table:
+            _ = table.schema_arrow.names  # names that are not text are reported here
+            yield table
+    except UnicodeDecodeError as failure:
+        raise DataError(
+            "a column name is not utf-8",
+            where=source.shown,
+            found=f"the bytes {failure.object.hex(' ')}",
+            wanted="names in utf-8",
+            do="write the file anew with other names of columns",
+        ) from failure
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(
+            f"the {source.format} file is damaged",
+            where=f"{source.shown}, after row {row()}",
+            found=error,
+            wanted=f"a whole {source.format} file",
+            do="copy or download it again",
+        ) from error
+
+
+def _library(opened: RegularFile, source: Source) -> Any:
+    """pyarrow, after the file was hashed and its ends were checked; None for an empty file."""
+    head, tail = _hash_all(opened)
+    if not head:
+        return None
+    if source.format == "arrow":
+        what = fault(head, tail)
+        wanted = "an Arrow file or stream"
+    else:
+        what = None if (head[:4], tail[-4:]) == (MAGIC, MAGIC) else "the parquet file is cut off"
+        what = "not a parquet file" if head[:4] != MAGIC else what
+        wanted = f"{MAGIC.hex(' ')} at both ends"
+    if what is not None:
+        raise DataError(
+            what,
+            where=source.shown,
+            found=f"it begins with {head.hex(' ')} and ends with {tail.hex(' ')}",
+            wanted=wanted,
+            do="copy or download it again, or correct the file's ending",
+        )
+    what = f"reading {source.format} files"
+    return require(what, "pyarrow", "pyarrow.parquet", where=source.shown)
+
+
+def _hash_all(opened: RegularFile) -> tuple[bytes, bytes]:
+    """The first and last eight bytes; the whole file is hashed on the way."""
+    head = tail = b""
+    for chunk in opened.chunks():
+        head = head or chunk[:8]
+        tail = (tail + chunk[-8:])[-8:]
+    return head, tail
+
+
+def _check_column(schema: Any, file: str, column: str) -> None:
+    if schema.names.count(column) != 1:
+        raise DataError(
+            "the column is missing"
+            if column not in schema.names
+            else "the file has the column twice",
+            where=file,
+            found=f"the columns {', '.join(schema.names[:20])}",
+            wanted=f"a column {column!r}",
+            do=f"name the column that holds the text (column=…, or several: column=text,body); "
+            f"{near(column, schema.names)}",
+        )
+    arrow_type = str(schema.field(column).type)
+    if not arrow_type.startswith(TEXT_TYPES):
+        raise DataError(
+            "the column is not text",
+            where=f"{file}, column {column!r}",
+            found=arrow_type,
+            wanted="string",
+            do="name the column that holds the text (column=…, or several: column=text,body)",
+        )
+
+
+def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
+    """The columns that are kept as notes; that others hold no text is noted.
+
+    Raises:
+        DataError: a column that was named is missing, stands there twice, or holds bytes.
+    """
+    named, names = {*ledger.reading.notes} - {document.EVERY}, list(schema.names)
+    ledger.unmet.meet(names)
+    if lacking := sorted(named - {*names}):
+        raise document.missing(lacking[0], names, file)
+    kept = document.chosen(ledger.reading.notes, names, ledger.reading.column_of(names))
+    _refuse_twice(kept, file)
+    raw = [name for name in kept if "binary" in str(schema.field(name).type)]
+    if wrong := named.intersection(raw):
+        name = sorted(wrong)[0]
+        raise DataError(
+            "the column holds bytes",
+            where=f"{file}, column {name!r}",
+            found=str(schema.field(name).type),
+            wanted="texts, numbers, or lists of them",
+            do="leave it out of the columns that are kept",
+        )
+    if raw:
+        what = f"columns of bytes, not kept: {', '.join(raw)}"
+        ledger.counts.notes.append(Finding("columns-of-bytes", what, file))
+    without = set(raw)
+    return [name for name in kept if name not in without]
+
+
+def _refuse_twice(names: Sequence[str], file: str) -> None:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise DataError(
+            "two columns have the same name",
+            where=file,
+            found=repr(twice[0]),
+            wanted="every name once",
+            do="rename one of the columns",
+        )
+
+
+def _cells(column: Any, pyarrow: Any) -> list[Any]:
+    """The cells of a column: those of texts as bytes."""
+    is_text = str(column.type).startswith(TEXT_TYPES)
+    return _as_bytes(column, pyarrow) if is_text else _values(column)
+
+
+def _notes(cells: dict[str, Any], file: str, row: int, ledger: Ledger) -> dict[str, str] | None:
+    """The notes of a row; None if it is rejected."""
+    found: dict[str, str] = {}
+    for name, cell in cells.items():
+        if isinstance(cell, bytes):
+            try:
+                cell = _decoded(cell, f"{file}, row {row}, column {name!r}", ledger)
+            except DataError as error:
+                ledger.reject(error, file=file, line=row)
+                return None
+        if (value := document.as_text(cell)) is not None:
+            found[name] = value
+    return found
+
+
+def _as_bytes(column: Any, pyarrow: Any) -> list[bytes | None]:
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    # As bytes, because a damaged or careless writer may have stored what is no UTF-8.
+    cells = column.cast(pyarrow.large_binary()).to_numpy(zero_copy_only=False)
+    values: list[bytes | None] = cells.tolist()
+    return values
+
+
+def _text(value: bytes | None, file: str, row: int, ledger: Ledger) -> str | None:
+    """The text of a cell, or None when it is blank or rejected."""
+    reading, counts = ledger.reading, ledger.counts
+    where = f"{file}, row {row}"
+    try:
+        if value is None:
+            raise DataError("the field is not a text", where=where, found="null", wanted="a text")
+        if len(value) > reading.max_document_characters:
+            raise DataError(
+                "the document is too long",
+                where=where,
+                found=f"{len(value):,} bytes",
+                wanted=f"at most {reading.max_document_characters:,} (max_document_characters)",
+                do=f"shorten it, raise the limit, {OR_SKIP}",
+            )
+        text = _decoded(value, where, ledger)
+    except DataError as error:
+        ledger.reject(error, file=file, line=row)
+        return None
+    counts.bytes += len(value)
+    if not text or text.isspace():
+        counts.blank += 1
+        return None
+    return text
+
+
+def _decoded(value: bytes, where: str, ledger: Ledger) -> str:
+    """The text of a cell, without control characters.
+
+    Raises:
+        DataError: NUL, or no UTF-8, as the policy says.
+    """
+    reading, counts = ledger.reading, ledger.counts
+    if b"\0" in value and reading.on_nul == "error":
+        raise DataError(
+            "the text has a NUL character",
+            where=f"{where}, byte {value.index(0)}",
+            found=f"{value.count(0):,} NUL",
+            wanted="text without NUL",
+            do=f"take it out, read with on_nul='strip', {OR_SKIP}",
+        )
+    try:
+        text = value.decode()
+    except UnicodeDecodeError as failure:
+        if reading.on_undecodable != "replace":
+            raise DataError(
+                "not utf-8",
+                where=f"{where}, byte {failure.start}",
+                found=f"the bytes {value[failure.start : failure.end].hex(' ')}",
+                wanted="text in utf-8",
+                do=f"correct the cell, read with on_undecodable='replace', {OR_SKIP}",
+            ) from None
+        text = value.decode("utf-8", "replace")
+        counts.replaced += text.count("\ufffd") - value.count("\ufffd".encode())
+    if value.translate(None, NOT_STRIPPED):
+        text = strip_controls(text, counts)
+    return text.replace("\r\n", "\n") if "\r" in text else text

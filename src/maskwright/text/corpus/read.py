@@ -1,0 +1,293 @@
+"""Raw files to documents: the way in for all of the user's text.
+
+    find files -> open safely -> decompress -> sniff -> (to UTF-8) -> whole checked lines
+                                                   -> text | JSON Lines | table      -> Document
+                                               parquet, arrow (their own blocks)     -> Document
+
+Everything streams, so memory does not grow with the file. Whatever is dropped or changed is counted
+in `Reader.counts`; a bad row is an error with file, line, found, wanted and remedy, or is skipped
+and listed, as `Reading` decides.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from maskwright.base.errors import DataError, UsageError
+from maskwright.base.findings import Finding
+from maskwright.base.storage.files import existing_parent, in_our_words
+from maskwright.base.storage.manifest import hash_file
+from maskwright.text.corpus import csv_file, curated, jsonl, parquet, text
+from maskwright.text.corpus.compressed import expand
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.encoding import REMEDY, encoding_of, to_utf8
+from maskwright.text.corpus.files import Paths, RegularFile, Source, find
+from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger
+from maskwright.text.corpus.lines import Block, blocks
+from maskwright.text.corpus.reading import Form, Reading
+from maskwright.text.corpus.sniff import HEAD, check_head
+
+STALE = "stale-encoding-declaration"
+IN_MEMORY = 1 << 20
+BUFFER = 1 << 20
+CODING = ("utf-8", "surrogatepass")  # names of files may hold bytes that are no text
+_SIZES = struct.Struct("<4Q")
+
+
+class Spool:
+    """Documents in the order in which they were added, as often as asked for.
+
+    Args:
+        folder: on whose disk they are kept; it need not be there.
+        most: bytes from which on nothing is kept any more; None: whatever there is.
+
+    Attributes:
+        complete: whether all that was added is there.
+    """
+
+    def __init__(self, folder: Path, most: int | None = None) -> None:
+        self.complete = True
+        self._folder, self._most = folder, most
+        self._end = self._at = 0  # of what was added, and where the file stands
+        place = str(existing_parent(folder))
+        file = tempfile.SpooledTemporaryFile(IN_MEMORY, "w+b", BUFFER, dir=place)  # noqa: SIM115
+        self._file = file
+        weakref.finalize(self, file.close)
+
+    def add(self, document: Document) -> None:
+        """Keep one more.
+
+        Raises:
+            StoppedError, StorageError: the disk is full, or fails.
+        """
+        notes = json.dumps(document.notes) if document.notes else ""
+        fields = (document.source, document.id, document.text, notes)
+        parts = [_bytes(field) for field in fields]
+        record = b"".join([_SIZES.pack(*map(len, parts)), *parts])
+        if self._most is not None and self._end + len(record) > self._most:
+            self.complete = False
+        if self.complete:
+            with in_our_words(self._folder):
+                self._go_to(self._end)
+                self._file.write(record)
+            self._end = self._at = self._end + len(record)
+
+    def __iter__(self) -> Iterator[Document]:
+        place = 0
+        while place < self._end:
+            with in_our_words(self._folder):
+                self._go_to(place)
+                sizes = _SIZES.unpack(self._file.read(_SIZES.size))
+                source, name, text, notes = (
+                    self._file.read(size).decode(*CODING) for size in sizes
+                )
+            self._at = place = place + _SIZES.size + sum(sizes)
+            yield Document(text, source, name, json.loads(notes) if notes else {})
+
+    def _go_to(self, place: int) -> None:
+        """Two iterations may take turns; one alone reads on."""
+        if self._at != place:
+            self._file.seek(place)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(*CODING)
+
+
+__all__ = ["Counts", "Form", "Reader", "Reading", "read"]
+
+DEFAULT = Reading()
+BOOK = 1 << 20  # bytes of a long book
+FEWEST_FILES = 20  # from which on each file may be one document: fewer leave too little to hold out
+
+
+class Reader:
+    """The documents of some files, in the order given; iterating again reads again.
+
+    Args:
+        paths: files and folders (searched in sorted order, hidden names passed over).
+        reading: how to read them.
+        rejects: where to list the rows dropped, one JSON object per line (with `on_bad="skip"`):
+            a file to make, or a stream.
+        limit_bytes: only documents that begin within so many bytes of text.
+        pages: whether HTML files are read, too, each as one document with its markup.
+
+    Attributes:
+        counts: what the last iteration met; complete when it has ended.
+        cut: whether the last iteration stopped at `limit_bytes`.
+
+    Raises:
+        UsageError: at once, when a path is missing or is nothing that can be read.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        reading: Reading = DEFAULT,
+        rejects: Path | str | TextIO | None = None,
+        limit_bytes: int | None = None,
+        *,
+        pages: bool = False,
+    ) -> None:
+        self.limit_bytes = limit_bytes
+        self.cut = False
+        self.rejects = Path(rejects) if isinstance(rejects, str) else rejects
+        self.sources, self._ignored = find(paths, pages=pages)
+        self.reading, self._form = with_form(self.sources, reading)
+        self.counts = Counts()
+
+    def __iter__(self) -> Iterator[Document]:
+        """The documents.
+
+        Raises:
+            DataError: bad data, no documents at all, or a column of notes that no row has.
+            OutputError, StorageError, UsageError: a file cannot be opened, read or written.
+        """
+        counts = self.counts = Counts(ignored=self._ignored)
+        counts.notes += [self._form] if self._form is not None and len(self.sources) > 1 else []
+        self.cut, read = False, 0
+        with Ledger(self.reading, counts, self.rejects) as ledger:
+            for source in self.sources:
+                for document in _documents(source, ledger):
+                    if self.limit_bytes is not None:
+                        self.cut = read >= self.limit_bytes
+                        read += len(document.text.encode())
+                    if self.cut:
+                        counts.hashes[source.shown] = _same(source, hash_file(source.path))
+                        break
+                    counts.documents += 1
+                    yield document
+                if self.cut:
+                    break
+            ledger.finish()
+            if not self.cut:
+                ledger.require_notes()
+
+
+def with_form(sources: Sequence[Source], reading: Reading) -> tuple[Reading, Finding | None]:
+    """Decide how plain text splits into documents where the reading does not say.
+
+    Each file is one document if there are at least `FEWEST_FILES` of them and at least half of
+    their text is in files no longer than `BOOK`. Otherwise documents end at blank lines.
+
+    Returns:
+        The reading, and a finding that names the choice (None if nothing had to be chosen).
+    """
+    plain = [source for source in sources if source.format == "text"]
+    if reading.form != "auto" or not plain:
+        return reading, None
+    sizes = [source.text_bytes for source in plain]
+    large = 2 * sum(size for size in sizes if size > BOOK) > sum(sizes)
+    form: Form = "file" if len(plain) >= FEWEST_FILES and not large else "blank-line"
+    choice, other = {
+        "file": ("each text file is one document", "blank-line"),
+        "blank-line": ("text files are split at blank lines", "file"),
+    }[form]
+    reason = f"{len(plain)} files" + (", most of the text in large ones" if large else "")
+    remedy = f"otherwise: --read form={other} or form=line"
+    return replace(reading, form=form), Finding("document-form", choice, reason, remedy)
+
+
+def read(paths: Paths, reading: Reading = DEFAULT) -> Iterator[Document]:
+    """The documents of `paths`; a `Reader` also has the counts.
+
+    Raises:
+        As `Reader`; a missing path at once, before the first document is asked for.
+    """
+    return iter(Reader(paths, reading))
+
+
+def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
+    counts = ledger.counts
+    before = counts.rows
+    if source.format == "columns":
+        raise UsageError(
+            "a file of tagged words is not running text",
+            where=source.shown,
+            wanted="text, or a table with a column of texts",
+            do="use the file with finetune",
+        )
+    with RegularFile(source) as opened:
+        counts.files += 1
+        if source.format in ("parquet", "arrow"):
+            if source.compression:
+                raise UsageError(
+                    f"a {source.format} file inside a compressed file is not read",
+                    where=source.shown,
+                    wanted=f"a {source.suffix} file",
+                    do="decompress it first",
+                )
+            yield from parquet.documents(opened, source, ledger)
+        else:
+            checked = text_blocks(opened, source, ledger)
+            if source.format in ("text", "page"):
+                form = "file" if source.format == "page" else ledger.reading.form
+                found = text.documents(checked, source.shown, ledger, form)
+            elif source.format == "jsonl":
+                found = jsonl.documents(checked, source, ledger)
+            else:
+                found = csv_file.documents(checked, source, ledger)
+            yield from _bounded(found, source.shown, ledger)
+        counts.hashes[source.shown] = _same(source, opened.finish())
+    if counts.rows == before:
+        counts.empty_files.append(source.shown)
+
+
+def _same(source: Source, digest: str) -> str:
+    """The hash of a file, which is the one that its manifest states, if there is one."""
+    curated.require_same(source.path, digest, source.sha256)
+    return digest
+
+
+def _bounded(documents: Iterator[Document], file: str, ledger: Ledger) -> Iterator[Document]:
+    """The documents, without those that are too long."""
+    limit = ledger.reading.max_document_characters
+    for document in documents:
+        if len(document.text) <= limit:
+            yield document
+            continue
+        error = DataError(
+            "the document is too long",
+            where=document.id,
+            found=f"{len(document.text):,} characters",
+            wanted=f"at most {limit:,} characters (max_document_characters)",
+            do=f"shorten it, raise the limit, {OR_SKIP}",
+        )
+        ledger.reject(error, file=file, line=int(document.id.rpartition(":")[2]))
+
+
+def text_blocks(
+    opened: RegularFile, source: Source, ledger: Ledger, *, as_given: bool = False
+) -> Iterator[Block]:
+    """The checked lines of a text file of any encoding and compression; `as_given` with control
+    characters and CRLF where they are.
+
+    Raises:
+        DataError: no text, not of that encoding, damaged; a bad line, when the policy is strict.
+    """
+    reading, file = ledger.reading, source.shown
+    chunks = expand(opened.chunks(), source.compression, file, reading)
+    head = b""
+    while len(head) < HEAD and (chunk := next(chunks, b"")):
+        head += chunk
+        if opened.pipe is not None and b"\n" in head:
+            break  # a line that has come is answered before the next comes
+    encoding = encoding_of(head, source, reading)
+    if encoding.instead_of and all(note.name != STALE for note in ledger.counts.notes):
+        what = f"read as UTF-8, which it is, though it declares {encoding.instead_of!r}"
+        ledger.counts.notes.append(Finding(STALE, f"{file}: {what}", remedy=REMEDY))
+    mark = check_head(head, file, encoding.codec)
+    ledger.counts.byte_order_marks += mark > 0
+    chunks = itertools.chain([head[mark:]] if head[mark:] else [], chunks)
+    start = mark
+    if encoding.codec != "utf-8":
+        chunks, start = to_utf8(chunks, file, reading, encoding, start=mark), -1
+    return blocks(chunks, file, ledger, start=start, as_given=as_given, encoding=encoding)

@@ -1,0 +1,137 @@
+"""The errors for rows of a table that cannot be read."""
+
+from __future__ import annotations
+
+import csv
+import re
+
+from maskwright.base.counted import counted
+from maskwright.base.errors import DataError
+from maskwright.text.corpus.ledger import OR_SKIP, at
+
+# What stands before a quote or a separator that is text, where quotes are not doubled.
+BACKSLASH = (
+    "does a backslash stand before quotes and separators that are text? then read with "
+    "escapechar='\\\\'"
+)
+PLAIN_QUOTES = "are quotes plain signs in this file? then read with quoting=False"
+
+
+NAME = re.compile(r"\w[\w .-]{0,40}")
+
+
+def is_comment(row: list[str]) -> bool:
+    """Whether a row begins as comments do."""
+    return row[0].lstrip().startswith(("#", "//", "%"))
+
+
+def is_above(header: list[str], row: list[str]) -> bool:
+    """Whether the first row of a table is none of it, and a wider one names the columns."""
+    title = len(header) == 1 and " " in header[0] and all(map(NAME.fullmatch, row))
+    return len(row) > len(header) and (is_comment(header) or title)
+
+
+def above_header(header: list[str], file: str, line: int) -> DataError:
+    return DataError(
+        "a line stands above the names of the columns",
+        where=at(file, line),
+        found=repr(" ".join(header)[:80]),
+        wanted="the names of the columns in the first line",
+        do=f"delete the lines above line {line}",
+    )
+
+
+def wrong_width(
+    row: list[str], header: list[str], file: str, line: int, separator: str, raw: str
+) -> DataError:
+    do = "correct the row (quote fields that hold the separator)"
+    if escaped(raw, separator):
+        do = BACKSLASH
+    elif any("\n" in field for field in row):
+        do = PLAIN_QUOTES
+    return DataError(
+        "the row has too few fields" if len(row) < len(header) else "the row has too many fields",
+        where=at(file, line),
+        found=f"{counted(len(row), 'field')} with the separator {separator!r}",
+        wanted=f"{len(header)} fields, as in the header",
+        do=f"{do}, {OR_SKIP}",
+    )
+
+
+def escaped(raw: str, separator: str) -> bool:
+    """Whether lines have a backslash before a quote, a separator or their end."""
+    return '\\"' in raw or f"\\{separator}" in raw or "\\\n" in raw
+
+
+def holds_rows(lines: int, rows: int, field: str, file: str, first: int) -> DataError:
+    """The error for a quote that opens in one row and one that closes in another: together they
+    make one row of all rows between."""
+    return DataError(
+        "a quoted field holds what look like other rows",
+        where=at(file, first),
+        found=f"{rows} of {counted(lines, 'line')} from {field[:40]!r} on",
+        wanted='a "…" for each field, or none',
+        do=f"{PLAIN_QUOTES}; is it one row? then with quoting=True; {OR_SKIP}",
+    )
+
+
+def swallowed(field: str, file: str, line: int) -> DataError:
+    """The error for a quote that is a plain sign, as is common in tables whose columns are
+    separated by tabs."""
+    return DataError(
+        "a quoted field holds tabs and ends of lines, so perhaps other rows",
+        where=at(file, line),
+        found=f"{counted(field.count(chr(10)) + 1, 'line')} from {field[:40]!r} on",
+        wanted='"…" around a field, on one line or without tabs',
+        do=f"{PLAIN_QUOTES}; is it one row? then with quoting=True; {OR_SKIP}",
+    )
+
+
+def mutilated(file: str, first: int, last: int, gap: int) -> DataError:
+    return DataError(
+        "a line of the row was left out",
+        where=at(file, first),
+        found=f"a row of lines {first} to {last}, of which line {gap} is bad",
+        wanted="all lines of a quoted field",
+        do=f"correct line {gap}, {OR_SKIP}",
+    )
+
+
+def broken(
+    error: csv.Error, file: str, first: int, last: int, limit: int, raw: str, separator: str
+) -> DataError:
+    message = str(error)
+    lines = f"the row of lines {first} to {last}: " if last > first else ""
+    quotes = BACKSLASH if escaped(raw, separator) else f"correct the row, {PLAIN_QUOTES}"
+    if "field limit" in message:
+        return DataError(
+            "the field is too long",
+            where=at(file, first),
+            found=f"more than {limit:,} characters in one field, up to line {last}",
+            wanted=f"at most {limit:,} (max_line_bytes)",
+            do=f"close the quote, raise max_line_bytes, {OR_SKIP}",
+        )
+    if "end of data" in message:
+        return DataError(
+            "a quote is never closed",
+            where=at(file, first),
+            found=f"a quoted field that begins in the row at line {first} and runs to line {last}",
+            wanted='a closing "',
+            do=f"close the quote, {PLAIN_QUOTES}, {OR_SKIP}",
+        )
+    if "new-line character" in message:
+        return DataError(
+            "an unquoted field has a carriage return",
+            where=at(file, first),
+            found=message,
+            wanted='rows that end with LF or CRLF; other CR inside "…"',
+            do="do rows end in CR? then read with line_ends='any'; else quote the field, "
+            f"{OR_SKIP}",
+        )
+    return DataError(
+        "a quote is in the wrong place",
+        where=at(file, last),
+        found=f"{lines}{message}",
+        wanted='"…" around a whole field, a quote inside it doubled',
+        do=f"{quotes}, {OR_SKIP}",
+    )

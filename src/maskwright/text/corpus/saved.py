@@ -1,0 +1,105 @@
+"""Folders that `datasets` saved: which of their files are data.
+
+dataset_dict.json                    the names of the parts, a folder each
+train/state.json                     {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}
+train/dataset_info.json              what the columns are
+train/data-00000-of-00001.arrow      the rows
+train/cache-1f2e3d.arrow             what a function of its user once made of them: no data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.errors import DataError
+from maskwright.base.storage.strict_json import parse
+
+STATE, INFO, INFOS, PARTS = (
+    "state.json",
+    "dataset_info.json",
+    "dataset_infos.json",
+    "dataset_dict.json",
+)
+
+
+def notes(paths: Sequence[Path]) -> set[Path]:
+    """The files of such a folder that are not data.
+
+    Raises:
+        DataError: a file or a part is missing, or the rows are a selection from those of the files.
+    """
+    found: set[Path] = set()
+    known = set(paths)
+    beside: dict[Path, list[Path]] = {}
+    for path in paths:
+        if path.suffix == ".arrow":
+            beside.setdefault(path.parent, []).append(path)
+    for path in paths:
+        if path.name == PARTS and type(parts := _value(path).get("splits")) is list:
+            found.add(path)
+            for name in parts:
+                if not (path.parent / str(name)).is_dir():
+                    raise _missing(path, str(name), "a folder")
+        elif path.name == STATE and type(files := _value(path).get("_data_files")) is list:
+            found.add(path)
+            listed = {path.with_name(_name(entry)) for entry in files}
+            if lost := sorted(listed - known):
+                raise _missing(path, lost[0].name, "a file")
+            found.update(set(beside.get(path.parent, ())) - listed)
+            if _value(path).get("_indices_data_files") or _value(path).get("_indices_files"):
+                raise DataError(
+                    "the data set is saved as a selection of rows",
+                    where=path,
+                    found="indices",
+                    wanted="the rows themselves",
+                    do="save it once more: "
+                    "load_from_disk(FOLDER).flatten_indices().save_to_disk(OTHER)",
+                )
+    return found
+
+
+def about(paths: Sequence[Path]) -> set[Path]:
+    """The files that describe the columns of a data set; for labelled data they have the names of
+    classes."""
+    return {path for path in paths if path.name in (INFO, INFOS) and _is_info(path)}
+
+
+def info(file: Path) -> dict[str, Any]:
+    """The description of the columns in the folder of a saved file; empty if there is none."""
+    path = file.with_name(INFO)
+    return _value(path) if path.is_file() else {}
+
+
+def _is_info(path: Path) -> bool:
+    """Whether a file describes the columns of a data set, by itself or for each of its versions."""
+    value = _value(path)
+    return any(
+        type(entry.get("features")) is dict
+        for entry in (value, *value.values())
+        if type(entry) is dict
+    )
+
+
+def _value(path: Path) -> dict[str, Any]:
+    """The object in a file; empty for any other content."""
+    try:
+        value = parse(path.read_text(encoding="utf-8"))
+    except (DataError, OSError, UnicodeDecodeError):
+        return {}
+    return value if type(value) is dict else {}
+
+
+def _name(entry: Any) -> str:
+    return Path(str(entry.get("filename", ""))).name if type(entry) is dict else str(entry)
+
+
+def _missing(path: Path, name: str, what: str) -> DataError:
+    return DataError(
+        f"{what} of a saved data set is missing",
+        where=path,
+        found=f"no {name}",
+        wanted="all that it names",
+        do="copy or save the data set again",
+    )

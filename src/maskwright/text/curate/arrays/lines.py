@@ -1,0 +1,115 @@
+"""The lines of many texts at once, as arrays: where they begin and end, which are equal.
+
+A line is what stands between line feeds, without white space at both ends; blank lines are left
+out: a paragraph's distance says nothing about a text.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.text.curate.arrays.characters import LINE_END, SPACE, Characters, section_hashes
+
+
+@dataclass(frozen=True)
+class Lines:
+    """L lines of B texts.
+
+    Attributes:
+        characters: of the texts.
+        begins, ends: (L,) int64, places in `characters.points`; `ends` is behind the last.
+        starts: (B + 1,) int64; the lines of text b are `starts[b]:starts[b + 1]`.
+        numbers: (L,) int64, the number of each line in its text with blank ones counted, from 0.
+    """
+
+    characters: Characters
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """(B,) lines of each text."""
+        return np.diff(self.starts)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """(L,) characters of each line."""
+        return self.ends - self.begins
+
+    @functools.cached_property
+    def texts(self) -> NDArray[np.int64]:
+        """(L,) the text of each line."""
+        return np.repeat(np.arange(len(self.starts) - 1), self.counts)
+
+    @functools.cached_property
+    def hashes(self) -> NDArray[np.uint64]:
+        """(L,) equal for lines that are equal to the character."""
+        return section_hashes(self.characters.sums, self.begins, self.ends)
+
+    def total(self, values: NDArray[np.generic]) -> NDArray[np.int64]:
+        """(B,) the sum over each text's lines of `values`, (L,)."""
+        return np.bincount(
+            self.texts, values.astype(np.float64), minlength=len(self.starts) - 1
+        ).astype(np.int64)
+
+    def ending_in(self, points: str) -> NDArray[np.bool_]:
+        """(L,) whether a line's last character is one of these."""
+        last = self.characters.points[self.ends - 1]
+        return np.isin(last, np.fromiter(map(ord, points), np.uint32, len(points)))
+
+    def counted(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(L,) how many of these places of `characters.points`, ascending, each line holds."""
+        return np.searchsorted(places, self.ends) - np.searchsorted(places, self.begins)
+
+
+def lines_of(characters: Characters) -> Lines:
+    """The lines of the texts."""
+    points, offsets = characters.points, characters.offsets
+    ends = np.flatnonzero(points == LINE_END)
+    begins = np.concatenate([[0], ends[:-1] + 1]) if ends.size else ends
+    texts = characters.text_of(begins)
+    # The number of the first line of each text, with all lines of the batch counted.
+    earlier = np.searchsorted(begins, offsets[:-1])
+    numbers = np.arange(len(begins)) - (earlier[texts] if len(begins) else 0)
+    begins, ends = _stripped(characters, begins, ends)
+    there = ends > begins
+    begins, ends = begins[there], ends[there]
+    return Lines(characters, begins, ends, np.searchsorted(begins, offsets), numbers[there])
+
+
+def _stripped(
+    characters: Characters, begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The lines without white space at both ends; a blank line ends where it begins."""
+    classes = characters.classes
+    space = (classes[begins] & SPACE) != 0
+    space |= (classes[ends - 1] & SPACE) != 0
+    # Few lines have any: these alone are looked up among the characters that are none.
+    some = np.flatnonzero(space | (begins == ends))
+    if not some.size:
+        return begins, ends
+    begins, ends = begins.copy(), ends.copy()
+    dark = np.flatnonzero((classes & SPACE) == 0)
+    first, behind = np.searchsorted(dark, begins[some]), np.searchsorted(dark, ends[some])
+    there = behind > first
+    ends[some[~there]] = begins[some[~there]]
+    first, behind, some = first[there], behind[there], some[there]
+    begins[some], ends[some] = dark[first], dark[behind - 1] + 1
+    return begins, ends
+
+
+def repeats(hashes: NDArray[np.uint64], texts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether an equal hash stands earlier in the same text, for texts that lie in order."""
+    if not hashes.size:
+        return np.zeros(0, np.bool_)
+    order = np.lexsort((hashes, texts))
+    equal = (hashes[order][1:] == hashes[order][:-1]) & (texts[order][1:] == texts[order][:-1])
+    found = np.zeros(len(hashes), np.bool_)
+    found[order[1:][equal]] = True  # lexsort is stable: the first of equal ones stays false
+    return found

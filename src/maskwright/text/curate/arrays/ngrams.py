@@ -1,0 +1,100 @@
+"""N-grams that a text repeats, as shares of the characters of its words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.text.curate.arrays.words import BASE, Words, grouped, mix
+from maskwright.text.curate.step import shares
+
+Shares = Mapping[int, NDArray[np.float64]]
+
+
+def repeated_ngrams(
+    words: Words, top: Sequence[int], duplicated: Sequence[int]
+) -> tuple[Shares, Shares]:
+    """Shares of the characters of each text's words, by the number of words of the n-grams.
+
+    An n-gram can only be repeated where the (n - 1)-gram at its place is: each size looks at the
+    places that the size before it left, so that all sizes together cost little more than the first.
+
+    Args:
+        top, duplicated: sizes of at least 2.
+
+    Returns:
+        For each size of `top`, (B,) the share in the n-gram that occurs most often, at least twice
+        (occurrences may overlap, the share is then at most 1). For each size of `duplicated`, (B,)
+        the share in words of n-grams of which an equal one stands earlier in the text.
+    """
+    size = len(words.starts) - 1
+    lengths = words.ends - words.begins
+    running = np.concatenate([[0], np.cumsum(lengths)])
+    whole = running[words.starts[1:]] - running[words.starts[:-1]]
+    behind = words.starts[words.texts + 1] if len(lengths) else lengths  # of each word's text
+    empty = np.zeros(size)
+    tops: dict[int, NDArray[np.float64]] = dict.fromkeys(top, empty)
+    found: dict[int, NDArray[np.float64]] = dict.fromkeys(duplicated, empty)
+
+    places = np.arange(len(lengths))
+    # Equal n-grams of two texts are two things: their text's number is part of the value.
+    with np.errstate(over="ignore"):
+        values = words.hashes + mix(words.texts.astype(np.uint64)) * BASE
+    for n in range(2, max(*top, *duplicated) + 1):
+        inside = places + n <= behind[places]
+        places, values = places[inside], values[inside]
+        if not places.size:
+            break
+        with np.errstate(over="ignore"):
+            values = values * BASE + words.hashes[places + n - 1]
+        order, opening = grouped(values)
+        begins = np.flatnonzero(opening)
+        counts = np.diff(np.append(begins, len(order)))
+        first = order[begins]  # occurrence of each n-gram
+        often = counts > 1
+        if n in tops:
+            held = places[first[often]]
+            tops[n] = _largest(
+                words.texts[held], counts[often], running[held + n] - running[held], whole
+            )
+        again = np.repeat(often, counts)
+        kept = np.zeros(len(places), np.bool_)
+        kept[order[again]] = True
+        if n in found:
+            earlier = kept.copy()
+            earlier[first] = False
+            found[n] = _covered(words, places[earlier], n, lengths, whole)
+        places, values = places[kept], values[kept]
+    return tops, found
+
+
+def _largest(
+    texts: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    whole: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """(B,) count x length / whole of the n-gram that occurs most often, of several the longest."""
+    order = np.lexsort((lengths, counts, texts))
+    last = np.concatenate([texts[order][1:] != texts[order][:-1], [True]])[: len(order)]
+    chosen = order[last]
+    part = np.zeros(len(whole))
+    part[texts[chosen]] = counts[chosen] * lengths[chosen]
+    return np.minimum(shares(part, whole), 1.0)
+
+
+def _covered(
+    words: Words,
+    places: NDArray[np.int64],
+    n: int,
+    lengths: NDArray[np.int64],
+    whole: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """(B,) the share of the characters of words that lie in an n-gram beginning at `places`."""
+    edges = np.zeros(len(lengths) + 1, np.int64)
+    np.add.at(edges, places, 1)
+    np.add.at(edges, places + n, -1)
+    inside = np.cumsum(edges[:-1]) > 0
+    return shares(np.bincount(words.texts[inside], lengths[inside], minlength=len(whole)), whole)

@@ -1,0 +1,276 @@
+"""Words and phrases of lists, found among the words of many texts by their hashes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import DataError, UsageError
+from maskwright.text.curate.arrays.lines import Lines
+from maskwright.text.curate.arrays.winnow import Stretches
+from maskwright.text.curate.arrays.words import Words, words_of
+from maskwright.text.curate.step import Batch, Change
+
+LARGEST = 64 << 20
+
+
+def entries(path: str, setting: str) -> list[tuple[str, int]]:
+    """The entries of a list with their lines, each once, in the order of the file.
+
+    Args:
+        setting: that names the file, for messages.
+
+    Raises:
+        UsageError: there is no such file.
+        DataError: it is no text in UTF-8, too large for a list, or has no entries.
+    """
+    try:
+        size = Path(path).stat().st_size
+        data = Path(path).read_bytes() if size <= LARGEST else b""
+    except OSError as error:
+        raise UsageError(
+            "the list cannot be read",
+            where=setting,
+            found=f"{path}: {error.strerror or error}",
+            wanted="a text file with one entry a line",
+            do=f"correct the path that `{setting}` names",
+        ) from error
+    if size > LARGEST:
+        raise DataError(
+            "the list is too large",
+            where=path,
+            found=f"{size:,} bytes",
+            wanted=f"at most {LARGEST:,}",
+            do="is this the list that is meant?",
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        at = data.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            "the list is not UTF-8",
+            where=f"{path}:{at}",
+            found=f"byte 0x{data[error.start]:02x}",
+            wanted="text in UTF-8",
+            do="save it as UTF-8",
+        ) from None
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        entry = _without_comment(line).strip()
+        if entry:
+            found.setdefault(entry, number)
+    if not found:
+        raise DataError(
+            "the list has no entries",
+            where=path,
+            found="blank lines and comments",
+            wanted="one entry a line",
+            do=f"fill it, or leave `{setting}` out",
+        )
+    return list(found.items())
+
+
+def _without_comment(line: str) -> str:
+    """`#` is a comment at the beginning of a line, and behind a blank."""
+    if line.lstrip().startswith("#"):
+        return ""
+    return line.split(" #")[0].split("\t#")[0]
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Runs of words: the number of the text in its batch, the first word and the one behind the
+    last, both counted from the text's first. Each (R,) int64."""
+
+    texts: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What is left of the texts of a batch, and what was taken.
+
+    Attributes:
+        texts: (B,) the texts now.
+        spans: those that were taken.
+        characters: (R, 2) where in the text each span stood, first character and one behind.
+    """
+
+    texts: Sequence[str]
+    spans: Spans
+    characters: NDArray[np.int64]
+
+
+def merged(spans: Spans) -> Spans:
+    """The same words in spans that neither overlap nor touch, in order."""
+    if not len(spans.texts):
+        return spans
+    order = np.lexsort((spans.begins, spans.texts))
+    texts, begins, ends = spans.texts[order], spans.begins[order], spans.ends[order]
+    # Texts apart from each other on one line of numbers, so that one running maximum serves all.
+    numbers = np.cumsum(np.concatenate([[False], texts[1:] != texts[:-1]]))
+    base = numbers * (int(ends.max()) + 2)
+    reach = np.maximum.accumulate(base + ends)
+    opening = np.concatenate([[True], base[1:] + begins[1:] > reach[:-1]])
+    first = np.flatnonzero(opening)
+    last = np.append(first[1:], len(texts)) - 1
+    return Spans(texts[first], begins[first], reach[last] - base[first])
+
+
+def cut(batch: Batch, spans: Spans) -> Cut:
+    """The texts of a batch without the words of merged spans.
+
+    What stands behind the last word goes with it, as far as the next word that stays: its full
+    stop, its blank; of line breaks there, the larger gap of the two sides stays.
+    """
+    words = batch.words
+    first = words.starts[spans.texts] + spans.begins
+    last = words.starts[spans.texts] + spans.ends - 1
+    characters = np.stack([words.begins[first], words.ends[last]], axis=1).astype(np.int64)
+    pieces: dict[int, list[str]] = {}  # of each text what stays, up to the span before
+    ends: dict[int, int] = {}  # of each text where that span's gap ends
+    for row, text in enumerate(spans.texts.tolist()):
+        whole = batch.texts[text]
+        begin, behind = characters[row].tolist()
+        following = int(last[row]) + 1
+        end = int(words.begins[following]) if following < words.starts[text + 1] else len(whole)
+        before = whole[ends.get(text, 0) : begin]
+        stripped, removed = before.rstrip(), whole[behind:end]
+        removed_gap = removed[len(removed.rstrip()) :]
+        if removed_gap.count("\n") > before.count("\n", len(stripped)):
+            before = stripped + removed_gap
+        pieces.setdefault(text, []).append(before)
+        ends[text] = end
+    texts = list(batch.texts)
+    for text, parts in pieces.items():
+        texts[text] = "".join(parts) + texts[text][ends[text] :]
+    return Cut(texts, spans, characters)
+
+
+MOST_NAMED = 5
+
+
+def without_lines(texts: Sequence[str], lines: Lines, cut: NDArray[np.bool_]) -> list[str]:
+    """The texts without the lines where `cut`, (L,), is true; those that lose none are the same.
+
+    Blank lines stay where they separate what is left, and go at both ends; those before and behind
+    lines that were cut are not more than those before.
+    """
+    found = list(texts)
+    for place in np.unique(lines.texts[cut]).tolist():
+        mine = slice(lines.starts[place], lines.starts[place + 1])
+        dropped = set(lines.numbers[mine][cut[mine]].tolist())
+        rows = texts[place].split("\n")
+        kept: list[str] = []
+        blanks, behind_cut = 0, True  # since the last line that is left
+        for number, row in enumerate(rows):
+            if number in dropped:
+                behind_cut = True
+            elif row.strip():
+                kept += [*[""] * blanks, row] if kept else [row]
+                blanks, behind_cut = 0, False
+            elif not (behind_cut and blanks):
+                blanks += 1
+        found[place] = "\n".join(kept)
+    return found
+
+
+def line_changes(lines: Lines, rule: str, cut: NDArray[np.bool_]) -> list[Change]:
+    """For each text that loses lines, how many and which, numbered from 1."""
+    changes = []
+    places = np.flatnonzero(cut)
+    texts = lines.texts[places]
+    for begin, end in _runs(texts):
+        numbers = (lines.numbers[places[begin:end]] + 1).tolist()
+        named = ", ".join(str(n) for n in numbers[:MOST_NAMED])
+        rest = len(numbers) - MOST_NAMED
+        where = f"line {named}" if len(numbers) == 1 else f"lines {named}"
+        where += f" and {rest} more" if rest > 0 else ""
+        changes.append(Change(int(texts[begin]), rule, len(numbers), where))
+    return changes
+
+
+def _runs(values: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Begin and end of each run of equal values."""
+    if not values.size:
+        return []
+    edges = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    return list(itertools.pairwise(edges))
+
+
+SIEVE_BITS = 16
+
+
+@dataclass(frozen=True)
+class Phrases:
+    """Phrases by the hashes of their words.
+
+    Attributes:
+        texts: each as it stands in its list.
+        by_length: for each number of words, the largest first, the hashes of the phrases of so many
+            words, sorted, and their numbers in `texts`.
+        sieve: (2**16,) whether a first word has these lowest bits.
+    """
+
+    texts: Sequence[str]
+    by_length: Sequence[tuple[int, NDArray[np.uint64], NDArray[np.int64]]]
+    sieve: NDArray[np.bool_]
+
+    def find(self, words: Words) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """First and last word and number of the phrase of every occurrence, in the order of the
+        words. Of phrases that begin at the same word only the longest is one occurrence.
+
+        A stretch of words is looked up by one hash, so the work does not grow with the number of
+        phrases that begin alike.
+        """
+        begins = np.flatnonzero(self.sieve[words.hashes & np.uint64(len(self.sieve) - 1)])
+        room = words.starts[words.texts[begins] + 1] - begins
+        stretches = Stretches(words)
+        none = np.zeros(0, np.int64)
+        occurrences = [(none, none, none)]
+        for length, hashes, numbers in self.by_length:
+            fits = np.flatnonzero(room >= length)
+            sought = stretches.hashes(begins[fits], length)
+            places = np.minimum(np.searchsorted(hashes, sought), len(hashes) - 1)
+            equal = hashes[places] == sought
+            here = begins[fits[equal]]
+            occurrences.append((here, here + length - 1, numbers[places[equal]]))
+            left = np.ones(len(begins), np.bool_)
+            left[fits[equal]] = False
+            begins, room = begins[left], room[left]
+        firsts, lasts, phrases = (np.concatenate(part) for part in zip(*occurrences, strict=True))
+        order = np.argsort(firsts)
+        return firsts[order], lasts[order], phrases[order]
+
+
+def phrases_of(listed: Sequence[tuple[str, int, str]]) -> Phrases:
+    """Phrases of (text, line, file); equal ones, without regard to case, are one.
+
+    Raises:
+        DataError: an entry without a word.
+    """
+    words = words_of([text for text, _, _ in listed])
+    for (text, line, file), count in zip(listed, words.counts, strict=True):
+        if not count:
+            raise DataError(
+                "an entry of a list has no word",
+                where=f"{file}:{line}",
+                found=repr(text),
+                wanted="letters or digits",
+                do="take the line out",
+            )
+    stretches, firsts = Stretches(words), words.starts[:-1]
+    by_length = []
+    for length in np.unique(words.counts)[::-1].tolist():
+        own = np.flatnonzero(words.counts == length)
+        hashes, first = np.unique(stretches.hashes(firsts[own], length), return_index=True)
+        by_length.append((length, hashes, own[first]))
+    sieve = np.zeros(1 << SIEVE_BITS, np.bool_)
+    sieve[words.hashes[firsts] & np.uint64(len(sieve) - 1)] = True
+    return Phrases([text for text, _, _ in listed], by_length, sieve)

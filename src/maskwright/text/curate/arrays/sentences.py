@@ -1,0 +1,42 @@
+"""Sentences of many lines at once, by their punctuation."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.text.curate.arrays.characters import SPACE
+from maskwright.text.curate.arrays.lines import Lines
+
+# What ends a sentence before white space; what ends one in scripts without spaces; what may stand
+# behind both.
+STOPS = ".!?…։؟۔।॥"
+WIDE_STOPS = "。！？｡"
+CLOSERS = "\"'”’»›“‘)]}）」』*_"
+# What a line of prose ends in.
+TERMINALS = STOPS + WIDE_STOPS + "\"'”’»"
+
+
+def sentences_of(lines: Lines) -> NDArray[np.int64]:
+    """(L,) sentences of each line: what ends in `.`, `!`, `?` and their like, quotes and brackets
+    behind them included, before white space or the line's end; and what is left over at the end."""
+    points, classes = lines.characters.points, lines.characters.classes
+    marks_of = np.zeros(0x10000, np.uint8)
+    for number, members in enumerate((STOPS, WIDE_STOPS, CLOSERS), 1):
+        marks_of[[ord(c) for c in members]] = number
+    found = np.where(points < 0x10000, marks_of[np.minimum(points, 0xFFFF)], 0)
+    marks = np.flatnonzero((found == 1) | (found == 2))
+    if not marks.size:
+        return np.ones(len(lines.begins), np.int64)
+    # Where the closers behind each mark end, and whether another mark follows at once.
+    others = np.flatnonzero(found != 3)
+    behind = others[np.searchsorted(others, marks, "right")]
+    ends = (found[marks] == 2) | ((classes[behind] & SPACE) != 0)
+    ends &= (found[behind] != 1) & (found[behind] != 2)
+    stops, behind = marks[ends], behind[ends]
+    # A line whose last sentence has no such end has one more.
+    last = np.maximum(np.searchsorted(stops, lines.ends) - 1, 0)
+    if not stops.size:
+        return np.ones(len(lines.begins), np.int64)
+    inside = (stops[last] >= lines.begins) & (stops[last] < lines.ends)
+    return lines.counted(stops) + ~(inside & (behind[last] >= lines.ends))

@@ -1,0 +1,290 @@
+"""Fingerprints of texts that every two equal stretches of words have in common (winnowing,
+Schleimer, Wilkerson and Aiken 2003), and hashes of any stretch in constant time.
+
+Of every window of `length` words the k-gram with the smallest hash is its fingerprint, the leftmost
+of equals. It depends on the words of the window alone, so equal windows have equal fingerprints,
+at the same place. Neighbouring windows mostly share theirs: a text has one for about every
+(length - k) / 2 words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base import randomness
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.text.curate.arrays.words import Words, mix, powers_of_base
+from maskwright.text.curate.step import DOCUMENT, Batch, CorpusStep, Tables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# The columns of the order, the first weighing most.
+ORDER = ("priority", "quality", "length", "content_1", "content_2", "notes", "name")
+# Whether a higher value comes first.
+FALLING = ("quality", "length")
+QUALITY = "quality"  # the note that the step `classifier` writes
+BLANKS, WIDE_BLANKS = b" \n\t\r", "\u00a0\u3000"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderedStep(CorpusStep):
+    """A step that keeps one of several documents: the settings of the order are its own."""
+
+    REMOVES_COPIES: ClassVar[bool] = True
+
+    priority: tuple[str, ...] = ()
+    """Sources (values of the note `source`), the one to keep first; others come after them."""
+    quality: str = QUALITY
+    """The note whose number says how good a document is: the higher is kept; "" for none. What is
+    no number is an error in a note that you name, and nothing in `quality` itself."""
+
+    def check(self) -> None:
+        if len(set(self.priority)) < len(self.priority):
+            raise ConfigError(
+                "a source is named twice",
+                where="priority",
+                found=", ".join(self.priority),
+                wanted="each source once",
+                do="leave the second out",
+            )
+
+    def order(self, batch: Batch) -> dict[str, pa.Array]:
+        """The columns `ORDER` of the documents of a batch: int32, float64, int64 and four uint64.
+
+        Raises:
+            DataError: a value of the note of quality that was named is no number.
+        """
+        import pyarrow as pa
+
+        places = {source: place for place, source in enumerate(self.priority)}
+        texts = [hash_128(text) for text in batch.texts]
+        names = sorted(batch.notes)
+        columns = [batch.note(name) for name in names]
+        notes = [
+            hash_64(repr([pair for pair in zip(names, row, strict=True) if pair[1] is not None]))
+            for row in (zip(*columns, strict=True) if columns else [()] * len(batch))
+        ]
+        return {
+            "priority": pa.array(
+                [places.get(source or "", len(places)) for source in batch.note("source")],
+                pa.int32(),
+            ),
+            "quality": pa.array(self._qualities(batch), pa.float64()),
+            "length": pa.array([inked(text) for text in batch.texts], pa.int64()),
+            "content_1": pa.array([first for first, _ in texts], pa.uint64()),
+            "content_2": pa.array([second for _, second in texts], pa.uint64()),
+            "notes": pa.array(notes, pa.uint64()),
+            "name": pa.array([hash_64(name) for name in batch.ids], pa.uint64()),
+        }
+
+    def _qualities(self, batch: Batch) -> list[float]:
+        """(B,) the note of quality; without one, a document comes after those that have one."""
+        if not self.quality or self.quality not in batch.notes:
+            return [-math.inf] * len(batch)
+        found = []
+        for name, text in zip(batch.ids, batch.note(self.quality), strict=True):
+            try:
+                value = -math.inf if text is None or not text.strip() else float(text)
+            except ValueError:
+                value = math.nan
+            if math.isnan(value) and self.quality == QUALITY:
+                value = -math.inf
+            if math.isnan(value):
+                raise DataError(
+                    "the quality of a document is no number",
+                    where=name,
+                    found=f"{self.quality} = {text!r}",
+                    wanted="a number, the higher the better",
+                    do="name another note in the setting `quality`, or none with quality = ''",
+                )
+            found.append(value)
+        return found
+
+
+def inked(text: str) -> int:
+    """Characters that are no blanks, tabs or line ends: a padded copy is not longer."""
+    data = text.encode("utf-8", "surrogatepass")
+    blanks = len(data) - len(data.translate(None, BLANKS))
+    wide = 0 if len(data) == len(text) else sum(map(text.count, WIDE_BLANKS))
+    return len(text) - blanks - wide
+
+
+def hash_128(text: str) -> tuple[int, int]:
+    """BLAKE2b of the text's UTF-8, 128 bits as two numbers of 64."""
+    return bytes_128(text.encode("utf-8", "surrogatepass"))
+
+
+def bytes_128(data: bytes) -> tuple[int, int]:
+    """BLAKE2b of bytes, 128 bits as two numbers of 64."""
+    digest = blake2b(data, digest_size=16).digest()
+    return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
+
+
+def hash_64(text: str) -> int:
+    """BLAKE2b of the text's UTF-8, 64 bits."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def in_order(table: pa.Table, groups: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """(R,) the rows of a table with the columns `ORDER` by group, in each the one to keep first."""
+    keys = []
+    for name in ORDER:
+        values = table.column(name).to_numpy()
+        keys.append(-values if name in FALLING else values)
+    if groups is not None:
+        keys.insert(0, groups)
+    return np.lexsort(keys[::-1])
+
+
+def firsts(table: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(R,) for every row of a table with the columns `ORDER` the row that its group keeps."""
+    if not len(groups):
+        return np.zeros(0, np.int64)
+    rows = in_order(table, groups)
+    opening = np.concatenate([[True], np.diff(groups[rows]) != 0])
+    kept = rows[opening][np.cumsum(opening) - 1]
+    found = np.empty(len(rows), np.int64)
+    found[rows] = kept
+    return found
+
+
+def ids_of(tables: Tables, documents: NDArray[np.int64]) -> pa.Array:
+    """(D,) the ids of documents, from the column `id` of what a pass gave."""
+    import pyarrow as pa
+
+    if not len(documents):
+        return pa.array([], pa.large_string())
+    table = tables.read([DOCUMENT, "id"])
+    rows = np.searchsorted(table.column(DOCUMENT).to_numpy(), documents)
+    return pa.array(table.column("id").take(pa.array(rows)).to_pylist(), pa.large_string())
+
+
+# Steps that draw from the same texts must not draw alike: a counter for each.
+SAMPLE, LIMIT, BALANCE, PERPLEXITY = range(4)
+
+
+def draws(texts: Sequence[str], step: int, seed: int) -> NDArray[np.float64]:
+    """(B,) numbers in [0, 1) of the texts."""
+    keys = randomness.key("curate", step, seed, hashes(texts))
+    return randomness.uniforms(np.atleast_1d(keys), 1)[:, 0]
+
+
+def hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
+    """(B,) 64 bits of BLAKE2b of each text."""
+    digests = b"".join(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        for text in texts
+    )
+    return np.frombuffer(digests, "<u8").astype(np.uint64)
+
+
+def within(
+    order: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    limits: NDArray[np.float64],
+) -> NDArray[np.bool_]:
+    """Which documents are kept when each group is filled in this order until the first document
+    with which it would be larger than its limit.
+
+    Args:
+        order: (D,) a permutation of the documents.
+        sizes: (D,) of each document.
+        groups: (D,) of each document, 0 to G - 1.
+        limits: (G,) the largest sum of sizes.
+    """
+    by_group = order[np.argsort(groups[order], kind="stable")]
+    running = np.cumsum(sizes[by_group])
+    ordered = groups[by_group]
+    firsts = np.searchsorted(ordered, np.arange(len(limits)))
+    before = np.concatenate([[0], running])[firsts]
+    kept = np.zeros(len(sizes), np.bool_)
+    kept[by_group] = running - before[ordered] <= limits[ordered]
+    return kept
+
+
+# Bits of a sort key that hold a word's number in its batch.
+PLACE_BITS = 28
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Neighbouring windows of a text that share a fingerprint, at one place.
+
+    Attributes:
+        prints: (R,) uint64, the fingerprints.
+        firsts: (R,) int64, the first word of the first window, in the batch.
+        counts: (R,) windows.
+    """
+
+    prints: NDArray[np.uint64]
+    firsts: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def take(self, chosen: NDArray[np.bool_]) -> Runs:
+        return Runs(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+
+
+class Stretches:
+    """Hashes of stretches of words of a batch."""
+
+    def __init__(self, words: Words) -> None:
+        powers, inverse = powers_of_base(1 << max(16, len(words.hashes).bit_length()))
+        with np.errstate(over="ignore"):
+            sums = np.cumsum(words.hashes * powers[: len(words.hashes)], dtype=np.uint64)
+        self.sums = np.concatenate([np.zeros(1, np.uint64), sums])
+        self.inverse = inverse
+
+    def hashes(
+        self, firsts: NDArray[np.int64], lengths: NDArray[np.int64] | int
+    ) -> NDArray[np.uint64]:
+        """(R,) of `lengths` words from `firsts` on; equal for equal words."""
+        with np.errstate(over="ignore"):
+            values = (self.sums[firsts + lengths] - self.sums[firsts]) * self.inverse[firsts]
+            return mix(values + np.asarray(lengths, np.uint64))
+
+
+def gram_of(length: int) -> int:
+    """The words of a k-gram for windows of `length` words: short, for few fingerprints; long, so
+    that few texts share one by chance."""
+    return max(1, length // 3)
+
+
+def runs_of(words: Words, stretches: Stretches, length: int) -> Runs:
+    """All windows of `length` words, in runs of one fingerprint."""
+    gram = gram_of(length)
+    width = length - gram + 1
+    windows = np.maximum(words.counts - length + 1, 0)
+    total = int(windows.sum())
+    if not total:
+        none = np.zeros(0, np.int64)
+        return Runs(np.zeros(0, np.uint64), none, none)
+    if len(words.hashes) >> PLACE_BITS:
+        raise ValueError("too many words in a batch")
+    size = len(words.hashes) - gram + 1
+    # One sort key for hash and place; grams and windows across texts are made, too, and not used.
+    hashes = stretches.hashes(np.arange(size), gram)
+    low = np.uint64(PLACE_BITS)
+    least = (hashes >> low << low) | np.arange(size, dtype=np.uint64)
+    reach = 1
+    while reach < width:
+        step = min(reach, width - reach)
+        least = np.minimum(least[: len(least) - step], least[step:])
+        reach += step
+    starts = np.concatenate([[0], np.cumsum(windows)])
+    firsts = np.arange(total) + np.repeat(words.starts[:-1] - starts[:-1], windows)
+    at = (least[firsts] & np.uint64((1 << PLACE_BITS) - 1)).astype(np.int64)
+    # Texts differ in places, too, so a change of place ends a run in any case.
+    opening = np.flatnonzero(np.concatenate([[True], at[1:] != at[:-1]]))
+    counts = np.diff(np.append(opening, total))
+    return Runs(hashes[at[opening]], firsts[opening], counts)

@@ -1,0 +1,196 @@
+"""The whole corpus, as a step asks it: passes over the shards, and queries of what they gave."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.config import fingerprint
+from maskwright.base.findings import Note
+from maskwright.base.storage.files import write_file
+from maskwright.text.curate.engine.daft_engine import DaftEngine
+from maskwright.text.curate.engine.segment import PASS_FILE, run_pass
+from maskwright.text.curate.engine.shards import Shard
+from maskwright.text.curate.engine.tables import read_columns
+from maskwright.text.curate.step import DOCUMENT, Pass
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW_BITS = 32
+
+
+class Progress(Protocol):
+    """Told what is done: the name of the work, its parts, and how many of them are done."""
+
+    def __call__(self, name: str, total: int, done: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class ShardCorpus:
+    """A `Corpus` of shards on disk, for one step.
+
+    Attributes:
+        step: its name.
+        key: a hash of its settings and its code.
+        folder: where passes keep their tables.
+        used: gets the files and folders that the passes read and made.
+    """
+
+    engine: DaftEngine
+    shards: Sequence[Shard]
+    step: str
+    key: str
+    folder: Path
+    note: Note
+    progress: Progress
+    used: set[Path]
+
+    def map(self, name: str, function: Pass, known: pa.Table | None = None) -> ShardTables:
+        """`Corpus.map`."""
+        tasks, numbers, size = [], [], 0
+        keep = Keeper(self.folder)
+        for number, (shard, about) in enumerate(
+            zip(self.shards, slices(known, len(self.shards)), strict=True)
+        ):
+            if not shard.documents or (about is not None and not about.num_rows):
+                continue
+            path = keep(about)
+            out = pass_folder(self.folder, self.step, self.key, name, shard.key, Path(path).name)
+            tasks.append({"shard": str(shard.path), "known": path, "out": str(out)})
+            numbers.append(number)
+            self.used.update((out, Path(path)))
+            size += shard.bytes
+        self.engine.run(
+            partial(run_pass, function=function),
+            tasks,
+            size,
+            lambda done: self.progress(f"{self.step}: {name}", len(tasks), done),
+        )
+        files = [Path(task["out"]) / PASS_FILE for task in tasks]
+        return ShardTables(
+            self.engine,
+            [(n, file) for n, file in zip(numbers, files, strict=True) if file.stat().st_size],
+        )
+
+    def say(self, found: object) -> None:
+        """`Corpus.say`."""
+        self.note(found)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class ShardTables:
+    """The `Tables` that a pass gave: (number of the shard, Parquet file)."""
+
+    engine: DaftEngine
+    files: Sequence[tuple[int, Path]]
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """`Tables.read`."""
+        import pyarrow as pa
+
+        found = []
+        own = None if columns is None else [name for name in columns if name != DOCUMENT]
+        for number, path in self.files:
+            table = read_columns(path, None if own is None else ["row", *own])
+            rows = table.column("row").to_numpy() + (number << ROW_BITS)
+            table = table.drop_columns(["row"]).append_column(DOCUMENT, pa.array(rows, pa.int64()))
+            found.append(table if columns is None else table.select(list(columns)))
+        if not found:
+            return pa.table({name: pa.array([], pa.int64()) for name in columns or [DOCUMENT]})
+        return pa.concat_tables(found).combine_chunks()
+
+    def repeated(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
+        """`Tables.repeated`."""
+        if not self.files:
+            return _empty([*keys, *columns])
+        return self.engine.repeated(self.files, keys, columns)
+
+    def among(self, key: str, values: NDArray[np.int64]) -> pa.Table:
+        """`Tables.among`. One table is in memory at a time."""
+        import pyarrow as pa
+
+        wanted, documents, keys = np.unique(values), [np.zeros(0, np.int64)], [values[:0]]
+        for number, path in self.files:
+            table = read_columns(path, ["row", key])
+            here = table.column(key).to_numpy()
+            chosen = np.isin(here, wanted)
+            documents.append(table.column("row").to_numpy()[chosen] + (number << ROW_BITS))
+            keys.append(here[chosen])
+        found = {DOCUMENT: np.concatenate(documents), key: np.concatenate(keys)}
+        return pa.table({name: pa.array(column, pa.int64()) for name, column in found.items()})
+
+    def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:
+        """`Tables.totals`."""
+        if not self.files:
+            return _empty([*keys, *sums])
+        return self.engine.totals(self.files, keys, sums, least)
+
+
+def pass_folder(
+    work: Path, step: str, step_key: str, name: str, shard_key: str, known: str = ""
+) -> Path:
+    """Where a pass of a step keeps its table of a shard, with what is known in the file `known`."""
+    key = fingerprint(["pass", 1, step_key, name, shard_key, known])
+    return work / "passes" / f"{step}.{name}" / key
+
+
+def _empty(names: Sequence[str]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table({name: pa.array([], pa.int64()) for name in names})
+
+
+def slices(known: pa.Table | None, shards: int) -> list[pa.Table | None]:
+    """What is known about the documents of each shard, their numbers in the shard as `row`; a table
+    without the column `document` is about all of them."""
+    if known is None or DOCUMENT not in known.schema.names:
+        return [known] * shards
+    import pyarrow as pa
+
+    numbers = known.column(DOCUMENT).to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    known, numbers = known.take(pa.array(order)), numbers[order]
+    cuts = np.searchsorted(numbers, np.arange(shards + 1, dtype=np.int64) << ROW_BITS)
+    rows = pa.array(numbers & ((1 << ROW_BITS) - 1), pa.int64())
+    named = known.drop_columns([DOCUMENT]).append_column("row", rows)
+    return [named.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
+
+
+class Keeper:
+    """Writes tables under names made of their content; one that comes again and again, once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._last: tuple[pa.Table | None, str] = (None, "")
+
+    def __call__(self, table: pa.Table | None) -> str:
+        """The path of the table; "" for None."""
+        if table is not self._last[0]:
+            self._last = (table, "" if table is None else keep_table(self._folder, table))
+        return self._last[1]
+
+
+def keep_table(folder: Path, table: pa.Table) -> str:
+    """Write the table under a name made of its content; the path."""
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    whole = table.combine_chunks()
+    # Hashes have no dictionary.
+    pq.write_table(whole, sink, compression="lz4", use_dictionary=False, write_statistics=False)
+    data = sink.getvalue()
+    path = folder / "known" / f"{hashlib.sha256(data).hexdigest()[:32]}.parquet"
+    if not path.is_file() or path.read_bytes() != data:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, data)
+    return str(path)

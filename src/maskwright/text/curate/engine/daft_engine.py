@@ -1,0 +1,487 @@
+"""Daft runs the work: in processes of this machine, or on a Ray cluster; the same plan, the same
+bytes.
+
+What a task makes is a folder that is there whole or not at all, and is found again. So a task may
+run twice, tasks may end in any order, and a cluster that loses a machine goes on with the tasks
+whose folders are missing. Only narrow tables, of numbers, are grouped; what a query answers is
+sorted before it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import (
+    DataError,
+    IncompatibleError,
+    MaskwrightError,
+    ResourceError,
+    UsageError,
+)
+from maskwright.base.memory import free_bytes
+from maskwright.base.packages import install, require
+from maskwright.base.storage.manifest import verify
+from maskwright.base.version import VERSION
+from maskwright.text.curate.engine.tables import read_columns
+from maskwright.text.curate.step import DOCUMENT
+
+
+def answer(
+    function: Callable[[dict[str, Any]], dict[str, Any]], version: str, stop: str, task: str
+) -> str:
+    """Do the task; as JSON what it answers, or the five parts of its error.
+
+    Args:
+        stop: a file; once it is there, tasks are no longer begun.
+    """
+    if Path(stop).exists():
+        return "{}"
+    try:
+        if version != VERSION:
+            raise IncompatibleError(
+                "a worker has another version of maskwright",
+                found=VERSION,
+                wanted=version,
+                do="install the same version on every machine of the cluster",
+            )
+        return json.dumps(function(json.loads(task)))
+    except MaskwrightError as error:
+        parts = {name: getattr(error, name) for name in ("what", "where", "found", "wanted", "do")}
+        plain = {name: None if part is None else str(part) for name, part in parts.items()}
+        return json.dumps({"error": {**plain, "sort": type(error).__name__}})
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FEW_ROWS = 1 << 24  # that are grouped in memory: 16 bytes a row and column
+ROW_BITS = 32
+NARROW = 1 << 15  # 16-bit integers sort by counting
+
+
+def repeated_rows(
+    files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
+) -> pa.Table:
+    """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
+    wanted = [*keys, *columns]
+    read = _read(files, wanted)
+    order, opening = _grouped([read[name] for name in keys])
+    sizes = np.diff(np.append(np.flatnonzero(opening), len(order)))
+    chosen = np.sort(order[np.repeat(sizes > 1, sizes)])
+    kept = [read[name][chosen] for name in wanted]
+    rows = np.lexsort(kept[::-1]) if len(chosen) else chosen
+    return _table(wanted, [values[rows] for values in kept])
+
+
+def summed_rows(
+    files: Sequence[tuple[int, Path]], keys: Sequence[str], sums: Sequence[str], least: int
+) -> pa.Table:
+    """`Tables.totals` over the tables of some shards."""
+    read = _read(files, [*keys, *sums])
+    order, opening = _grouped([read[name] for name in keys])
+    first = np.flatnonzero(opening)
+    added = [np.add.reduceat(read[name][order], first) if len(first) else order for name in sums]
+    often = added[0] >= least
+    found = [read[name][order[first[often]]] for name in keys]
+    return _table([*keys, *sums], [*found, *(values[often] for values in added)])
+
+
+def _read(files: Sequence[tuple[int, Path]], columns: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """The columns of all tables, behind each other."""
+    own = [name for name in columns if name != DOCUMENT]
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in columns}
+    for number, path in files:
+        wanted = ["row", *own] if DOCUMENT in columns else own
+        table = read_columns(path, wanted)
+        for name in own:
+            parts[name].append(table.column(name).to_numpy())
+        if DOCUMENT in columns:
+            parts[DOCUMENT].append(table.column("row").to_numpy() + (number << ROW_BITS))
+    return {name: np.concatenate(values) for name, values in parts.items()}
+
+
+def _grouped(keys: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """(R,) the rows sorted by `keys`, the first weighing most, and which of them, in this order,
+    begin a group of equal ones. Equal rows come in no order."""
+    order = np.argsort(keys[-1])
+    for values in keys[-2::-1]:
+        here = values[order]
+        if len(here) and int(here.max()) - int(here.min()) < NARROW:
+            here = (here - here.min()).astype(np.int16)
+        order = order[np.argsort(here, kind="stable")]
+    opening = np.zeros(len(order), np.bool_)
+    opening[:1] = True
+    for values in keys:
+        here = values[order]
+        opening[1:] |= here[1:] != here[:-1]
+    return order, opening
+
+
+def _table(names: Sequence[str], columns: Sequence[NDArray[Any]]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table(dict(zip(names, map(pa.array, columns), strict=True)))
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Function = Callable[[dict[str, Any]], dict[str, Any]]
+Done = Callable[[int], None]
+Runner = Literal["local", "ray"]
+# Tasks of less text run in this process, as all do where one process is wanted: others take a
+# second to start.
+INLINE_BYTES = 24 << 20
+CONNECT_SECONDS = 10
+ATTEMPTS = 4  # of tasks that a cluster lost
+ROW_BYTES = 120  # that a query needs in memory for a row, measured
+SHARE = 0.3  # of the free memory that a query may take
+_INTACT: set[str] = set()  # folders that this process has checked, or makes
+_STARTED: list[Runner] = []  # Daft has one runner in a process
+
+
+@dataclass(frozen=True)
+class DaftEngine:
+    """Where the work is done.
+
+    Attributes:
+        runner: `local` for processes of this machine, `ray` for a cluster.
+        address: of the cluster; None starts one on this machine.
+        workers: processes; None: as many as the machine has cores, or the cluster.
+
+    Raises:
+        UsageError: fewer than one worker, or an address without a cluster.
+    """
+
+    runner: Runner = "local"
+    address: str | None = None
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise UsageError(
+                "no process", where="--workers", found=self.workers, wanted="1 or more"
+            )
+        if self.address is not None and self.runner != "ray":
+            raise UsageError(
+                "an address without a cluster",
+                where="--address",
+                found=self.address,
+                do="add --engine ray, or leave it out",
+            )
+
+    def start(self) -> None:
+        """Load the engine, and reach the cluster.
+
+        Raises:
+            UsageError: Daft or Ray is not installed, or another engine was started before.
+            ResourceError: there is no cluster at the address.
+        """
+        os.environ["DAFT_PROGRESS_BAR"] = "0"
+        daft = require("curation", "daft", "pyarrow")
+        if _STARTED and self.runner not in _STARTED:
+            raise UsageError(
+                "another engine was started in this process",
+                found=_STARTED[0],
+                wanted="one engine in a process",
+                do="start a new process for the other engine",
+            )
+        if self.runner == "ray":
+            self._start_ray()
+            daft.set_runner_ray(noop_if_initialized=True)
+        elif not _STARTED:
+            daft.set_runner_native()
+        _STARTED[:] = [self.runner]
+
+    def _start_ray(self) -> None:
+        ray = require("--engine ray", "ray", do=install("daft[ray]"))
+        if ray.is_initialized():
+            return
+        try:
+            _require_listening(self.address)
+            ray.init(
+                address=self.address,
+                num_cpus=None if self.address else self.workers,
+                log_to_driver=False,
+                logging_level="ERROR",
+                include_dashboard=None if self.address else False,
+            )
+        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+            raise ResourceError(
+                "no Ray cluster answers",
+                where=self.address or "this machine",
+                found=str(error).strip().split("\n")[0][:200],
+                wanted="a running cluster that this machine reaches",
+                do="start it (ray start --head), correct --address, or leave out --engine ray",
+            ) from error
+
+    @property
+    def processes(self) -> int:
+        """How many tasks run at once."""
+        if self.workers:
+            return self.workers
+        if self.runner == "ray":
+            import ray
+
+            return max(1, int(ray.cluster_resources().get("CPU", 1)))
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
+
+    # -------------------------------------------------------------------------- tasks
+    def run(
+        self, function: Function, tasks: Sequence[Mapping[str, Any]], size: int, done: Done
+    ) -> None:
+        """Do the tasks whose `out` is not there.
+
+        Args:
+            function: a module-level function, or a partial of one; it travels to processes.
+            size: bytes of text in all tasks.
+            done: told the number of tasks that are done.
+
+        Raises:
+            MaskwrightError: the first error of a task.
+            DataError: what an earlier command made is damaged.
+            ResourceError: the cluster lost the same tasks again and again.
+        """
+        self._require_whole([Path(task["out"]) for task in tasks])
+        last = ""
+        for _ in range(ATTEMPTS):
+            open_tasks = [task for task in tasks if not Path(task["out"]).is_dir()]
+            before = len(tasks) - len(open_tasks)
+            done(before)
+            if not open_tasks:
+                return
+            few = min(len(open_tasks), self.processes) == 1 or size <= INLINE_BYTES
+            if self.runner == "local" and few:
+                for number, task in enumerate(open_tasks):
+                    function(dict(task))
+                    done(before + number + 1)
+                return
+            try:
+                self._send(function, open_tasks, lambda n, b=before: done(b + n))  # type: ignore[misc]
+            except MaskwrightError:
+                raise
+            except Exception as error:
+                if self.runner == "local" or not _lost(error):
+                    raise
+                last = str(error)
+        if left := [task["out"] for task in tasks if not Path(task["out"]).is_dir()]:
+            raise ResourceError(
+                "tasks were lost again and again",
+                where=self.address or "this machine",
+                found=f"{len(left)} of {len(tasks)} tasks not done: {last[:160] or left[0]}",
+                wanted="workers that stay, and a folder that this machine and all of them share",
+                do="look at the cluster (ray status), and whether all machines reach --out by the "
+                "same path; the same command goes on from here",
+            )
+
+    def _require_whole(self, folders: Sequence[Path]) -> None:
+        """Refuse a folder that was found and is not as it was saved. Each is hashed once in a
+        process; what the process makes itself is not hashed again."""
+        found = [path for path in folders if str(path) not in _INTACT and path.is_dir()]
+        if found:
+            with ThreadPoolExecutor(min(8, self.processes)) as pool:
+                for _ in pool.map(_require_intact, found):
+                    pass
+        _INTACT.update(map(str, folders))
+
+    def _send(self, function: Function, tasks: Sequence[Mapping[str, Any]], done: Done) -> None:
+        """Have the tasks done by workers. Answers are read to the end even after an error: Daft
+        does not survive that a query is left, so the tasks that are open are told to do nothing.
+
+        Raises:
+            MaskwrightError: the first error of a task.
+        """
+        import daft
+
+        stop = Path(tasks[0]["out"]).with_name(f".stop-{os.getpid()}-{os.urandom(6).hex()}")
+        frame = daft.from_pydict({"task": [json.dumps(task) for task in tasks]})
+        if self.runner == "ray":
+            # Actors that die are waited for as long as their places are missing; a function has
+            # none, and runs wherever there is room.
+            worker = _function(function, VERSION, str(stop))
+            frame = frame.into_partitions(len(tasks))
+        else:
+            worker = _worker(min(self.processes, len(tasks)))(function, VERSION, str(stop))
+        answers = frame.select(worker(frame["task"]).alias("answer")).iter_rows()
+        error: MaskwrightError | None = None
+        try:
+            for number, row in enumerate(answers, start=1):
+                answer = json.loads(row["answer"])
+                if "error" in answer and error is None:
+                    error = _error_of(answer["error"])
+                    stop.touch()
+                elif error is None:
+                    done(number)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                stop.touch()
+                for _ in answers:
+                    pass
+            raise
+        finally:
+            stop.unlink(missing_ok=True)
+        if error is not None:
+            raise error
+
+    # -------------------------------------------------------------------------- queries
+    def repeated(
+        self, files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
+    ) -> pa.Table:
+        """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
+        if _rows(files) <= FEW_ROWS:
+            return repeated_rows(files, keys, columns)
+        import daft
+        import pyarrow as pa
+
+        wanted = [*keys, *columns]
+        found = []
+        for frame in self._parts(files, keys, wanted):
+            counts = frame.groupby(*keys).agg(daft.col(wanted[0]).count("all").alias("_count"))
+            often = counts.where(daft.col("_count") >= daft.lit(2)).select(*keys)
+            found.append(frame.join(often, on=list(keys)).select(*wanted).to_arrow())
+        return _sorted(pa.concat_tables(found), wanted)
+
+    def totals(
+        self,
+        files: Sequence[tuple[int, Path]],
+        keys: Sequence[str],
+        sums: Sequence[str],
+        least: int,
+    ) -> pa.Table:
+        """`Tables.totals` over the tables of some shards."""
+        if _rows(files) <= FEW_ROWS:
+            return summed_rows(files, keys, sums, least)
+        import daft
+        import pyarrow as pa
+
+        found = []
+        for frame in self._parts(files, keys, [*keys, *sums]):
+            added = frame.groupby(*keys).agg(*(daft.col(name).sum().alias(name) for name in sums))
+            found.append(
+                added.where(daft.col(sums[0]) >= daft.lit(least)).select(*keys, *sums).to_arrow()
+            )
+        return _sorted(pa.concat_tables(found), keys)
+
+    def _parts(
+        self, files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
+    ) -> Iterator[Any]:
+        """The rows of the tables in parts that fit into memory; equal keys are in one part."""
+        import daft
+
+        rows = _rows(files)
+        room = free_bytes() * SHARE if self.runner == "local" else math.inf
+        parts = max(1, math.ceil(rows * ROW_BYTES / room))
+        paths = [str(path) for _, path in files]
+        frame = daft.read_parquet(paths, file_path_column="_path")
+        if DOCUMENT in columns:
+            numbers = {"_path": paths, "_shard": [number << 32 for number, _ in files]}
+            frame = frame.with_column("_path", daft.col("_path").replace("file://", ""))
+            frame = frame.join(daft.from_pydict(numbers), on="_path")
+            frame = frame.with_column(DOCUMENT, daft.col("_shard") + daft.col("row"))
+        frame = frame.select(*columns)
+        for part in range(parts):
+            if parts > 1:
+                mixed = daft.col(keys[0]).hash()
+                for key in keys[1:]:
+                    mixed = daft.col(key).hash(seed=mixed)
+                yield frame.where(mixed % daft.lit(parts) == daft.lit(part))
+            else:
+                yield frame
+
+
+def _require_intact(folder: Path) -> None:
+    try:
+        verify(folder, error=DataError)
+    except DataError as error:
+        raise error.advising(
+            f"remove the folder {folder}; the same command makes it again"
+        ) from error
+
+
+def _rows(files: Sequence[tuple[int, Path]]) -> int:
+    """Of all tables."""
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(path).num_rows for _, path in files)
+
+
+def _sorted(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    return table.sort_by([(name, "ascending") for name in columns]).combine_chunks()
+
+
+def _worker(processes: int) -> Any:
+    """A class of Daft whose objects, one in each process, do one task at a time."""
+    import daft
+
+    @daft.cls(use_process=True, max_concurrency=processes)
+    class Worker:
+        def __init__(self, function: Function, version: str, stop: str) -> None:
+            self.function, self.version, self.stop = function, version, stop
+
+        @daft.method.batch(return_dtype=daft.DataType.string(), batch_size=1)
+        def __call__(self, tasks: Any) -> list[str]:
+
+            return [
+                answer(self.function, self.version, self.stop, task) for task in tasks.to_pylist()
+            ]
+
+    return Worker
+
+
+def _function(function: Function, version: str, stop: str) -> Any:
+    """A function of Daft that does one task at a time."""
+    import daft
+
+    @daft.func.batch(return_dtype=daft.DataType.string(), batch_size=1, use_process=True)
+    def work(tasks: Any) -> list[str]:
+
+        return [answer(function, version, stop, task) for task in tasks.to_pylist()]
+
+    return work
+
+
+def _require_listening(address: str | None) -> None:
+    """Look whether somebody answers at `host:port`; Ray itself would try for minutes.
+
+    Raises:
+        OSError: nobody does.
+    """
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+
+
+def _lost(error: BaseException) -> bool:
+    """Whether an error says that a machine or a process went away, and not that a task is wrong."""
+    words = (
+        "died lost unavailable disconnected ActorDied WorkerCrashed killed NodeDied ObjectLost "
+        "OwnerDied RaySystemError Connection"
+    )
+    text = f"{type(error).__name__} {error}"
+    return any(word in text for word in words.split())
+
+
+def _error_of(plain: Mapping[str, Any]) -> MaskwrightError:
+    """The error that a worker met."""
+    import maskwright.base.errors as errors
+
+    sort = getattr(errors, plain["sort"], IncompatibleError)
+    parts = {name: plain.get(name) for name in ("where", "found", "wanted", "do")}
+    error: MaskwrightError = sort(plain["what"], **parts)
+    return error

@@ -1,0 +1,461 @@
+"""A whole curation: files to shards, segments of steps over them, and the folder of the result.
+
+    read      files -> shards                      reading/KEY/
+    segments  shards -> shards, step by step       segments/KEY/    a CorpusStep begins a new one
+    passes    what a CorpusStep must see first     passes/, known/
+    pack      shards -> text/NNNNN.jsonl.gz        packed/KEY/
+
+All of it lies in the work folder beside the result, each piece whole or not there, under a hash of
+what it was made of. A stopped curation goes on with the pieces that are missing, and one with more
+files, or with other settings of a late step, finds the others again.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import itertools
+import os
+import re
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.config import fingerprint, to_plain
+from maskwright.base.counted import counted
+from maskwright.base.errors import ConfigError, DataError, UsageError
+from maskwright.base.findings import Finding, Note
+from maskwright.base.storage.files import TEMPORARY, state_of
+from maskwright.base.storage.manifest import hash_file
+from maskwright.base.version import VERSION
+from maskwright.text.corpus.files import Paths, find, listed
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.curate.engine.corpus import Keeper, Progress, ShardCorpus, pass_folder, slices
+from maskwright.text.curate.engine.daft_engine import DaftEngine
+from maskwright.text.curate.engine.pack import FACTS as PACK_FACTS
+from maskwright.text.curate.engine.pack import pack_shard
+from maskwright.text.curate.engine.segment import FACTS_FILE, TEXT_FILE, opened, run_segment
+from maskwright.text.curate.engine.shards import (
+    Shard,
+    group,
+    read_facts,
+    read_group,
+    require_once,
+    shards_of,
+    unreadable,
+)
+from maskwright.text.curate.recipe import Recipe
+from maskwright.text.curate.step import CorpusStep, Step
+
+# Names of folders that this module makes; others are somebody's.
+OWN = re.compile(rf"[0-9a-f]{{64}}|{re.escape(TEMPORARY)}.*", re.DOTALL)
+KNOWN = re.compile(r"[0-9a-f]{32}")
+REMOVES_ALL = "a step would remove every document"
+EMPTY = "empty-files"  # a finding of the reader
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What a curation made in its work folder, in order.
+
+    Attributes:
+        reading: what the reading of each group of files met.
+        segments: for each segment, the names of its steps and the folder of each shard.
+        packed: the folders of the shards that have documents left.
+        found: what steps reported about the whole corpus, by step.
+        read: the folders of the groups of files.
+        pass_files: the folders of passes, and the files of what was known.
+    """
+
+    reading: list[dict[str, Any]]
+    segments: list[tuple[list[str], list[Path]]]
+    packed: list[Path]
+    found: dict[str, list[Finding]] = field(default_factory=dict)
+    read: list[Path] = field(default_factory=list)
+    pass_files: set[Path] = field(default_factory=set)
+
+    @functools.cached_property
+    def facts(self) -> list[dict[str, Any]]:
+        """The facts of each packed shard."""
+        return [read_facts(folder / PACK_FACTS) for folder in self.packed]
+
+
+@dataclass(frozen=True)
+class ReadFiles:
+    """What a reading gave.
+
+    Attributes:
+        shards: of all files, in order.
+        facts: what was met in each group of files.
+        folders: of each group of files.
+    """
+
+    shards: list[Shard]
+    facts: list[dict[str, Any]]
+    folders: list[Path] = field(default_factory=list)
+
+
+def require_files(recipe: Recipe) -> None:
+    """Refuse a recipe whose steps need what is not there, or cannot be read, before any work.
+
+    Raises:
+        ConfigError: naming the step and the file.
+        DataError, UsageError: as the steps say.
+    """
+    for name, step in recipe.steps.items():
+        for path in step.files():
+            if not os.path.isfile(path):
+                folder = os.path.isdir(path)
+                raise ConfigError(
+                    "a step needs a file that is not there",
+                    where=name,
+                    found=f"{path}, {'a folder' if folder else 'which does not exist'}",
+                    wanted="a file",
+                    do=f"correct the path in the settings of {name}, or leave the step out "
+                    f"(--without {name})",
+                )
+        opened(name, step)
+        step.require()
+
+
+def read_files(
+    paths: Paths,
+    reading: Reading,
+    work: Path,
+    engine: DaftEngine,
+    progress: Progress,
+    *,
+    skip: bool = False,
+) -> ReadFiles:
+    """Read the files of `paths` into shards.
+
+    Args:
+        skip: leave out files that cannot be read, and list them, in place of an error.
+
+    Raises:
+        DataError: bad files, or no documents.
+        UsageError: a path that cannot be read, or a file twice.
+    """
+    broken: list[UsageError] = []
+    sources, ignored = find(paths, pages=True, broken=broken if skip else None)
+    groups = group(require_once(sources, broken if skip else None), reading, skip)
+    plain = to_plain(reading)
+    (work / "reading").mkdir(parents=True, exist_ok=True)
+    tasks = [
+        {
+            "files": list(g.files),
+            "reading": plain,
+            "skip": skip,
+            "out": str(work / "reading" / g.key),
+        }
+        for g in groups
+    ]
+    size = sum(g.bytes for g in groups)
+    try:
+        engine.run(read_group, tasks, size, lambda done: progress("reading", len(tasks), done))
+    except BaseException:
+        _drop_empty(work)
+        raise
+    folders = [work / "reading" / g.key for g in groups]
+    read = [shards_of(folder) for folder in folders]
+    read[0][1].update(ignored=ignored, broken=[unreadable(e, e.where) for e in broken])
+    read[0][1]["unreadable"] += read[0][1]["broken"]
+    shards = [shard for part, _ in read for shard in part]
+    facts = [facts for _, facts in read]
+    if not shards:
+        empty = [f["what"] for each in facts for f in each["findings"] if f["name"] == EMPTY][:5]
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        _drop_empty(work)
+        raise DataError(
+            "the corpus has 0 documents",
+            where=", ".join(listed(paths)),
+            found="; ".join(
+                [f"{counted(sum(f['rows'] for f in facts), 'row')}, all blank or rejected", *empty]
+            ),
+            wanted="at least one document",
+            do="name other files, or look at how they are read (--read)",
+        )
+    return ReadFiles(shards, facts, folders)
+
+
+def _drop_empty(work: Path) -> None:
+    """Leave no folder behind that holds nothing."""
+    for folder in (work / "reading", work):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def run(
+    read: ReadFiles,
+    recipe: Recipe,
+    work: Path,
+    engine: DaftEngine,
+    *,
+    tokenizer: str = "",
+    note: Note,
+    progress: Progress,
+) -> Pieces:
+    """Make every piece of the result of `recipe` on what was read.
+
+    Raises:
+        DataError: a step that would remove all documents.
+        UsageError, ConfigError, ResourceError, StoppedError, StorageError: as their parts say.
+    """
+    found: dict[str, list[Finding]] = {}
+    shards: list[Shard] = read.shards
+    segments: list[tuple[list[str], list[Path]]] = []
+    pass_files: set[Path] = set()
+    walks = _segments(recipe)
+    for names, following in itertools.pairwise([*walks, []]):
+        known: Any = None
+        first = recipe.steps[names[0]]
+        key = _step_key(names[0], first)
+        if isinstance(first, CorpusStep):
+            noted = _Noted(note, found.setdefault(names[0], []))
+            corpus = ShardCorpus(engine, shards, names[0], key, work, noted, progress, pass_files)
+            known = first.gather(corpus, opened(names[0], first))
+        tasks = _tasks(recipe, names, following[:1], shards, known, work)
+        pass_files.update(Path(task["known"]) for task in tasks)
+        folders = _apply(names, tasks, shards, engine, progress)
+        segments.append((names, folders))
+        facts = [read_facts(folder / FACTS_FILE) for folder in folders]
+        shards = [_next(folder, fact) for folder, fact in zip(folders, facts, strict=True)]
+        for name in names:
+            for finding in _replaced(fact["steps"][name]["replaced"] for fact in facts):
+                _Noted(note, found.setdefault(name, []))(finding)
+        if not any(shard.documents for shard in shards):
+            raise _removes_all(names, folders)
+    left = [shard for shard in shards if shard.documents]
+    tasks = []
+    for shard in left:
+        key = fingerprint(["pack", 1, _code("engine.pack"), shard.key, folder_key(tokenizer)])
+        out = work / "packed" / key
+        tasks.append({"shard": str(shard.path), "tokenizer": tokenizer, "out": str(out)})
+    engine.run(pack_shard, tasks, _size(left), lambda done: progress("packing", len(tasks), done))
+    packed = [Path(task["out"]) for task in tasks]
+    return Pieces(read.facts, segments, packed, found, read.folders, pass_files)
+
+
+def prune(work: Path, pieces: Pieces) -> None:
+    """Remove what the work folder holds of other files and settings."""
+    used = {folder for _, folders in pieces.segments for folder in folders} | set(pieces.packed)
+    used |= set(pieces.read) | pieces.pass_files
+    for room in ("reading/*", "segments/*", "packed/*", "passes/*/*"):
+        for folder in work.glob(room):
+            if folder not in used and OWN.fullmatch(folder.name) and folder.is_dir():
+                shutil.rmtree(folder)
+    for file in work.glob("known/*.parquet"):
+        if file not in used and KNOWN.fullmatch(file.stem):
+            file.unlink()
+    for folder in work.glob("passes/*"):
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # where it is empty
+    for left in work.glob(f"passes/*/{TEMPORARY}*"):  # of a process that was killed
+        shutil.rmtree(left)
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """A `Note` that also keeps what it is told."""
+
+    note: Note
+    kept: list[Finding]
+
+    def __call__(self, found: Finding) -> None:
+        self.kept.append(found)
+        self.note(found)
+
+
+def _segments(recipe: Recipe) -> list[list[str]]:
+    """The steps in walks; each but the first begins with a step that needs the whole corpus."""
+    found: list[list[str]] = []
+    for name, step in recipe.steps.items():
+        if not found or isinstance(step, CorpusStep):
+            found.append([])
+        found[-1].append(name)
+    return found
+
+
+def _tasks(
+    recipe: Recipe,
+    names: Sequence[str],
+    following: Sequence[str],
+    shards: Sequence[Shard],
+    known: Any,
+    work: Path,
+) -> list[dict[str, Any]]:
+    """The tasks of a walk, one for each shard."""
+    plain = {name: to_plain(step) for name, step in recipe.steps.items()}
+    later = list(plain)[list(plain).index(names[0]) :]
+    private = [[name, plain[name]] for name in later if recipe.steps[name].PRIVATE]
+    keys = [[_step_key(name, recipe.steps[name]) for name in names], private]
+    tasks: list[dict[str, Any]] = []
+    (work / "segments").mkdir(parents=True, exist_ok=True)
+    keep = Keeper(work)
+    ahead = _ahead(recipe, following, work)
+    for shard, about in zip(shards, slices(known, len(shards)), strict=True):
+        path = keep(about)
+        known_key = Path(path).name
+        key = fingerprint(["segment", 1, _code("engine.segment"), keys, shard.key, known_key])
+        out = work / "segments" / key
+        task = {"shard": str(shard.path), "known": path, "out": str(out), "private": private}
+        steps = [[name, plain[name]] for name in names]
+        tasks.append({**task, "steps": steps, "ahead": ahead(key)})
+    return tasks
+
+
+def _apply(
+    names: Sequence[str],
+    tasks: Sequence[dict[str, Any]],
+    shards: Sequence[Shard],
+    engine: DaftEngine,
+    progress: Progress,
+) -> list[Path]:
+    name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+    engine.run(run_segment, tasks, _size(shards), lambda done: progress(name, len(tasks), done))
+    return [Path(task["out"]) for task in tasks]
+
+
+def _ahead(
+    recipe: Recipe, following: Sequence[str], work: Path
+) -> Callable[[str], dict[str, Any] | None]:
+    """Of a shard's key what a segment does beside its own work: the first pass of the step behind
+    it, while the documents are in memory."""
+    for name in following:
+        step = recipe.steps[name]
+        first = step.first_pass() if isinstance(step, CorpusStep) else None
+        if first is not None:
+            key, title, plain = _step_key(name, step), first[0], to_plain(step)
+            return lambda shard_key: {
+                "step": [name, plain],
+                "out": str(pass_folder(work, name, key, title, shard_key)),
+            }
+    return lambda shard_key: None
+
+
+def _replaced(counts: Iterable[Mapping[str, int]]) -> Iterator[Finding]:
+    """Columns of the texts in whose place a step has put its own, in how many documents."""
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    for column, documents in sorted(total.items()):
+        yield Finding(
+            "column-replaced",
+            f"the column {column!r} of the texts has other values now, in "
+            f"{counted(documents, 'document')}",
+            remedy="give it another name in the files, if its values are to be kept",
+        )
+
+
+def _next(folder: Path, facts: Mapping[str, Any]) -> Shard:
+    """The shard that a segment made in a folder."""
+    return Shard(folder / TEXT_FILE, folder.name, facts["documents"], facts["bytes"])
+
+
+def _size(shards: Sequence[Shard]) -> int:
+    return sum(shard.bytes for shard in shards)
+
+
+def _removes_all(names: Sequence[str], folders: Sequence[Path]) -> DataError:
+    """The error for a segment that leaves no document, by the step that removed the last."""
+    facts = [read_facts(folder / FACTS_FILE)["steps"] for folder in folders]
+    for name in names:
+        if not any(f[name]["documents_out"] for f in facts):
+            break
+    rules: dict[str, int] = {}
+    for f in facts:
+        for rule, count in f[name]["rules"].items():
+            rules[rule] = rules.get(rule, 0) + count["documents"]
+    worst = max(rules, key=lambda rule: (rules[rule], rule))
+    example = next(
+        e for f in facts for e in f[name]["rules"].get(worst, {"examples": []})["examples"]
+    )
+    came = sum(f[name]["documents_in"] for f in facts)
+    return DataError(
+        REMOVES_ALL,
+        where=name,
+        found=f"{came:,} documents came, {rules[worst]:,} go by the rule {worst} (first: "
+        f"{example['place']}, value {str(example['value'])[:80]})",
+        wanted="at least one document that stays",
+        do=f"loosen its settings (--set {name}.…=…), or leave it out (--without {name})",
+    )
+
+
+# ------------------------------------------------------------------------------ what things are
+def _step_key(name: str, step: Step) -> str:
+    """A hash of the settings of a step, of its code, also that which it imports, and of the files
+    that it reads."""
+    files = [[str(path), _hash(state_of(path))] for path in step.files()]
+    code = code_of(type(step).__module__)
+    return fingerprint(["step", VERSION, name, to_plain(step), files, code])
+
+
+@functools.lru_cache(maxsize=4096)
+def _hash(state: tuple[str, int, int, int, int]) -> str:
+    """The hash of a file in some state, taken once."""
+    return hash_file(Path(state[0]))
+
+
+def code_of(name: str) -> list[tuple[str, str]]:
+    """A module of a step and all that it imports, with hashes of their sources; of another
+    distribution the version. What of ours is no curation changes with the version."""
+    found: dict[str, str] = {}
+    waiting = [name]
+    while waiting:
+        module = waiting.pop()
+        top = module.partition(".")[0]
+        if module in found or top in found or top in sys.stdlib_module_names:
+            continue
+        if top == "maskwright" and not module.startswith("maskwright.curate."):
+            continue
+        spec = None
+        with contextlib.suppress(ImportError, ValueError):
+            spec = importlib.util.find_spec(module)
+        origin = "" if spec is None else spec.origin or ""
+        if spec is None or not origin.endswith(".py"):
+            continue  # a name in a module; compiled code
+        installed = "site-packages" in origin or "dist-packages" in origin
+        if installed and top not in (name.partition(".")[0], "maskwright"):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                found[top] = importlib.metadata.version(top)
+            continue
+        found[module], imported = _source(state_of(Path(origin)), spec.parent or "")
+        waiting += [module.rpartition(".")[0] or module, *imported]
+    return sorted(found.items())
+
+
+@functools.lru_cache(maxsize=4096)
+def _source(state: tuple[str, int, int, int, int], package: str) -> tuple[str, list[str]]:
+    """The hash of a module's source in some state, and the names of what it imports."""
+    source, names = Path(state[0]).read_bytes(), list[str]()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            dots = "." * node.level + (node.module or "")
+            base = importlib.util.resolve_name(dots, package) if node.level else dots
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return hashlib.sha256(source).hexdigest()[:16], names
+
+
+def _code(module: str) -> str:
+    spec = importlib.util.find_spec(f"maskwright.curate.{module}")
+    assert spec is not None and spec.origin is not None
+    return _source(state_of(Path(spec.origin)), spec.parent or "")[0]
+
+
+def folder_key(folder: str) -> str:
+    """A hash of the files of a tokenizer's folder."""
+    if not folder:
+        return ""
+    files = sorted(path for path in Path(folder).glob("*.json") if path.is_file())
+    return fingerprint([[path.name, hash_file(path)] for path in files])

@@ -1,0 +1,608 @@
+"""One walk over a shard: steps that follow each other, and a record of all they did.
+
+    segments/KEY/
+        text.parquet            the documents that are left, as they are now; of steps that change
+                                no text, their row numbers and the notes that are new
+        removed/STEP.jsonl.gz   each removed document: where, by which rule, for which value,
+                                and its text
+        changed/STEP.jsonl.gz   each change of a text; of words, also the lines as they were
+        facts.json              counts, and examples of every rule
+
+Nothing in it depends on time or place, so that the same shard gives the same bytes everywhere.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import hashlib
+import heapq
+import json
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.config import fingerprint, to_plain
+from maskwright.base.storage.commit import Staging, commit_once
+from maskwright.base.storage.files import state_of
+from maskwright.text.curate.engine.tables import (
+    Left,
+    compressed,
+    read_batches,
+    read_columns,
+    write_left,
+    write_tables,
+)
+from maskwright.text.curate.recipe import make
+from maskwright.text.curate.step import (
+    Batch,
+    Change,
+    CorpusStep,
+    Measure,
+    Outcome,
+    Pass,
+    Removal,
+    Step,
+)
+
+_OPENED: dict[str, tuple[list[Any], Any]] = {}
+
+
+def opened(name: str, step: Step) -> Any:
+    """What the step needs, made when it is first asked for, and anew when its files change."""
+    key, state = fingerprint([name, to_plain(step)]), [state_of(path) for path in step.files()]
+    if key not in _OPENED or _OPENED[key][0] != state:
+        _OPENED[key] = state, step.open()
+    return _OPENED[key][1]
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TEXT_FILE, FACTS_FILE = "text.parquet", "facts.json"
+REMOVED, CHANGED = "removed", "changed"  # folders with a file for each step that has records
+PASS_FILE = "table.parquet"  # of the folder of a pass
+NOTHING_LEFT = "nothing-left"
+NOT_SHOWN = "(not shown)"  # a text in the records of a step about private things
+EXCERPT = 300  # characters of a text that an example shows
+AROUND = 60  # characters before a change that an example of it shows
+EXAMPLES = 3  # of each rule and shard
+BORDER = 4  # of each limit and side of it
+SAMPLE = 500  # numbers of each rule and shard, for a histogram
+MOST_SOURCES = 200
+
+
+def run_segment(task: dict[str, Any]) -> dict[str, Any]:
+    """Run steps over a shard; found again if it is there.
+
+    Args:
+        task: `shard` (a path), `steps` (names with their settings, in order), `private` (those of
+            them and of later ones that are), `known` (a path to what is known for the first step,
+            or ""), `out`, the folder to make, and `ahead`: None,
+            or a step with its settings whose first pass is sent over the documents that are left,
+            and the folder that it makes.
+    """
+    out = Path(task["out"])
+    if not out.is_dir():
+        steps = _steps(task["steps"])
+        known = read_known(task["known"])
+        ahead = _Ahead.of(task["ahead"])
+        shard = Path(task["shard"])
+        private = _steps(task["private"])
+        commit_once(out, lambda stage: _write(stage, out, shard, steps, private, known, ahead))
+        ahead.finish()
+    return {}
+
+
+def _steps(listed: Sequence[Sequence[Any]]) -> Mapping[str, Step]:
+    return make([name for name, _ in listed], {name: plain for name, plain in listed}).steps
+
+
+class _Ahead:
+    """The first pass of the next step, sent over what leaves a segment."""
+
+    def __init__(self, function: Pass | None, out: Path | None) -> None:
+        self.function, self.out = function, out
+        self.tables: list[pa.Table] = []
+
+    @classmethod
+    def of(cls, task: Mapping[str, Any] | None) -> _Ahead:
+        if task is None or Path(task["out"]).is_dir():
+            return cls(None, None)
+        (step,) = _steps([task["step"]]).values()
+        first = step.first_pass() if isinstance(step, CorpusStep) else None
+        return cls(None if first is None else first[1], Path(task["out"]))
+
+    def begin(self) -> None:
+        """A segment that is written a second time sends it anew."""
+        self.tables.clear()
+
+    def see(self, batch: Batch) -> None:
+        if self.function is not None:
+            self.tables.append(self.function(batch, None))
+
+    def finish(self) -> None:
+        if self.out is not None and self.tables:
+            commit_once(self.out, lambda stage: write_tables(stage, PASS_FILE, self.tables))
+
+
+@functools.lru_cache(maxsize=1)
+def read_known(path: str) -> pa.Table | None:
+    """What is known, in a file named by its content. Tasks in a row often share it."""
+    return read_columns(Path(path)) if path else None
+
+
+def _write(
+    stage: Staging,
+    folder: Path,
+    shard: Path,
+    steps: Mapping[str, Step],
+    private: Mapping[str, Step],
+    known: pa.Table | None,
+    ahead: _Ahead,
+) -> None:
+    ahead.begin()
+    same = not any(step.CHANGES_TEXT for step in steps.values())
+    left: list[Left] = []
+    notes: set[str] = set()
+    record = Record(
+        list(steps),
+        private={name for name, step in steps.items() if step.PRIVATE},
+        wordless={name: step.wordless() for name, step in steps.items()},
+    )
+    tables = []
+    for batch in read_batches(shard):
+        flow = Flow.of(batch)
+        for name, step in steps.items():
+            about = rows_about(known, flow.batch) if isinstance(step, CorpusStep) else None
+            outcome = step.apply(flow.batch, opened(name, step), about)
+            flow = record.take(name, flow, outcome)
+            notes.update(outcome.notes)
+            if not len(flow.batch):
+                break
+        if len(flow.batch):
+            record.left(flow)
+            if same:
+                left.append(Left(flow.batch.rows, flow.batch.notes))
+            else:
+                tables.append(flow.batch.to_arrow())
+            ahead.see(flow.batch)
+    if same:
+        write_left(stage, TEXT_FILE, folder, shard, left, notes)
+    else:
+        write_tables(stage, TEXT_FILE, tables)
+    for room, entries in ((REMOVED, record.removed), (CHANGED, record.changed)):
+        _hide(entries, private)
+        for name in steps:
+            if own := [entry for entry in entries if entry["step"] == name]:
+                stage.write_bytes(str(records(Path(), room, name)), compressed(_lines(own)))
+    facts = record.facts()
+    _hide(list(_examples(facts)), private)
+    # On one line: indented JSON takes ten times as long.
+    stage.write_bytes(FACTS_FILE, _lines([facts]))
+
+
+def records(folder: Path, room: str, step: str) -> Path:
+    """The file of the records of a step, which is there if it has any."""
+    return folder / room / f"{step}.jsonl.gz"
+
+
+def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> None:
+    """Let texts in records pass the private steps, also those that follow: what is masked in the
+    corpus is not to be read beside it."""
+    for name, step in private.items():
+        for field_name in ("text", "before", "after"):
+            own = [entry for entry in entries if field_name in entry]
+            texts = [entry[field_name] for entry in own]
+            if not texts:
+                continue
+            batch = Batch(np.arange(len(texts)), [str(entry["id"]) for entry in own], texts)
+            outcome = step.apply(batch, opened(name, step))
+            hidden = np.zeros(len(texts), np.bool_)
+            for measure in outcome.measures:
+                hidden |= measure.outside
+            for entry, text, hide in zip(own, outcome.texts or texts, hidden, strict=True):
+                entry[field_name] = NOT_SHOWN if hide else text
+
+
+def _examples(facts: Any) -> Iterator[dict[str, Any]]:
+    """The examples of documents within the facts, at any depth."""
+    if isinstance(facts, dict) and "text" in facts:
+        yield facts
+    elif isinstance(facts, dict | list):
+        for member in facts.values() if isinstance(facts, dict) else facts:
+            yield from _examples(member)
+
+
+def rows_of(known: pa.Table | None) -> NDArray[np.int64] | None:
+    """The documents that a table is about; None: all."""
+    if known is None or "row" not in known.schema.names:
+        return None
+    return np.unique(known.column("row").to_numpy())
+
+
+def rows_about(known: pa.Table | None, batch: Batch) -> pa.Table | None:
+    """The rows of a table with the column `row` that are about the documents of a batch; another
+    table is about all."""
+    if known is None or "row" not in known.schema.names:
+        return known
+    import pyarrow as pa
+
+    chosen = np.isin(known.column("row").to_numpy(), batch.rows)
+    return known.filter(pa.array(chosen))
+
+
+def _lines(records: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
+    for record in records:
+        yield (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A batch on its way through steps, with what the record needs of every document.
+
+    Attributes:
+        keys: a hash of each document's place, which picks examples without regard to order.
+        sizes: (B,) bytes of each text.
+    """
+
+    batch: Batch
+    keys: list[str]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, batch: Batch) -> Flow:
+        names = (name.encode("utf-8", "surrogatepass") for name in batch.ids)
+        keys = [hashlib.blake2b(name, digest_size=8).hexdigest() for name in names]
+        return cls(batch, keys, _sizes(batch.texts))
+
+    def with_texts(self, texts: Sequence[str]) -> Flow:
+        """The same documents with other texts; with the same ones, their views are kept."""
+        old = self.batch.texts
+        changed = [place for place, text in enumerate(texts) if text is not old[place]]
+        if all(texts[place] == old[place] for place in changed):
+            return self
+        sizes = self.sizes.copy()
+        for place in changed:
+            sizes[place] = utf8_size(texts[place])
+        return replace(self, batch=self.batch.with_texts(texts), sizes=sizes)
+
+    @functools.cached_property
+    def ranks(self) -> NDArray[np.int64]:
+        """(B,) the place of each key in the order of keys."""
+        return np.argsort(np.argsort(np.array(self.keys)))
+
+    def least(self, count: int) -> list[int]:
+        """The places of the smallest keys, in order."""
+        return heapq.nsmallest(count, range(len(self.keys)), key=self.keys.__getitem__)
+
+    def take(self, chosen: NDArray[np.bool_]) -> Flow:
+        if chosen.all():
+            return self
+        keys = [self.keys[place] for place in np.flatnonzero(chosen).tolist()]
+        return Flow(self.batch.take(chosen), keys, self.sizes[chosen])
+
+
+def utf8_size(text: str) -> int:
+    """The bytes of a text."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _sizes(texts: Sequence[str]) -> NDArray[np.int64]:
+    return np.fromiter(map(utf8_size, texts), np.int64, len(texts))
+
+
+@dataclass
+class Record:
+    """What the steps of a segment did to the documents of a shard."""
+
+    names: list[str]
+    private: Collection[str] = ()
+    wordless: Mapping[str, Collection[str]] = field(default_factory=dict)
+    removed: list[dict[str, Any]] = field(default_factory=list)
+    changed: list[dict[str, Any]] = field(default_factory=list)
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    documents: int = 0
+    bytes: int = 0
+    sources: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.steps = {
+            name: {
+                "documents_in": 0,
+                "bytes_in": 0,
+                "documents_out": 0,
+                "bytes_out": 0,
+                "rules": {},
+                "changes": {},
+                "replaced": {},
+                "change_examples": {},
+                "measures": {},
+                "kept": [],
+            }
+            for name in self.names
+        }
+
+    def take(self, name: str, flow: Flow, outcome: Outcome) -> Flow:
+        """Note down what a step did; the documents that are left, as they are now."""
+        facts, batch, now, shown = self.steps[name], flow.batch, flow, flow
+        if name in self.private:
+            texts = [NOT_SHOWN] * len(batch) if outcome.texts is None else outcome.texts
+            shown = replace(flow, batch=batch.with_texts(texts))
+        facts["documents_in"] += len(batch)
+        facts["bytes_in"] += int(flow.sizes.sum())
+        reasons: dict[int, Removal] = {}
+        for measure in outcome.measures:
+            for place in np.flatnonzero(measure.outside).tolist():
+                value, wanted = measure.values[place].item(), _allowed(measure)
+                reasons.setdefault(place, Removal(place, measure.rule, value, None, wanted))
+        for removal in outcome.removals:
+            reasons.setdefault(removal.place, removal)
+        if outcome.texts is not None:
+            if len(outcome.texts) != len(batch):
+                raise ValueError(f"{name}: {len(outcome.texts)} texts for {len(batch)} documents")
+            now = now.with_texts(outcome.texts)
+            for place in np.flatnonzero(now.sizes < 64).tolist():
+                if not outcome.texts[place] or outcome.texts[place].isspace():
+                    blank = Removal(place, NOTHING_LEFT, "", None, "text that is not blank")
+                    reasons.setdefault(place, blank)
+        recorded: set[int] = set()
+        wordless = self.wordless.get(name, ())
+        for change in outcome.changes:
+            facts["changes"][change.rule] = facts["changes"].get(change.rule, 0) + 1
+            entry = {**place_of(batch, change.place), "step": name, "rule": change.rule}
+            entry |= {"value": _plain(change.value), "where": change.where}
+            place, words = change.place, change.rule not in wordless
+            if words and outcome.texts is not None and shown is flow and place not in recorded:
+                recorded.add(place)
+                entry["before"] = lines_before(batch.texts[place], outcome.texts[place])
+            self.changed.append(_present(entry))
+        self._change_examples(facts["change_examples"], flow, shown, outcome)
+        for place, reason in sorted(reasons.items()):
+            entry = {**place_of(batch, place), "step": name, "rule": reason.rule}
+            entry |= {"value": _plain(reason.value), "wanted": reason.wanted, "where": reason.where}
+            entry |= {"survivor": reason.survivor}
+            entry |= {"bytes": int(flow.sizes[place]), "source": batch.note("source")[place]}
+            self.removed.append(_present({**entry, "text": shown.batch.texts[place]}))
+            self._count(facts["rules"], shown, reason)
+        self._measure(facts["measures"], shown, outcome.measures)
+        stays = np.ones(len(batch), np.bool_)
+        stays[list(reasons)] = False
+        kept = [example(shown, place) for place in _first(flow.keys, stays)]
+        facts["kept"] = least_examples(facts["kept"] + kept)
+        if outcome.notes:
+            for note, n in batch.differing(outcome.notes).items():
+                facts["replaced"][note] = facts["replaced"].get(note, 0) + n
+            now = replace(now, batch=now.batch.with_notes(outcome.notes))
+        now = now.take(stays)
+        facts["documents_out"] += len(now.batch)
+        facts["bytes_out"] += int(now.sizes.sum())
+        return now
+
+    def left(self, flow: Flow) -> None:
+        """Count the documents that leave the segment."""
+        self.documents += len(flow.batch)
+        self.bytes += int(flow.sizes.sum())
+        self.sources.update(source or "" for source in flow.batch.note("source"))
+
+    def facts(self) -> dict[str, Any]:
+        sources = sorted(self.sources.items(), key=lambda item: (-item[1], item[0]))
+        return {
+            "documents": self.documents,
+            "bytes": self.bytes,
+            "sources": dict(sources[:MOST_SOURCES]),
+            "steps": self.steps,
+        }
+
+    def _count(self, rules: dict[str, Any], flow: Flow, reason: Removal) -> None:
+        facts = rules.setdefault(
+            reason.rule, {"documents": 0, "bytes": 0, "sources": {}, "examples": []}
+        )
+        facts["documents"] += 1
+        facts["bytes"] += int(flow.sizes[reason.place])
+        source = flow.batch.note("source")[reason.place] or ""
+        if source in facts["sources"] or len(facts["sources"]) < MOST_SOURCES:
+            facts["sources"][source] = facts["sources"].get(source, 0) + 1
+        found = {**example(flow, reason.place), "value": _plain(reason.value)}
+        found = _present({**found, "survivor": reason.survivor})
+        facts["examples"] = least_examples([*facts["examples"], found])
+
+    def _measure(self, measures: dict[str, Any], flow: Flow, found: Sequence[Measure]) -> None:
+        common = flow.least(SAMPLE) if found else []
+        for measure in found:
+            facts = measures.setdefault(measure.rule, {"sample": [], "border": []})
+            facts["low"], facts["high"] = measure.low, measure.high
+            values = np.asarray(measure.values, np.float64)
+            usable = np.isfinite(values)
+            sampled = common if usable.all() else _first(flow.keys, usable, SAMPLE)
+            sample = facts["sample"]
+            last = sample[-1][0] if len(sample) == SAMPLE else "~"
+            lower = bisect.bisect_left(sampled, last, key=flow.keys.__getitem__)
+            more = [[flow.keys[place], _number(values[place])] for place in sampled[:lower]]
+            if more:
+                facts["sample"] = sorted(sample + more)[:SAMPLE]
+            facts["border"] = _border(facts["border"], flow, measure, values)
+
+    def _change_examples(
+        self, found: dict[str, Any], flow: Flow, shown: Flow, outcome: Outcome
+    ) -> None:
+        if outcome.texts is None or not outcome.changes:
+            return
+        by_rule: dict[str, dict[int, Change]] = {}
+        for change in outcome.changes:
+            by_rule.setdefault(change.rule, {}).setdefault(change.place, change)
+        for rule, changes in by_rule.items():
+            entries = []
+            for place in heapq.nsmallest(EXAMPLES, changes, key=flow.keys.__getitem__):
+                before, after = around(flow.batch.texts[place], outcome.texts[place])
+                before = before if shown is flow else after
+                entry = {**example(shown, place), "value": _plain(changes[place].value)}
+                entries.append({**entry, "before": before, "after": after})
+            found[rule] = least_examples([*found.get(rule, []), *entries])
+
+
+def _border(
+    before: list[dict[str, Any]], flow: Flow, measure: Measure, values: NDArray[np.float64]
+) -> list[dict[str, Any]]:
+    """The examples nearest to the limits, on both sides of each, with those of this batch."""
+    more = []
+    finite = np.isfinite(values)
+    inside = finite & ~measure.outside
+    for limit, at in (("low", measure.low), ("high", measure.high)):
+        if at is None:
+            continue
+        beyond = finite & (values < at if limit == "low" else values > at)
+        distance = np.abs(values - at)
+        for removed, side in ((True, beyond), (False, inside)):
+            here = [e for e in before if e["limit"] == limit and e["removed"] is removed]
+            known = {abs(e["value"] - at): e["key"] for e in here}
+            worst = max(known) if len(here) == BORDER else math.inf
+            for place in _nearest(flow, distance, np.flatnonzero(side & (distance <= worst))):
+                value = _number(values[place])
+                if flow.keys[place] < known.get(abs(value - at), "~"):
+                    about = {"value": value, "removed": removed, "limit": limit, "at": at}
+                    more.append({**example(flow, place), **about})
+    return nearest_examples(before + more) if more else before
+
+
+def _nearest(flow: Flow, distance: NDArray[np.float64], places: NDArray[np.int64]) -> list[int]:
+    """For each of the least distances at some places, the place of the smallest key."""
+    if not len(places):
+        return []
+    there = distance[places]
+    order = np.lexsort((flow.ranks[places], there))
+    ordered = there[order]
+    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))[:BORDER]
+    return [int(place) for place in places[order[first]]]
+
+
+def nearest_examples(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of examples at a limit, the nearest of different values on each side of it."""
+    sides: dict[tuple[str, bool], dict[float, dict[str, Any]]] = {}
+    for entry in sorted(found, key=lambda e: (e["limit"], not e["removed"], e["key"])):
+        side = sides.setdefault((entry["limit"], entry["removed"]), {})
+        side.setdefault(entry["value"], entry)
+    return [
+        entry
+        for side in sides.values()
+        for entry in heapq.nsmallest(
+            BORDER, side.values(), key=lambda e: (abs(e["value"] - e["at"]), e["key"])
+        )
+    ]
+
+
+def around(before: str, after: str) -> tuple[str, str]:
+    """Of a text as it was and as it is, what stands where they first differ."""
+    begin = max(0, _common(before, after) - AROUND)
+    mark = "…" if begin else ""
+    return mark + excerpt(before[begin:]), mark + excerpt(after[begin:])
+
+
+def lines_before(before: str, after: str) -> str:
+    """The lines of a text from its first to its last change, as they were."""
+    begin = before.rfind("\n", 0, _common(before, after)) + 1
+    behind = _common(before[: begin - 1 : -1] if begin else before[::-1], after[::-1])
+    end = before.find("\n", len(before) - behind)
+    return before[begin:] if end < 0 else before[begin:end]
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    same, end = 0, min(len(one), len(other))
+    while same < end:  # bisected, since texts are long
+        middle = (same + end + 1) // 2
+        if one[same:middle] == other[same:middle]:
+            same = middle
+        else:
+            end = middle - 1
+    return same
+
+
+def least_examples(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A few of some examples, the same in whatever order they come."""
+    return heapq.nsmallest(EXAMPLES, found, key=lambda entry: str(entry["key"]))
+
+
+def _first(keys: Sequence[str], chosen: NDArray[np.bool_], count: int = EXAMPLES) -> list[int]:
+    """Some of the chosen places, those of the smallest keys."""
+    return heapq.nsmallest(count, np.flatnonzero(chosen).tolist(), key=keys.__getitem__)
+
+
+def _present(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if value is not None}
+
+
+def example(flow: Flow, place: int) -> dict[str, Any]:
+    """A document as an example shows it."""
+    name, text = own_id(flow.batch, place), excerpt(flow.batch.texts[place])
+    return {"id": name, "place": flow.batch.ids[place], "text": text, "key": flow.keys[place]}
+
+
+def own_id(batch: Batch, place: int) -> str:
+    """The name of a document: what its own column `id` says, else its place."""
+    return batch.note("id")[place] or batch.ids[place]
+
+
+def place_of(batch: Batch, place: int) -> dict[str, Any]:
+    """Where a document comes from, for a record: id, file and line or row."""
+    name = batch.ids[place]
+    file, sign, number = name, "", ""
+    for mark in "#:":
+        head, found, tail = name.rpartition(mark)
+        if found and tail.isdigit():
+            file, sign, number = head, mark, tail
+            break
+    entry: dict[str, Any] = {"id": own_id(batch, place), "file": file}
+    if sign:
+        entry["row" if sign == "#" else "line"] = int(number)
+    return entry
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a text."""
+    return text if len(text) <= EXCERPT else text[:EXCERPT].rstrip() + "…"
+
+
+def _allowed(measure: Measure) -> str:
+    if measure.low is None:
+        return f"at most {measure.high:g}"
+    return f"at least {measure.low:g}" + (
+        "" if measure.high is None else f", at most {measure.high:g}"
+    )
+
+
+def _number(value: Any) -> float | int:
+    number = float(value)
+    return int(number) if number.is_integer() else round(number, 6)
+
+
+def _plain(value: str | float) -> str | float:
+    """A value as JSON can hold it: a number, or a text."""
+    if isinstance(value, str):
+        return value
+    return _number(value) if math.isfinite(value) else str(float(value))
+
+
+def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
+    """Send a function over the batches of a shard, of which only the documents are read that
+    something is known about; found again if it is there.
+
+    Args:
+        task: `shard` (a path), `known` (a path, or ""), `out` (the folder to make).
+    """
+    out = Path(task["out"])
+    if not out.is_dir():
+        known = read_known(task["known"])
+        tables = []
+        for batch in read_batches(Path(task["shard"]), rows_of(known)):
+            about = rows_about(known, batch)
+            if about is None or about.num_rows:
+                tables.append(function(batch, about))
+        commit_once(out, lambda stage: write_tables(stage, PASS_FILE, tables))
+    return {}

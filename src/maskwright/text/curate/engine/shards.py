@@ -1,0 +1,302 @@
+"""Raw files to shards: Parquet files of some MiB of documents, the unit of all further work.
+
+Files are read in groups of some size. Where a group ends depends on the names and sizes of its own
+files, so that a new file changes one group, and the shards of the others are found again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskwright.base.config import fingerprint, from_plain, to_plain
+from maskwright.base.errors import DataError, MaskwrightError, UsageError
+from maskwright.base.storage.commit import Staging, commit_once
+from maskwright.base.storage.files import state_of
+from maskwright.base.storage.strict_json import parse_object
+from maskwright.text.corpus.document import Document, JsonText
+from maskwright.text.corpus.files import Source
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.curate.engine.tables import write_parts
+from maskwright.text.curate.step import Batch
+
+SHARD_BYTES = 16 << 20  # of text in a shard; a document is never cut
+SHARD_DOCUMENTS = 1 << 20
+SHARD_CELLS = 1 << 21  # of notes: where each row has columns of its own, a shard is their square
+GROUP_BYTES = 32 << 20  # of files that are read by one task
+SHARDS = "shards.json"
+REJECTED = "rejected.jsonl"  # the rows that could not be read
+UNREAD = "not read"  # how far a file was read
+COUNTED = ("rows", "blank", "rejected")
+LARGEST_FACTS = 1 << 30
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some documents on disk.
+
+    Attributes:
+        path: a Parquet file; its row groups are batches.
+        key: a hash of what the documents were made of, equal for equal documents.
+        documents, bytes: how many, and of how much text.
+    """
+
+    path: Path
+    key: str
+    documents: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files that are read together.
+
+    Attributes:
+        files: their paths, as the user gave them.
+        bytes: of the text in them, estimated for compressed files.
+        key: a hash of their names, sizes and times, and of how they are read.
+    """
+
+    files: tuple[str, ...]
+    bytes: int
+    key: str
+
+
+def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> list[Group]:
+    """The files, in their order, in groups.
+
+    Raises:
+        UsageError: a file twice.
+    """
+    require_once(sources)
+    how = fingerprint([to_plain(reading), skip])
+    groups, files, facts, size = list[Group](), list[str](), list[Any](), 0
+    for place, source in enumerate(sources):
+        state = state_of(source.path)
+        files.append(os.fspath(source.path))
+        facts.append([source.shown, *state[1:4]])  # numbers change on some file systems
+        size += source.text_bytes
+        # A chance of 1 in 16 that depends on the name alone lets groups begin anew behind a change.
+        last = hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).digest()[0] < 16
+        if size >= GROUP_BYTES or (last and size >= GROUP_BYTES >> 3) or place == len(sources) - 1:
+            groups.append(Group(tuple(files), size, fingerprint(["group", 1, how, facts])))
+            files, facts, size = [], [], 0
+    return groups
+
+
+def require_once(sources: Sequence[Source], broken: list[UsageError] | None = None) -> list[Source]:
+    """The sources, if none is a file that another one is.
+
+    Args:
+        broken: where it is given, gets symbolic links to other sources, which are left out then.
+
+    Raises:
+        UsageError: a file twice.
+    """
+    seen: dict[str, Source] = {}
+    for source in sources:
+        real = os.path.realpath(source.path)
+        if real not in seen:
+            seen[real] = source
+            continue
+        link = source.path.is_symlink() or seen[real].path.is_symlink()
+        error = UsageError(
+            "a file would be read twice",
+            where=source.shown,
+            found=f"the same file as {seen[real].shown}",
+            wanted="each file once",
+            do="remove the symbolic link, or name the file alone"
+            if link
+            else "name the file or the folder that it is in, not both",
+        )
+        if not link or broken is None:
+            raise error
+        broken.append(error)
+    return list(seen.values())
+
+
+def read_group(task: dict[str, Any]) -> dict[str, Any]:
+    """Read the files of a group into a folder of shards; found again if it is there.
+
+    Args:
+        task: `files`, `reading` (plain values), `skip` (whether a file that cannot be read is left
+            out and listed, in place of an error) and `out`, the folder to make.
+    """
+    out = Path(task["out"])
+    if not out.is_dir():
+        reading = from_plain(Reading, task["reading"])
+        files = _Files([Path(name) for name in task["files"]], reading, task["skip"])
+        commit_once(out, lambda stage: _write(stage, files))
+    return {}
+
+
+def shards_of(folder: Path) -> tuple[list[Shard], dict[str, Any]]:
+    """The shards that `read_group` wrote, and what the reading met.
+
+    Raises:
+        DataError: the folder is damaged.
+    """
+    facts = read_facts(folder / SHARDS)
+    found = [
+        Shard(folder / s["name"], s["key"], s["documents"], s["bytes"]) for s in facts["shards"]
+    ]
+    return found, facts
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """A JSON object that an earlier command wrote.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_FACTS)
+
+
+def unreadable(error: MaskwrightError, file: object, extent: str = UNREAD) -> dict[str, str]:
+    """The record of a file that could not be read, or not to its end."""
+    found, where = str(error.found or ""), str(error.where or "")
+    what = {"file": str(file), "reason": error.what, "found": found, "where": where}
+    return {**what, "extent": extent}
+
+
+class _Files:
+    """The documents of some files, and what was met in them.
+
+    Attributes:
+        facts: complete when an iteration has ended.
+        rejected: a line of JSON for each row, and each file, that could not be read.
+    """
+
+    def __init__(self, paths: Sequence[Path], reading: Reading, skip: bool) -> None:
+        self.paths, self.reading, self.skip = paths, reading, skip
+
+    def __iter__(self) -> Iterator[Document]:
+        self.facts: dict[str, Any] = {
+            **{"files": [], "unreadable": [], "findings": []},
+            **dict.fromkeys(COUNTED, 0),
+        }
+        self.rejected: list[bytes] = []
+        for path in self.paths:
+            rejects = io.StringIO()  # no file, as making one takes longer than reading a small one
+            reader = Reader([path], self.reading, rejects=rejects, pages=True)
+            try:
+                yield from reader
+            except MaskwrightError as error:
+                self._failed(reader, error)
+            self._note(reader)
+            self.rejected += [rejects.getvalue().encode()] if rejects.tell() else []
+
+    def _failed(self, reader: Reader, error: MaskwrightError) -> None:
+        """Raise the error of a file, unless it says that the file is empty, or is to be skipped."""
+        counts, (source,) = reader.counts, reader.sources
+        whole = bool(counts.hashes)  # it was read to its end
+        if whole and not counts.documents and not counts.rejected:
+            return
+        if not self.skip or not isinstance(error, DataError | UsageError):
+            if not self.skip and isinstance(error, DataError):
+                error.advising(
+                    f"{error.do or 'correct the file'}; or --skip-unreadable leaves out "
+                    "files from there on, and lists them"
+                )
+            raise error
+        last = f"read up to document {counts.documents:,}" if counts.documents else UNREAD
+        fact = unreadable(error, source.shown, last)
+        self.facts["unreadable"].append(fact)
+        self.rejected.append((json.dumps(fact) + "\n").encode())
+
+    def _note(self, reader: Reader) -> None:
+        counts, (source,) = reader.counts, reader.sources
+        size = os.stat(source.path).st_size
+        for name, digest in counts.hashes.items():
+            self.facts["files"].append({"file": name, "sha256": digest, "bytes": size})
+        for name in COUNTED:
+            self.facts[name] += getattr(counts, name)
+        self.facts["findings"] += [found.to_json() for found in counts.findings]
+
+
+def _write(stage: Staging, files: _Files) -> None:
+    def facts() -> dict[str, Any]:
+        if files.rejected:
+            stage.write_bytes(REJECTED, iter(files.rejected))
+        return files.facts
+
+    write_shards(stage, iter(files), facts)
+
+
+def write_shards(
+    stage: Staging, documents: Iterator[Document], facts: Callable[[], dict[str, Any]]
+) -> None:
+    """Write documents as shards, and `SHARDS`, which lists them.
+
+    Args:
+        facts: asked when all documents are written; what else `SHARDS` is to hold.
+    """
+    shards: list[dict[str, Any]] = []
+    for batch in _batched(documents):
+        name = f"{len(shards):05}.parquet"
+        digest = hashlib.sha256()
+        for texts in (batch.ids, batch.texts):
+            for text in texts:
+                digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        digest.update(json.dumps([batch.notes, batch.values], sort_keys=True).encode())
+        size = sum(len(text.encode()) for text in batch.texts)
+        write_parts(stage, name, batch)
+        shards.append(
+            {"name": name, "key": digest.hexdigest()[:32], "documents": len(batch), "bytes": size}
+        )
+    nothing: dict[str, Any] = {"files": [], "unreadable": [], "findings": []} | dict.fromkeys(
+        COUNTED, 0
+    )
+    written = sum(shard["documents"] for shard in shards)
+    stage.write_json(SHARDS, {**nothing, **facts(), "shards": shards, "documents": written})
+
+
+def _batched(documents: Iterator[Document]) -> Iterator[Batch]:
+    held: list[Document] = []
+    columns: set[str] = set()
+    size = 0
+    for document in documents:
+        held.append(document)
+        columns.update(document.notes)
+        size += len(document.text)
+        cells = len(held) * len(columns)
+        if size >= SHARD_BYTES or len(held) >= SHARD_DOCUMENTS or cells >= SHARD_CELLS:
+            yield _batch(held)
+            held, columns, size = [], set(), 0
+    if held:
+        yield _batch(held)
+
+
+def _batch(documents: Sequence[Document]) -> Batch:
+    names = sorted({name for document in documents for name in document.notes})
+    notes: dict[str, list[str | None]] = {
+        name: [document.notes.get(name) for document in documents] for name in names
+    }
+    if "source" in notes:
+        files = [document.source for document in documents]
+        notes["source"] = [s or f for s, f in zip(notes["source"], files, strict=True)]
+    else:
+        notes["source"] = [document.source for document in documents]
+    return Batch(
+        np.arange(len(documents), dtype=np.int64),
+        [document.id for document in documents],
+        [document.text for document in documents],
+        notes,
+        [_values(document) for document in documents],
+    )
+
+
+def _values(document: Document) -> str | None:
+    """The notes of a document that were no texts, as a JSON object."""
+    pairs = document.notes.items()
+    values = [f"{json.dumps(name)}:{text}" for name, text in pairs if isinstance(text, JsonText)]
+    return f"{{{','.join(values)}}}" if values else None

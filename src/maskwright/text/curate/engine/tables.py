@@ -1,0 +1,213 @@
+"""Parquet files of batches and tables, written so that equal content gives equal bytes.
+
+Documents that a walk only removes are not written again: what is left of them is a file of their
+row numbers, and of notes that are new, beside the name of the file that has the texts (`BASE`).
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.storage.commit import Staging
+from maskwright.text.curate.step import ID, NOTE, ROW, TEXT, Batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_CHARACTERS = 1 << 20
+BATCH_DOCUMENTS = 2048
+LEVEL = 2  # of gzip: four times the speed of 6, 12 % larger
+GZIP = 31  # zlib: a window of 32 KiB, with the header of gzip
+BASE = b"base"  # of the schema: the file with the texts, from the folder of the file itself
+
+
+def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """gzip without name and time, so that equal lines give equal bytes."""
+    packer = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)
+    for piece in pieces:
+        yield packer.compress(piece)
+    yield packer.flush()
+
+
+def parts_of(batch: Batch) -> Iterator[Batch]:
+    """The batch in parts that a step works on at once: about `BATCH_CHARACTERS` each."""
+    ends = np.cumsum(batch.lengths)
+    begin = 0
+    while begin < len(batch):
+        before = ends[begin - 1] if begin else 0
+        end = int(np.searchsorted(ends, before + BATCH_CHARACTERS))
+        end = min(max(end, begin + 1), begin + BATCH_DOCUMENTS, len(batch))
+        chosen = np.zeros(len(batch), np.bool_)
+        chosen[begin:end] = True
+        yield batch.take(chosen)
+        begin = end
+
+
+def write_parts(stage: Staging, name: str, batch: Batch) -> None:
+    """Write a batch as a Parquet file whose row groups are its parts."""
+    write_tables(stage, name, [part.to_arrow() for part in parts_of(batch)])
+
+
+def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
+    """Write tables of one schema as the row groups of a Parquet file; without any, an empty one."""
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    if tables:
+        tables = _unified(tables)
+        # Without dictionaries texts are read twice as fast, and the compression finds what repeats.
+        with pq.ParquetWriter(
+            sink,
+            tables[0].schema,
+            compression="lz4",
+            use_dictionary=False,
+            write_statistics=False,
+        ) as w:
+            for table in tables:
+                w.write_table(table, row_group_size=max(1, table.num_rows))
+    stage.write_bytes(name, sink.getvalue())
+
+
+def base_of(path: Path) -> Path:
+    """The file that has the texts of the documents in `path`: itself, or what it names."""
+    import pyarrow.parquet as pq
+
+    if not path.stat().st_size:
+        return path
+    named = (pq.read_schema(path).metadata or {}).get(BASE)
+    return path if named is None else Path(os.path.normpath(path.parent / os.fsdecode(named)))
+
+
+@dataclass(frozen=True)
+class Left:
+    """Which documents of a batch are left: (B,) their rows, and their notes."""
+
+    rows: NDArray[np.int64]
+    notes: Mapping[str, Sequence[str | None]]
+
+
+def write_left(
+    stage: Staging, name: str, folder: Path, shard: Path, left: Sequence[Left], notes: set[str]
+) -> None:
+    """Write which documents of a shard are left, and those of their notes that are new.
+
+    Args:
+        folder: where the file will lie.
+        left: of each batch, in order.
+        notes: the names of those that were written.
+    """
+    import pyarrow as pa
+
+    tables = []
+    if left:
+        columns = {ROW: pa.array(np.concatenate([part.rows for part in left]), pa.int64())}
+        for note in sorted({*notes, *_added(shard)}):
+            parts = (part.notes.get(note) or [None] * len(part.rows) for part in left)
+            values = list(itertools.chain.from_iterable(parts))
+            columns[NOTE + note] = pa.array(values, pa.large_string())
+        base = os.fsencode(os.path.relpath(base_of(shard), folder))
+        tables.append(pa.table(columns).replace_schema_metadata({BASE: base}))
+    write_tables(stage, name, tables)
+
+
+def _added(shard: Path) -> set[str]:
+    """The notes that a file of row numbers adds to those of its texts."""
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(shard)
+    if BASE not in (schema.metadata or {}):
+        return set()
+    return {name.removeprefix(NOTE) for name in schema.names if name.startswith(NOTE)}
+
+
+def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[Batch]:
+    """The batches of a file that `write_tables` or `write_left` wrote.
+
+    Args:
+        only: the rows of the documents that are wanted; batches without any are left out.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.stat().st_size:
+        return
+    base = base_of(path)
+    left = None if base == path else read_columns(path)
+    rows = None if left is None else left.column(ROW).to_numpy()
+    with pq.ParquetFile(base) as file:
+        for number in range(file.num_row_groups):
+            table = file.read_row_group(number)
+            own = table.column(ROW).to_numpy()
+            chosen = np.ones(len(own), np.bool_)
+            for wanted in (rows, only):
+                if wanted is not None:
+                    chosen &= np.isin(own, wanted)
+            if not chosen.any():
+                continue
+            batch = Batch.from_arrow(table if chosen.all() else table.filter(pa.array(chosen)))
+            if left is not None and rows is not None:
+                about = left.take(pa.array(np.searchsorted(rows, batch.rows)))
+                about = about.drop_columns([ROW])
+                columns = zip(about.schema.names, about.columns, strict=True)
+                notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns}
+                batch = batch.with_notes(notes)
+            yield batch
+
+
+def texts_of(paths: Sequence[Path], ids: Collection[str]) -> dict[str, str]:
+    """The texts of the documents with these ids, where `paths`, of files that `write_tables` or
+    `write_left` wrote, have them. Of each file only the ids are read, and the texts beside some."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    found: dict[str, str] = {}
+    wanted = pa.array(sorted(ids), pa.large_string())
+    for path in paths if ids else ():
+        if not path.stat().st_size:
+            continue
+        with pq.ParquetFile(base_of(path)) as file:
+            for number in range(file.num_row_groups):
+                chosen = pc.is_in(file.read_row_group(number, [ID]).column(ID), wanted)
+                if pc.any(chosen).as_py():
+                    table = file.read_row_group(number, [ID, TEXT]).filter(chosen)
+                    names, texts = (table.column(name).to_pylist() for name in (ID, TEXT))
+                    found.update(zip(names, texts, strict=True))
+    return found
+
+
+def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """A table of `write_tables` that is not empty, or some columns of it. In one thread, without
+    the search for a data set, which takes longer than most of these tables."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        return file.read(None if columns is None else list(columns), use_threads=False)
+
+
+def _unified(tables: list[pa.Table]) -> list[pa.Table]:
+    """The tables with all columns of all, in one order; what a table lacks is null there."""
+    import pyarrow as pa
+
+    schema = pa.unify_schemas([table.schema for table in tables])
+    own = [name for name in schema.names if not name.startswith(NOTE)]
+    names = own + sorted(set(schema.names) - set(own))
+    fields = [schema.field(name) for name in names]
+    unified = []
+    for table in tables:
+        columns = dict(zip(table.schema.names, table.columns, strict=True))
+        filled = [
+            columns[f.name] if f.name in columns else pa.nulls(len(table), f.type) for f in fields
+        ]
+        unified.append(pa.table(filled, schema=pa.schema(fields, schema.metadata)))
+    return unified

@@ -1,0 +1,508 @@
+"""A first look: what is in some files, by a sample, and what a recipe would do to it.
+
+The sample is drawn from all of every file, or as much as a minute allows. The recipe runs over it
+as over the whole, so that the shares are those of the very rules; how often a document has a copy
+grows with the corpus, which the interval of a share of duplicates allows for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.errors import (
+    DataError,
+    MaskwrightError,
+    ResourceError,
+    StoppedError,
+    UsageError,
+)
+from maskwright.base.findings import Finding, ignore
+from maskwright.base.memory import free_bytes
+from maskwright.base.metrics.intervals import wilson
+from maskwright.base.report.wording import duration, size
+from maskwright.base.storage.commit import commit
+from maskwright.base.storage.files import DISK, existing_parent
+from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.files import Ignored, Paths, Source, find
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.curate.card import card_of, reading_findings
+from maskwright.text.curate.engine.daft_engine import ROW_BYTES, SHARE, DaftEngine
+from maskwright.text.curate.engine.run import REMOVES_ALL, Pieces, ReadFiles, read_files, run
+from maskwright.text.curate.engine.segment import utf8_size
+from maskwright.text.curate.engine.shards import SHARD_BYTES, shards_of, write_shards
+from maskwright.text.curate.engine.tables import BATCH_CHARACTERS, read_batches
+from maskwright.text.curate.recipe import Recipe
+from maskwright.text.curate.step import CorpusStep, Step
+
+SAMPLE_BYTES = 24 << 20  # of text
+SAMPLE_FILES = 256
+SECONDS = 20.0  # of reading
+LARGEST = 64  # documents
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a step would remove, as a share of the documents of the whole corpus.
+
+    Attributes:
+        low, high: an interval of 95 %, of the sampling of documents; of duplicates also of the
+            copies that the sample does not show.
+    """
+
+    step: str
+    share: float
+    low: float
+    high: float
+    bytes_share: float
+
+
+@dataclass
+class Look:
+    """What a first look found.
+
+    Attributes:
+        files, bytes: of the corpus; `bytes` of text, estimated for compressed files.
+        sampled: (files, documents, bytes) that were read.
+        unreadable: files that cannot be read, with the reason.
+        lengths: (10 %, 50 %, 90 %) characters of a document.
+        largest: characters of the largest documents, in order; of files that are one document, as
+            estimated from their sizes.
+        languages: documents of each language.
+        lines: documents of the sample and the lines that many of them share, most frequent first.
+        shares: what each step would remove.
+        seconds: of work for a MB of text and a core, for each part of the work, reading first.
+        disk: bytes of each room of the work folder for a byte of text.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    sampled: tuple[int, int, int] = (0, 0, 0)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+    lengths: tuple[int, int, int] = (0, 0, 0)
+    largest: list[int] = field(default_factory=list)
+    languages: dict[str, int] = field(default_factory=dict)
+    lines: list[tuple[str, int]] = field(default_factory=list)
+    shares: list[Share] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    disk: dict[str, float] = field(default_factory=dict)
+    card: dict[str, Any] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def part(self) -> float:
+        """The share of the corpus's text that was read."""
+        return min(1.0, self.sampled[2] / max(1, self.bytes))
+
+
+class Stopwatch:
+    """A `Progress` that adds up the seconds of each part of the work."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._before = time.monotonic()
+
+    def __call__(self, name: str, total: int, done: int) -> None:
+        now = time.monotonic()
+        if done:
+            self.seconds[name] = self.seconds.get(name, 0.0) + now - self._before
+        self._before = now
+
+
+def look(
+    paths: Paths,
+    recipe: Recipe,
+    reading: Reading,
+    *,
+    engine: DaftEngine,
+    propose: bool = False,
+    fixed: Collection[str] = (),
+    work: Path | None = None,
+    skip_unreadable: bool = False,
+    tell: bool = False,
+) -> tuple[Look, Recipe]:
+    """Look at a sample of the files; what is in it, and `recipe` with what its steps suggest.
+
+    Args:
+        propose: whether steps may suggest settings, other than those in `fixed`.
+        work: the work folder of the curation that may follow. Of a small corpus, which is looked at
+            whole, the pieces lie there and are not made again.
+        skip_unreadable: as for `curate`.
+        tell: whether a step that would remove every document is a finding, and the look ends before
+            it, in place of an error.
+
+    Raises:
+        DataError: no file can be read; a step that would remove every document, `tell` or not if it
+            is the first.
+        UsageError: a path that cannot be read.
+    """
+    broken: list[UsageError] | None = [] if skip_unreadable else None
+    sources, ignored = find(paths, pages=True, broken=broken)
+    made = Look(files=len(sources), bytes=sum(source.text_bytes for source in sources))
+    kinds = ("page", "text") if reading.form == "file" else ("page",)
+    made.largest = [source.text_bytes for source in sources if source.format in kinds]
+    with contextlib.ExitStack() as stack:
+        watch = Stopwatch()
+        whole = made.bytes <= SAMPLE_BYTES
+        if work is None or not whole:
+            temporary = tempfile.TemporaryDirectory(prefix="maskwright-look-")
+            work = Path(stack.enter_context(temporary))
+        if whole:
+            read = read_files(paths, reading, work, engine, watch, skip=skip_unreadable)
+            _whole(read, made)
+        else:
+            tolerant = replace(reading, on_bad="skip", max_bad_fraction=1.0)
+            made.unreadable += [(str(error.where), error.what) for error in broken or ()]
+            read = _sample(sources, ignored, tolerant, work, made)
+        try:
+            if propose:
+                recipe = _propose(read, recipe, fixed, work, engine, made)
+            pieces, ran = _run(read, recipe, work, engine, watch, made, tell=tell)
+        except DataError as error:
+            if not whole:
+                error.advising(f"{error.do}; this is the first look, at a sample")
+            raise
+        made.card = card_of(pieces, ran)
+        made.findings += reading_findings(pieces.reading)
+        made.languages = made.languages or made.card["left"]["languages"]
+        made.shares = _shares(made, ran)
+        megabytes = made.sampled[2] / 1e6
+        made.seconds |= {name: s / megabytes for name, s in watch.seconds.items()}
+        made.disk = {
+            room.name: sum(p.stat().st_size for p in room.rglob("*") if p.is_file())
+            / made.sampled[2]
+            for room in sorted(work.iterdir())
+            if room.is_dir()
+        }
+    for share in made.shares:
+        if share.share > 0.5:
+            what = f"{share.step} would remove {share.share:.0%} of the documents"
+            remedy = f"look at the examples, loosen it, or leave it out: --without {share.step}"
+            made.findings.append(Finding("large-share", what, "", remedy, "warning"))
+    return made, recipe
+
+
+def _run(
+    read: ReadFiles,
+    recipe: Recipe,
+    work: Path,
+    engine: DaftEngine,
+    watch: Stopwatch,
+    made: Look,
+    *,
+    tell: bool,
+) -> tuple[Pieces, Recipe]:
+    """The recipe on what was read; with `tell` only the steps before one that removes all."""
+    while True:
+        try:
+            return run(read, recipe, work, engine, note=ignore, progress=watch), recipe
+        except DataError as error:
+            names = list(recipe.steps)
+            if not tell or error.what != REMOVES_ALL or error.where not in names[1:]:
+                raise
+            what = f"{error.where} would remove every document; the look ends before it"
+            found = Finding("removes-all", what, str(error.found), str(error.do), "warning")
+            made.findings.append(found)
+            before = names[: names.index(error.where)]
+            recipe = Recipe({name: recipe.steps[name] for name in before})
+
+
+def _sample(
+    sources: Sequence[Source], ignored: Ignored, reading: Reading, work: Path, made: Look
+) -> ReadFiles:
+    """Read some files, and draw documents of each by their places into shards."""
+    chosen = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())
+    chosen = chosen[:SAMPLE_FILES]
+    each = max(64 << 10, SAMPLE_BYTES // len(chosen))
+    documents: list[Document] = []
+    began, read, seen, files = time.monotonic(), 0, 0, 0
+    whole_bytes, whole_text = 0, 0
+    for place, source in enumerate(chosen):
+        left = SECONDS - (time.monotonic() - began)
+        if read >= SAMPLE_BYTES or left <= 0:
+            break
+        ends = time.monotonic() + left / (len(chosen) - place)
+        share = min(1.0, each / max(1, source.text_bytes))
+        reader = Reader([source.path], reading, pages=True)
+        size, cut = 0, False
+        try:
+            for document in reader:
+                size += utf8_size(document.text)
+                if share == 1 or _draw(document.id) < share:
+                    documents.append(document)
+                    read += utf8_size(document.text)
+                # A document at least of every file, however long it takes to open.
+                if cut := bool(documents) and time.monotonic() > ends:
+                    break
+        except MaskwrightError as error:
+            if reader.counts.rows:  # all of them blank or bad
+                continue
+            made.unreadable.append((source.shown, error.what))
+            continue
+        files += 1
+        seen += size
+        if not cut:
+            whole_bytes += source.text_bytes
+            whole_text += size
+    if not documents:
+        raise DataError(
+            "no file of the sample can be read",
+            where=made.unreadable[0][0] if made.unreadable else sources[0].shown,
+            found=made.unreadable[0][1] if made.unreadable else "no documents",
+            wanted="files that hold text",
+        )
+    if whole_bytes:  # formats hold more than text, and compress it well or badly
+        made.bytes = max(read, round(made.bytes * whole_text / whole_bytes))
+    made.sampled = (files, len(documents), read)
+    _describe([document.text for document in documents], made)
+    made.seconds["reading"] = (time.monotonic() - began) / (seen / 1e6)
+    folder = work / "reading" / "sample"
+    folder.parent.mkdir(parents=True)
+    commit(folder, lambda stage: write_shards(stage, iter(documents), dict))
+    shards, facts = shards_of(folder)
+    return ReadFiles(shards, [{**facts, "ignored": ignored}])
+
+
+def _draw(name: str) -> float:
+    """A number from 0 to 1 by a document's place."""
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=7).digest()
+    return int.from_bytes(digest, "big") / float(1 << 56)
+
+
+def _whole(read: ReadFiles, made: Look) -> None:
+    """Look at all that was read."""
+    texts = [text for shard in read.shards for b in read_batches(shard.path) for text in b.texts]
+    size = sum(shard.bytes for shard in read.shards)
+    made.bytes, made.sampled = size, (made.files, len(texts), size)
+    unreadable = [entry for facts in read.facts for entry in facts["unreadable"]]
+    made.unreadable = [(entry["file"], entry["reason"]) for entry in unreadable]
+    _describe(texts, made)
+
+
+def _describe(texts: Sequence[str], made: Look) -> None:
+    """Note down lengths, and the lines that at least 1 % of the texts, and 5, share."""
+    lengths = sorted(map(len, texts))
+    low, middle, high = (
+        lengths[min(len(lengths) - 1, int(len(lengths) * q))] for q in (0.1, 0.5, 0.9)
+    )
+    made.lengths = (low, middle, high)
+    made.largest = max(lengths[-LARGEST:], sorted(made.largest)[-LARGEST:], key=sum)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update({line.strip()[:200] for line in text.split("\n") if line.strip()})
+    least = max(5, math.ceil(len(texts) / 100))
+    made.lines = [(line, n) for line, n in counts.most_common(10) if n >= least]
+
+
+def _propose(
+    read: ReadFiles,
+    recipe: Recipe,
+    fixed: Collection[str],
+    work: Path,
+    engine: DaftEngine,
+    made: Look,
+) -> Recipe:
+    """The recipe with what its steps suggest after counting the notes that they write."""
+    usual = Step.proposed
+    for name, step in recipe.steps.items():
+        if name in fixed or type(step).proposed is usual:
+            continue
+        names = list(recipe.steps)[: list(recipe.steps).index(name) + 1]
+        local = {n: recipe.steps[n] for n in names if not isinstance(recipe.steps[n], CorpusStep)}
+        alone = Recipe(local)
+        try:
+            pieces = run(read, alone, work, engine, note=ignore, progress=lambda *_: None)
+        except DataError:  # nothing is left to suggest from; the whole recipe says why
+            continue
+        left = card_of(pieces, alone)["left"]
+        made.languages = made.languages or left["languages"]
+        counts = {"language": left["languages"], "source": left["sources"]}
+        suggested, finding = step.proposed(counts.get(step.NOTES[0], {}))
+        if finding is not None:
+            made.findings.append(finding)
+        recipe = Recipe({**recipe.steps, name: suggested})
+    return recipe
+
+
+def _shares(made: Look, recipe: Recipe) -> list[Share]:
+    """What each step would remove, with an interval."""
+    first = made.card["steps"][0]["documents_in"]
+    shares = []
+    for step in made.card["steps"]:
+        removed = step["documents_in"] - step["documents_out"]
+        lost = step["bytes_in"] - step["bytes_out"]
+        low, high = wilson(removed / first, first)
+        share = removed / first
+        if recipe.steps[step["step"]].REMOVES_COPIES and made.part < 1:
+            # Of two copies the sample holds both with the square of its share: if copies come in
+            # pairs, the corpus has 1 / part as many; if a text has many copies, no more.
+            high = min(1.0, high / made.part)
+            share = math.sqrt(max(low, 1e-9) * high) if removed else share
+        shares.append(
+            Share(step["step"], share, low, high, lost / made.card["steps"][0]["bytes_in"])
+        )
+    return shares
+
+
+def look_lines(made: Look) -> list[str]:
+    """The look in lines of a terminal."""
+    from maskwright.base.report.wording import count, percent, size
+
+    files, documents, read = made.sampled
+    lines = [
+        f"files: {made.files:,}, about {size(made.bytes)} of text",
+        f"sample: {documents:,} documents of {files:,} files, {size(read)}"
+        + (" (everything)" if made.part >= 1 else f" ({percent(made.part)})"),
+    ]
+    if made.unreadable:
+        listed = "; ".join(f"{name} ({why})" for name, why in made.unreadable[:3])
+        lines.append(f"cannot be read: {len(made.unreadable)} files: {listed}")
+    low, middle, high = made.lengths
+    lines.append(
+        f"length: {count(middle)} characters (the middle), {count(low)} to {count(high)} (80 %)"
+    )
+    if made.languages:
+        total = sum(made.languages.values())
+        top = sorted(made.languages.items(), key=lambda item: -item[1])[:6]
+        lines.append(
+            "languages: " + ", ".join(f"{n or 'und'} {percent(c / total)}" for n, c in top)
+        )
+    if made.lines:
+        listed = "; ".join(f"{line[:50]!r} in {n:,}" for line, n in made.lines[:4])
+        lines.append(f"lines in many documents: {listed}")
+    lines.append("what each step would remove, of all documents (95 % interval):")
+    for share in made.shares:
+        lines.append(
+            f"  {share.step}: {percent(share.share)} ({percent(share.low)} to "
+            f"{percent(share.high)}), {percent(share.bytes_share)} of the text"
+        )
+    return lines
+
+
+PROCESS_BYTES = 450 << 20  # of memory that a worker process needs, measured
+DOCUMENT_BYTES = 56  # and for each character of a document that is more than a batch, measured
+SPARE = 1.2
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the work: its name, and seconds on all processes together."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a curation will take.
+
+    Attributes:
+        shards: pieces of the work that run at the same time, or one behind the other.
+        processes: how many of them at once.
+        work_bytes, result_bytes: on the disk, beside the result and in it.
+        memory: bytes, all processes together; `query` is the largest that is held at once by a
+            query, which is cut into parts where that is more than there is.
+    """
+
+    stages: tuple[Stage, ...]
+    bytes: int
+    shards: int
+    processes: int
+    work_bytes: int
+    result_bytes: int
+    memory: int
+    query: int
+
+    @property
+    def seconds(self) -> float:
+        """Of all stages, one behind the other."""
+        return sum(stage.seconds for stage in self.stages)
+
+
+def plan(look: Look, recipe: Recipe, engine: DaftEngine) -> Plan:
+    """The plan for the whole corpus."""
+    shards = max(1, math.ceil(look.bytes / SHARD_BYTES))
+    processes = min(engine.processes, shards)
+    megabytes = look.bytes / 1e6
+    readers = min(processes, look.files)  # a file is read by one process
+    stages = tuple(
+        Stage(name, seconds * megabytes / (readers if name == "reading" else processes))
+        for name, seconds in look.seconds.items()
+    )
+    per_document = look.sampled[2] / max(1, look.sampled[1])
+    documents = look.bytes / max(1.0, per_document)
+    rows = documents * (14 if any(isinstance(s, CorpusStep) for s in recipe.steps.values()) else 1)
+    beyond = [max(0, size - BATCH_CHARACTERS) for size in look.largest[-processes:]]
+    large = DOCUMENT_BYTES * sum(beyond)
+    # One process works in the place of this one.
+    held = processes * PROCESS_BYTES + large if processes > 1 else max(PROCESS_BYTES, large)
+    query = min(int(rows * ROW_BYTES), int(free_bytes() * SHARE))
+    result = look.disk.get("packed", 0.0)
+    return Plan(
+        stages,
+        look.bytes,
+        shards,
+        processes,
+        work_bytes=int(sum(look.disk.values()) * look.bytes),
+        result_bytes=int(1.3 * result * look.bytes),
+        memory=max(held, query) + PROCESS_BYTES,
+        query=query,
+    )
+
+
+def require(made: Plan, out: Path, engine: DaftEngine) -> None:
+    """Refuse a plan that this machine cannot carry out.
+
+    Raises:
+        StoppedError: the disk is too small.  ResourceError: the memory is.
+    """
+    needed, place = made.work_bytes + made.result_bytes, existing_parent(out)
+    free = DISK.free_bytes(place)
+    if needed * SPARE > free:
+        raise StoppedError(
+            "not enough free space for the curation",
+            where=place,
+            found=f"{size(free)} free",
+            wanted=f"about {size(needed * SPARE)}: {size(made.work_bytes)} of pieces, "
+            f"{size(made.result_bytes)} of result",
+            do="put --out on a larger disk, or curate in parts",
+        )
+    memory = free_bytes()
+    if engine.runner == "local" and made.memory > memory:
+        fits = max(1, int((memory - PROCESS_BYTES) / PROCESS_BYTES))
+        raise ResourceError(
+            "not enough memory for the curation",
+            where="this machine",
+            found=f"{size(memory)} free",
+            wanted=f"about {size(made.memory)} with {made.processes} processes",
+            do=f"--workers {fits}, or a cluster with --engine ray",
+        )
+
+
+def plan_lines(made: Plan) -> list[str]:
+    """The plan in lines of a terminal."""
+    width = max(len(stage.name) for stage in made.stages)
+    lines = [
+        f"plan: {size(made.bytes)} of text in {made.shards:,} shards of {size(SHARD_BYTES)}, "
+        f"{made.processes} at once"
+    ]
+    lines += [f"  {stage.name:<{width}}  {duration(stage.seconds)}" for stage in made.stages]
+    speed = made.bytes / 1e6 / max(made.seconds, 1e-9) / made.processes
+    lines += [
+        f"time: about {duration(made.seconds)} ({speed:.1f} MB/s a process)",
+        f"disk: {size(made.work_bytes)} of pieces beside the result, {size(made.result_bytes)} of "
+        "result",
+        f"memory: about {size(made.memory)} ({made.processes} processes; queries up to "
+        f"{size(made.query)})",
+    ]
+    return lines

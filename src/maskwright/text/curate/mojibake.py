@@ -1,0 +1,108 @@
+"""Lines that were decoded with the wrong encoding, found fast and repaired by ftfy.
+
+UTF-8 that was read as one of the encodings of a byte for each character has a trace: a character of
+a leading byte and those of its following bytes behind it. Only texts with this trace, or with C1
+control characters, are shown to ftfy's judgement of what is mojibake, which is slow.
+
+A line that ftfy finds bad is repaired only if the whole line can be decoded again, since a wrong
+encoding spoils every letter of a line, and only if it has a trace that is not also right text:
+`Ã…` begins `Ã…lesund`, and ends `IRMÃ…`. Other lines stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.text.curate.arrays.characters import Characters
+
+# The encodings that ftfy knows. Python reads the Windows ones without their undefined bytes, which
+# decode to the C1 control characters of Latin 1.
+ENCODINGS = (
+    *("latin-1", "cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1257", "iso8859-2"),
+    *("mac-roman", "cp437"),
+)
+LEAD, FOLLOWS = (1, 2, 4), 8  # bits: leading bytes of two, three and four; a following byte
+C1 = 16
+LOST = "\ufffd"
+# A quotation mark whose last byte, undefined in Windows-1252, was lost.
+CLOSING = ("â€" + LOST, "”")
+# A capital letter before a space or a sign, which right text has at the end of a word in capitals
+# and where the letter itself is meant: not behind a small letter or a digit, and before a sign not
+# as the beginning of a word. (`Â©` and `Â°` are no right text.)
+SIGNS = "\u00ad…‘’‚“”„–—™®©°«»´·¨¿¡²³¹±†‡"
+AMBIGUOUS = re.compile(
+    rf"(?!Â[®©°])(?:(?<![a-zß-öø-ÿ0-9.,;:!?)])[À-ÖØ-Þ](?:[ \u00a0]|[{SIGNS}](?![a-zß-öø-ÿ]))|"
+    rf"(?<=[A-ZÀ-ÖØ-Þ])[À-ÖØ-Þ][{SIGNS}])"
+)
+# Quotation marks and dashes; no right text has them so, whatever else the line has.
+PUNCTUATION = re.compile("â€.")
+
+
+def suspicious(characters: Characters) -> NDArray[np.bool_]:
+    """(B,) whether a text has the trace of a wrong encoding."""
+    places = np.flatnonzero(characters.points >= 0x80)
+    found = np.zeros(len(characters.offsets) - 1, np.bool_)
+    if not places.size:
+        return found
+    bits = _bits()[np.minimum(characters.points[places], 0xFFFF)]
+    hits = places[_traces(places, bits)]
+    found[characters.text_of(hits)] = True
+    return found
+
+
+def repaired(text: str) -> tuple[str, Sequence[int]]:
+    """The text with its bad lines repaired, and the numbers of these lines, from 1."""
+    from ftfy import TextFixerConfig, fix_encoding
+    from ftfy.badness import is_bad
+
+    whole = TextFixerConfig(decode_inconsistent_utf8=False)
+    rows, numbers = text.split("\n"), []
+    for number, row in enumerate(rows):
+        if row.isascii() or not is_bad(row) or AMBIGUOUS.sub("", row).isascii():
+            continue
+        closed = row.replace(*CLOSING)
+        better = fix_encoding(closed, whole)
+        if better == closed:
+            better = PUNCTUATION.sub(lambda match: fix_encoding(match[0]), closed)
+        if better != row:
+            rows[number] = better
+            numbers.append(number + 1)
+    return "\n".join(rows), numbers
+
+
+def _traces(places: NDArray[np.int64], bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Whether at each place a C1 character stands, or a leading byte and all that follow it."""
+    found = (bits & C1) != 0
+    follows = (bits & FOLLOWS) != 0
+    row = np.ones(len(places), np.bool_)
+    for more, bit in enumerate(LEAD, 1):
+        # The next one more character behind must follow too, and be there.
+        shifted = np.zeros(len(places), np.bool_)
+        shifted[:-more] = follows[more:] & (places[more:] - places[:-more] == more)
+        row &= shifted
+        found |= ((bits & bit) != 0) & row
+    return found
+
+
+@functools.cache
+def _bits() -> NDArray[np.uint8]:
+    """Of the code points below 0x10000 what they may be a byte of."""
+    bits = np.zeros(0x10000, np.uint8)
+    for encoding in ENCODINGS:
+        for byte in range(0x80, 0xF5):
+            try:
+                point = ord(bytes([byte]).decode(encoding))
+            except UnicodeDecodeError:
+                point = byte
+            if byte < 0xC0:
+                bits[point] |= FOLLOWS
+            elif byte >= 0xC2:
+                bits[point] |= LEAD[0 if byte < 0xE0 else 1 if byte < 0xF0 else 2]
+    bits[0x80:0xA0] |= C1
+    bits[ord(LOST)] |= FOLLOWS
+    return bits

@@ -1,0 +1,332 @@
+"""Personal details in texts: where they stand, and of which type.
+
+Digits and `@` are few in prose, so arrays find their places first, and the patterns look only
+there. Every pattern is bounded and a place is looked at once, so the time is linear.
+
+    email    a name, `@` and a domain with a top level of letters, also `name [at] domain [dot] org`
+    phone    international (+ and 8 to 15 digits, E.164), North American (3-3-4), national with a
+             leading 0, of some further countries, or any number behind a word for telephone
+    iban     the length of its country and the check digits (ISO 13616, ISO 7064 mod 97-10)
+    card     the prefix and length of an issuer and the check digit of Luhn (ISO/IEC 7812)
+    ip       version 4 and 6, of the public Internet: private addresses, those of this machine and
+             of documentation stay, and so do numbers of versions and sections
+    ssn      of the United States: no area 000, 666 or 9xx, no group 00, no serial 0000; without
+             hyphens behind a word for it
+    id       identity numbers of other countries, by their check digits or a word for them
+    profile  the user's name in a web address (/user/NAME, /~NAME, /@NAME)
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.text.curate.personal_data.identity_numbers import identity_numbers
+from maskwright.text.curate.personal_data.telephones import phones
+
+BETWEEN = "\x00"  # no text has it
+# Of two details that overlap, the one whose type stands first here is taken.
+TYPES = ("email", "iban", "card", "ssn", "id", "ip", "phone", "profile")
+# Digits so near to each other may belong to one detail; more of the text around is looked at.
+GAP, AROUND = 8, 48
+
+
+@dataclass(frozen=True)
+class Detail:
+    """A detail in the text number `text`, from character `begin` to before `end`."""
+
+    text: int
+    type: str
+    begin: int
+    end: int
+
+
+def details_of(
+    texts: Sequence[str], types: Sequence[str], allowed: Callable[[str], bool] = lambda value: False
+) -> list[Detail]:
+    """All details of these types, in the order of the texts, none overlapping another.
+
+    Args:
+        allowed: whether a value is no personal detail, such as the address of one's own help desk.
+    """
+    joined = BETWEEN.join(map(_with_plain_digits, texts))
+    ends = np.cumsum([len(text) + 1 for text in texts])
+    # One byte a character; what has none is a question mark, which no place is looked for at.
+    points = np.frombuffer(joined.encode("latin-1", "replace"), np.uint8)
+    places: dict[str, list[tuple[int, int]]] = {
+        "@": [(i, i + 1) for i in np.flatnonzero(points == ord("@")).tolist()],
+        "digits": _clusters(
+            np.flatnonzero((points >= ord("0")) & (points <= ord("9"))), len(joined)
+        ),
+        ":": _clusters(np.flatnonzero(points == ord(":")), len(joined), least=2),
+        "://": [(m.start(), m.end()) for m in re.finditer("://", joined)],
+        "at": list(_spelled_ats(joined)),
+    }
+    found: list[tuple[int, int, int]] = []
+    for rank, name in enumerate(TYPES):
+        if name in types:
+            for where, finder in FINDERS[name]:
+                for begin, end in places[where]:
+                    found += ((b, e, rank) for b, e in finder(joined, begin, end))
+    kept = _apart(found, allowed, joined)
+    owners = np.searchsorted(ends, [begin for begin, _, _ in kept], side="right")
+    firsts = np.concatenate([[0], ends])
+    return [
+        Detail(int(n), TYPES[rank], begin - int(firsts[n]), end - int(firsts[n]))
+        for n, (begin, end, rank) in zip(owners, kept, strict=True)
+    ]
+
+
+def _with_plain_digits(text: str) -> str:
+    if text.isascii() or not _foreign().search(text):
+        return text
+    return text.translate(_plain_digits())
+
+
+@functools.cache
+def _foreign() -> re.Pattern[str]:
+    """What `_plain_digits` makes plain."""
+    return re.compile(f"[{''.join(map(chr, _plain_digits()))}]")
+
+
+@functools.cache
+def _plain_digits() -> dict[int, str]:
+    """To ASCII from every decimal digit, and from full-width signs that details have; a character
+    for a character."""
+    found = {
+        n: str(unicodedata.decimal(chr(n))) for n in range(0x80, 0x10000) if chr(n).isdecimal()
+    }
+    return found | {
+        ord(wide): plain for wide, plain in zip("＋－．＠：／（）", "+-.@:/()", strict=True)
+    }
+
+
+def _clusters(places: NDArray[np.int64], size: int, least: int = 4) -> list[tuple[int, int]]:
+    """Begin and end of every stretch with at least `least` of these places near to each other."""
+    if places.size < least:
+        return []
+    breaks = np.flatnonzero(np.diff(places) > GAP) + 1
+    firsts = np.concatenate([[0], breaks])
+    lasts = np.concatenate([breaks, [places.size]]) - 1
+    enough = lasts - firsts + 1 >= least
+    begins = places[firsts[enough]] - AROUND
+    return [
+        (max(0, b), min(size, e))
+        for b, e in zip(begins.tolist(), (places[lasts[enough]] + AROUND).tolist(), strict=True)
+    ]
+
+
+def _apart(
+    found: list[tuple[int, int, int]], allowed: Callable[[str], bool], joined: str
+) -> list[tuple[int, int, int]]:
+    """Those that no other of a higher rank, or of the same that begins before, overlaps."""
+    kept: list[tuple[int, int, int]] = []
+    taken: set[int] = set()  # every character of those kept: details are few and short
+    for begin, end, rank in sorted(set(found), key=lambda f: (f[2], f[0], -f[1])):
+        if taken.isdisjoint(range(begin, end)):
+            taken.update(range(begin, end))
+            kept.append((begin, end, rank))
+    return sorted(f for f in kept if not allowed(joined[f[0] : f[1]]))
+
+
+# ------------------------------------------------------------------------------ e-mail, profile
+_LOCAL = re.compile(r"[\w.%+'&/=-]{1,64}\Z")
+_DOMAIN = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}(?![\w@])")
+# `name [at] domain.org`, `name(at)domain(dot)org`, `name AT domain DOT org`
+_AT = re.compile(r"[\[({<] ?(?:at|AT|At|@) ?[\])}>] ?")
+_DOT_OF_AT = re.compile(r" (?:dot|DOT) ")
+# `name at domain dot org` may be prose: the name is none of a word, or words before it say so.
+_NAME_CUE = re.compile(
+    r"\b(?:(?:e-?)?mail|contact|writ(?:e|ing) to|reach)(?: (?:me|us|at|to|via|by|is|address)){0,2}"
+    r"\W{1,3}(?!(?:me|us|him|her|them|it)\Z)\w+\Z|\w[._-]\w+\Z|[^\W\d]\w*\d\w*\Z",
+    re.IGNORECASE,
+)
+_DOT = r"(?:\.| ?[\[({<] ?(?:dot|\.) ?[\])}>] ?| dot )"
+_SPELLED = re.compile(
+    rf"(?:[^\W_](?:[\w-]{{0,61}}[^\W_])?{_DOT}){{1,8}}(?:(?<! )[^\W\d_]{{2,24}}|"
+    r"com|org|net|edu|gov|info|io|dev|ai|app|co|uk|eu|de|fr|es|it|nl|pl|ch|at|br|in|jp|cn|ru|ca|au)"
+    r"(?![\w@])",
+    re.IGNORECASE,
+)
+_PROFILE = re.compile(
+    r"://[\w.:-]{1,253}/(?:[\w.-]{1,64}/){0,3}?(?:~|@|(?:users?|profiles?|members?|in|u)/)"
+    r"([\w.-]{2,64})",
+    re.IGNORECASE,
+)
+
+
+def _spelled_ats(text: str) -> Iterator[tuple[int, int]]:
+    for match in _AT.finditer(text):
+        space = text[match.start() - 1 : match.start()] == " "
+        yield match.start() - space, match.end()
+    for match in _DOT_OF_AT.finditer(text):
+        for word in (" at ", " AT "):
+            if (place := text.rfind(word, max(0, match.start() - 64), match.start())) >= 0:
+                yield place, place + len(word)
+
+
+def _emails(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    local = _LOCAL.search(text, max(0, begin - 64), begin)
+    domain = (_DOMAIN if text[begin:end] == "@" else _SPELLED).match(text, end, end + 260)
+    if local and domain:
+        name = local.group().rpartition("=")[2].rpartition("/")[2].lstrip(".'&%+-")
+        sign = text[begin:end].strip()
+        if sign != "@" and re.match(r"\d+\b", domain.group()):
+            return
+        if sign == "at" and not _NAME_CUE.search(text, max(0, begin - 96), begin):
+            return
+        if name and name[-1] not in ".'&":
+            yield begin - len(name), domain.end()
+
+
+def _profiles(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    if match := _PROFILE.match(text, begin, begin + 600):
+        yield match.span(1)
+
+
+# ------------------------------------------------------------------------------ bank, card, number
+# The length of an IBAN by country, from the registry of SWIFT.
+_LENGTHS = {
+    country: int(length)
+    for country, length in re.findall(
+        r"(..)(\d\d)",
+        "NO15 BE16 DK18 FI18 FO18 GL18 NL18 FK18 SD18 MK19 SI19 AT20 BA20 EE20 KZ20 LT20 LU20 "
+        "XK20 MN20 CH21 CR21 HR21 LI21 LV21 BG22 BH22 DE22 GB22 GE22 IE22 ME22 RS22 VA22 AE23 "
+        "GI23 IL23 IQ23 TL23 OM23 SO23 AD24 CZ24 ES24 MD24 PK24 RO24 SA24 SE24 SK24 TN24 VG24 "
+        "LY25 PT25 ST25 IS26 TR26 BI27 DJ27 FR27 GR27 IT27 MC27 MR27 SM27 AL28 AZ28 BY28 CY28 "
+        "DO28 GT28 HU28 LB28 NI28 PL28 SV28 BR29 EG29 PS29 QA29 UA29 JO30 KW30 MU30 YE30 MT31 "
+        "SC31 LC32 RU33",
+    )
+}
+_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d\d(?:[ -]?[A-Z0-9]){11,29}", re.ASCII)
+_CARD = re.compile(r"(?<![\d.,-])[2-6]\d{3}(?:[ -]?\d){9,15}(?![\d-]|[.,]\d)", re.ASCII)
+_SSN = re.compile(
+    r"(?<![\w-])(?!000|666|9)\d{3}([- ]?)(?!00)\d\d\1(?!0000)\d{4}(?![\w-]|[.,]\d)", re.ASCII
+)
+_SSN_CUE = re.compile(r"(?:\bssn\b|social security|soc\. sec\.)[^\d\x00]{0,24}\Z", re.IGNORECASE)
+
+
+def _ibans(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    for match in _IBAN.finditer(text, begin, end):
+        length = _LENGTHS.get(match.group()[:2])
+        if length is None:
+            continue
+        signs = [i for i in range(*match.span()) if text[i].isalnum()][:length]
+        last = signs[-1] + 1
+        if len(signs) < length or text[last : last + 1].isalnum():
+            continue
+        value = "".join(text[i] for i in signs)
+        if int("".join(str(int(c, 36)) for c in value[4:] + value[:4])) % 97 == 1:
+            yield match.start(), last
+
+
+def _cards(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    for match in _CARD.finditer(text, begin, end):
+        digits = [int(c) for c in match.group() if c.isdigit()]
+        if _issued(digits) and _luhn(digits):
+            yield match.span()
+
+
+def _issued(digits: list[int]) -> bool:
+    """Whether an issuer gives cards that begin so numbers of this length."""
+    one, two, size = digits[0], digits[0] * 10 + digits[1], len(digits)
+    if one == 4:
+        return size in (13, 16, 19)
+    if 51 <= two <= 55 or 22 <= two <= 27:
+        return size == 16
+    if two in (34, 37):
+        return size == 15
+    if two in (30, 36, 38, 39):
+        return size == 14
+    return (two == 35 and size == 16) or (one in (5, 6) and 16 <= size <= 19)
+
+
+def _luhn(digits: list[int]) -> bool:
+    doubled = [d * 2 - 9 * (d > 4) for d in digits[-2::-2]]
+    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0 and len(set(digits)) > 1
+
+
+def _ssns(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    for match in _SSN.finditer(text, begin, end):
+        cue = _SSN_CUE.search(text, max(0, match.start() - 48), match.start())
+        if match.group(1) == "-" or cue:
+            yield match.span()
+
+
+# ------------------------------------------------------------------------------ addresses
+_IP4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d|-(?:alpha|beta|dev|rc))", re.ASCII)
+_IP6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:]|\.\w)", re.ASCII)
+# Words before a number of a version or section, in the same sentence, and what joins it to a name.
+_VERSION = re.compile(
+    r"(?:\b(?:v|ver|versions?|releases?|released|builds?|firmware|rev|revisions?|sections?|sec|"
+    r"chapters?|paragraphs?|clauses?|articles?|figures?|fig|tables?|appendix|see|upgrad\w+|"
+    r"updat\w+|downgrad\w+|patch\w*|drivers?|bios|kernel|sdk|api|requires?|since|supports?)\b|§|"
+    r"[\w.][/-]|[=~<>]=|\^|~)[^.!?\n\x00\d]{0,12}(?:[\d.]{5,15}[^.!?\n\x00\d]{1,6}){0,2}\Z",
+    re.IGNORECASE,
+)
+# A heading's number, and a product's version: `Acme Tool 4.2.1.3`.
+_HEADING = re.compile(r"(?:\A|[\n\x00])[ #*>]*\Z")
+_PRODUCT = re.compile(
+    r"(?:\A|[\n\x00(]|[a-z,.!?] )(?!(?:A|An|And|As|At|But|By|For|From|He|If|In|It|My|No|Of|On|Or|"
+    r"Our|She|So|The|Then|They|To|Use|We|When|Which|With|Your|Add|Allow|Block|Ban|Set|Try|Visit)\b)"
+    r"(?:[A-Z][\w+-]* )+\Z"
+)
+_TITLE = re.compile(r"\.?[ \t]+[^\W\d_a-z]")
+_HOST = re.compile(
+    r"(?:\b(?:ips?|ipv4|address(?:es)?|hosts?|dns|\w*server|resolver|gateway|router|proxy|ping|"
+    r"traceroute|ssh|telnet|curl|client|node|peer)\b|//|@)\W{0,3}\w{0,4}\W?\Z",
+    re.I,
+)
+
+
+def _ips(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    for match in _IP4.finditer(text, begin, end):
+        if not _is_public(match.group()):
+            continue
+        around = (text, max(0, match.start() - 40), match.start())
+        # Numbers of versions and sections have small parts.
+        small = len(match.group()) < 9 and (
+            (_HEADING.search(*around) and _TITLE.match(text, match.end()))
+            or _PRODUCT.search(*around)
+        )
+        if _HOST.search(*around) or not (small or _VERSION.search(*around)):
+            yield match.span()
+
+
+def _ip6s(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    for match in _IP6.finditer(text, begin, end):
+        value = match.group()
+        groups = [group for group in value.split(":") if group]
+        # Words and years with colons (std::move, 1959::) are none.
+        if len(groups) >= 3 and any(c.isdigit() for c in value) and _is_public(value):
+            yield match.span()
+
+
+def _is_public(value: str) -> bool:
+    """Whether it is an address, and one that belongs to somebody."""
+    try:
+        address = ipaddress.ip_address(value)
+    except ValueError:
+        return False
+    return address.is_global and not address.is_multicast
+
+
+# ------------------------------------------------------------------------------ tables
+Finder = Callable[[str, int, int], Iterator[tuple[int, int]]]
+FINDERS: dict[str, tuple[tuple[str, Finder], ...]] = {
+    "email": (("@", _emails), ("at", _emails)),
+    "iban": (("digits", _ibans),),
+    "card": (("digits", _cards),),
+    "ssn": (("digits", _ssns),),
+    "id": (("digits", identity_numbers),),
+    "ip": (("digits", _ips), (":", _ip6s)),
+    "phone": (("digits", phones),),
+    "profile": (("://", _profiles),),
+}

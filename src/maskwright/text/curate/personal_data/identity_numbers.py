@@ -1,0 +1,161 @@
+"""Identity numbers of persons in a text, by the check digits that their countries gave them.
+
+    form and check digits     Brazil (CPF), Chile (RUT), China, Finland, France (NIR), Italy (codice
+                              fiscale), Norway, Spain (DNI, NIE), Sweden, Switzerland (AHV)
+    form alone, a strict one  Mexico (CURP), South Korea, United Kingdom (National Insurance)
+    behind a word for it      any of 5 digits or more, with letters (passport, Steuer-ID, PESEL,
+                              BSN, Aadhaar, licence, …)
+
+A number whose form is that of many others (11 digits) is one only behind such a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from maskwright.text.curate.personal_data.cues import Cues
+from maskwright.text.curate.personal_data.telephones import DATE
+
+_BEGIN, _END = r"(?<![\w.,/+-])", r"(?![\w-]|[.,/]\d)"
+_DAY, _MONTH = r"(?:0[1-9]|[12]\d|3[01])", r"(?:0[1-9]|1[0-2])"
+
+
+def identity_numbers(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where identity numbers stand that begin in `begin:end`."""
+    for place in _FORM.finditer(text, begin, end):
+        for pattern, right in _CHECKS:
+            match = pattern.match(text, place.start(), end)
+            if match and right(re.sub(r"[ ./-]", "", match.group()).upper()):
+                yield match.span()
+    for match in _ANY.finditer(text, begin, end):
+        if not FEWEST <= sum(map(str.isdigit, match.group())) <= MOST:
+            continue
+        # Letters before it may be part of it, or the word for it.
+        for first in (match.start(), match.start(1)):
+            if _CUES.before(text, first) and not DATE.match(text, first, match.end()):
+                yield first, match.end()
+                break
+
+
+# ------------------------------------------------------------------------------ check digits
+def _weighted(digits: str, weights: tuple[int, ...]) -> int:
+    return sum(int(d) * w for d, w in zip(digits, weights, strict=False))
+
+
+def _brazil(number: str) -> bool:
+    if len(set(number)) == 1:
+        return False
+    for last in (9, 10):
+        rest = _weighted(number, tuple(range(last + 1, 1, -1))) * 10 % 11 % 10
+        if rest != int(number[last]):
+            return False
+    return True
+
+
+def _chile(number: str) -> bool:
+    digits, last = number[:-1], number[-1]
+    rest = -_weighted(digits[::-1], (2, 3, 4, 5, 6, 7, 2, 3)) % 11
+    return "0123456789K"[rest] == last
+
+
+def _china(number: str) -> bool:
+    weights = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
+    return "10X98765432"[_weighted(number[:17], weights) % 11] == number[17]
+
+
+def _finland(number: str) -> bool:
+    return "0123456789ABCDEFHJKLMNPRSTUVWXY"[int(number[:6] + number[-4:-1]) % 31] == number[-1]
+
+
+def _france(number: str) -> bool:
+    # The two departments of Corsica have a letter.
+    digits = number[:13].replace("2A", "19").replace("2B", "18")
+    return digits.isdigit() and 97 - int(digits) % 97 == int(number[13:])
+
+
+_ODD = dict(zip("0123456789", (1, 0, 5, 7, 9, 13, 15, 17, 19, 21), strict=True)) | dict(
+    zip(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+        (
+            *(1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18),
+            *(20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23),
+        ),
+        strict=True,
+    )
+)
+
+
+def _italy(number: str) -> bool:
+    first = sum(_ODD[c] for c in number[:15:2])
+    second = sum(int(c) if c.isdigit() else ord(c) - 65 for c in number[1:15:2])
+    return chr(65 + (first + second) % 26) == number[15]
+
+
+def _norway(number: str) -> bool:
+    first = -_weighted(number[:9], (3, 7, 6, 1, 8, 9, 4, 5, 2)) % 11
+    second = -_weighted(number[:10], (5, 4, 3, 2, 7, 6, 5, 4, 3, 2)) % 11
+    return f"{first}{second}" == number[9:]
+
+
+def _spain(number: str) -> bool:
+    digits = str("XYZ".find(number[0])) + number[1:-1] if number[0] in "XYZ" else number[:-1]
+    return "TRWAGMYFPDXBNJZSQVHLCKE"[int(digits) % 23] == number[-1]
+
+
+def _sweden(number: str) -> bool:
+    digits = number.replace("+", "")[-10:]
+    doubled = [int(d) * (2 - n % 2) for n, d in enumerate(digits)]
+    return sum(d // 10 + d % 10 for d in doubled) % 10 == 0
+
+
+def _switzerland(number: str) -> bool:
+    return _weighted(number, (1, 3) * 6 + (1,)) % 10 == 0
+
+
+def _always(number: str) -> bool:
+    return True
+
+
+_FORMS = (
+    (r"\d{3}\.\d{3}\.\d{3}-\d\d", _brazil),
+    (r"\d{1,2}\.\d{3}\.\d{3}-[\dkK]", _chile),
+    (rf"[1-9]\d{{5}}(?:19|20)\d\d{_MONTH}{_DAY}\d{{3}}[\dXx]", _china),
+    (rf"{_DAY}{_MONTH}\d\d[-+A-FU-Y]\d{{3}}[\dA-FHJ-NPR-Y]", _finland),
+    (rf"[12] ?\d\d ?{_MONTH} ?(?:\d\d|2[AB]) ?\d{{3}} ?\d{{3}} ?\d\d", _france),
+    (r"[A-Z]{6}\d\d[ABCDEHLMPRST]\d\d[A-Z]\d{3}[A-Z]", _italy),
+    (rf"[A-Z]{{4}}\d\d{_MONTH}{_DAY}[HMX][A-Z]{{5}}[A-Z\d]\d", _always),
+    (rf"[0-7]\d{_MONTH}\d\d ?\d{{5}}", _norway),
+    (rf"\d\d{_MONTH}{_DAY}-[1-4]\d{{6}}", _always),
+    (r"(?:\d{8}|[XYZ]-?\d{7})-?[A-HJ-NP-TV-Z]", _spain),
+    (rf"(?:19|20)?\d\d{_MONTH}{_DAY}[-+]\d{{4}}", _sweden),
+    (r"756\.?\d{4}\.?\d{4}\.?\d\d", _switzerland),
+    (r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?(?:\d\d ?){3}[A-D]", _always),
+)
+_FORM = re.compile(_BEGIN + f"(?:{'|'.join(form for form, _ in _FORMS)})" + _END, re.ASCII)
+_CHECKS = [(re.compile(form + _END, re.ASCII), right) for form, right in _FORMS]
+_CUES = Cues(
+    (
+        *("passport", "passeport", "reisepass", "pasaporte", "passaporto", "paszport"),
+        *(r"(?:personal|national) (?:id|identity|identification)", "identity card", "id card"),
+        *("personalausweis", "ausweis", "steuer-?id", "steueridentifikationsnummer", "idnr"),
+        *("steuernummer", "sozialversicherungsnummer", "cpf", "curp", "pesel", "bsn"),
+        *("burgerservicenummer", "codice fiscale", "num[ée]ro de s[ée]curit[ée] sociale"),
+        *("personnummer", "cpr-nummer", "henkil[öo]tunnus", "f[øo]dselsnummer", "jmbg"),
+        *("rodn[ée] [čc][íi]slo", "national insurance", "aadhaa?r", "pan card", "medicare"),
+        *("social insurance", "kimlik", "driv(?:er['’]?s?|ing) licen[cs]e", "tax id"),
+        *("taxpayer id", "f[üu]hrerschein(?:nummer)?", r"паспорт\w{0,2}", "снилс", "инн"),
+    ),
+    (*("身份证", "身份證", "護照", "护照", "マイナンバー", "個人番号", "주민등록번호", "여권"),),
+    ("is", "серия"),
+    (
+        *("sin", "nhs", "dni", "nie", "nif", "nir", "rut", "cpr", "cnp", "egn", "oib", "tfn"),
+        *("ktp", "pan"),
+    ),
+)
+_ANY = re.compile(
+    r"(?<![\w.,/+-])(?:[A-Z]{1,6}[ -]?)?(\d[A-Z\d]{0,17}(?:[ ./-]\d[A-Z\d]{0,9}){0,5})"
+    r"(?![\w-]|[.,/]\d)",
+    re.ASCII,
+)
+FEWEST, MOST = 5, 20  # digits

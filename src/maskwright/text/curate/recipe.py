@@ -1,0 +1,268 @@
+"""The recipe of a curation: the steps in their order, each with its settings.
+
+    steps = ["normalise", "language", "near-duplicates"]
+
+    [language]
+    keep = ["en"]
+
+A step's table may be left out; its fields have defaults. The recipe that was used is written to
+`recipe.toml` in the result, all settings included.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import inspect
+import json
+import textwrap
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright.base import catalogue, config, dotted
+from maskwright.base.errors import ConfigError, UsageError, near
+from maskwright.base.findings import Finding
+from maskwright.base.toml import refuse_other_kind, to_toml
+from maskwright.text.curate.step import Step
+
+ROOM = "curate.steps"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Steps by name, in the order in which they run.
+
+    Raises:
+        ConfigError: a step's settings are at fault, or those of two steps contradict each other.
+    """
+
+    steps: Mapping[str, Step]
+
+    def __post_init__(self) -> None:
+        for name, step in self.steps.items():
+            try:
+                step.check()
+            except ConfigError as error:
+                raise error.under(f"{name}.") from None
+        for name, step in self.steps.items():
+            try:
+                step.check_beside(name, self.steps)
+            except ConfigError as error:
+                raise error.under(f"{name}.") from None
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Orders of steps that run, and are likely not meant."""
+        found, names = list[Finding](), list(self.steps)
+        copies = [name for name in names if self.steps[name].REMOVES_COPIES]
+        for name in names[names.index(copies[0]) :] if copies else []:
+            removes = getattr(self.steps[name], "action", "") == "remove"
+            if self.steps[name].CHANGES_TEXT and not removes and name not in copies:
+                what = f"{name} changes texts behind {copies[0]}, and may make new copies"
+                remedy = f"put {name} before {copies[0]}"
+                found.append(Finding("changes-behind-duplicates", what, "", remedy, "warning"))
+        for place, (name, step) in enumerate(self.steps.items()):
+            left = {fact for before in names[:place] for fact in self.steps[before].LEAVES}
+            for fact, why in step.needs_before().items():
+                if fact not in left:
+                    what = f"{name} needs a corpus with {fact}, and no step before it makes one"
+                    makers = [n for n in step_names() if fact in settings_of(n).LEAVES]
+                    remedy = f"put {' or '.join(makers)} before {name}"
+                    found.append(Finding("needs-a-step-before", what, why, remedy, "warning"))
+            for before in names[:place]:
+                if "language" in step.NOTES and hasattr(self.steps[before], "languages"):
+                    what = f"{before} has rules for some languages, and {name} runs behind it"
+                    remedy = f"put {name} before {before}"
+                    found.append(Finding("language-comes-late", what, "", remedy, "warning"))
+        return found
+
+    def to_toml(self) -> str:
+        """The file of the recipe, with every setting."""
+        names = ", ".join(f'"{name}"' for name in self.steps)
+        tables = {name: config.to_plain(step) for name, step in self.steps.items()}
+        return f"steps = [{names}]\n\n" + to_toml(tables)
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values, for fingerprints and the card."""
+        return {name: config.to_plain(step) for name, step in self.steps.items()}
+
+
+def step_names() -> list[str]:
+    """All steps that there are."""
+    return catalogue.names(ROOM)
+
+
+def settings_of(name: str) -> type[Step]:
+    """The class of the step `name`.
+
+    Raises:
+        ConfigError: no such step.
+    """
+    if name not in step_names():
+        raise ConfigError(
+            "no step of that name",
+            where="steps",
+            found=repr(name),
+            wanted=near(name, step_names()),
+            do="maskwright list steps",
+        )
+    return catalogue.load(ROOM, name).Settings
+
+
+def summary_of(name: str) -> str:
+    """The one line about the step `name`."""
+    return str(catalogue.load(ROOM, name).SUMMARY)
+
+
+def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> Recipe:
+    """The recipe of these steps, with these settings where they are not the default.
+
+    Raises:
+        ConfigError: an unknown step or setting, one named twice, settings of a step that does not
+            run, settings that cannot be.
+    """
+    for place, name in enumerate(steps):
+        if not isinstance(name, str) or name in steps[:place]:
+            raise ConfigError(
+                "a step is named twice" if isinstance(name, str) else "not the name of a step",
+                where="steps",
+                found=repr(name),
+                wanted="each step once" if isinstance(name, str) else "a text",
+            )
+        settings_of(name)
+    if unused := [name for name in tables if name not in steps]:
+        known = unused[0] in step_names()
+        raise ConfigError(
+            "settings of a step that does not run" if known else "unknown table",
+            where=unused[0],
+            wanted=f"a step of this recipe: {near(unused[0], steps)}",
+            do=f"add {unused[0]!r} to steps, or remove its settings" if known else None,
+        )
+    return Recipe(
+        {name: config.from_plain(settings_of(name), tables.get(name, {}), name) for name in steps}
+    )
+
+
+def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
+    """The recipe in a TOML file, with each `STEP.SETTING=VALUE` applied before it is checked.
+
+    Raises:
+        UsageError: no such file.
+        ConfigError: not TOML, or not such a recipe; it names file and field.
+    """
+    steps, tables = read_plain(path)
+    try:
+        return make(steps, with_settings(steps, tables, settings))
+    except ConfigError as error:
+        raise error.under(f"{path}, ") from None
+
+
+def read_plain(path: Path) -> tuple[list[str], dict[str, Any]]:
+    """The steps and the tables that a TOML file names, not yet checked.
+
+    Raises:
+        UsageError: no such file.  ConfigError: not TOML, or no list of steps.
+    """
+    try:
+        plain = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError as error:
+        nearby = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        raise UsageError(
+            "no such recipe file", where=path, wanted=near(path.name, nearby) if nearby else None
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("the recipe cannot be read", where=path, found=error) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError("not a TOML file", where=path, found=error) from error
+    if "steps" not in plain:
+        refuse_other_kind(plain, {"steps"}, path)
+    steps = plain.pop("steps", None)
+    if not isinstance(steps, list) or not steps:
+        raise ConfigError(
+            "the recipe names no steps",
+            where=f"{path}, steps",
+            found=repr(steps),
+            wanted='a list of steps, as steps = ["normalise", "exact-duplicates"]',
+        )
+    return steps, plain
+
+
+def with_settings(
+    steps: Sequence[str], tables: Mapping[str, Any], settings: Sequence[str]
+) -> dict[str, Any]:
+    """The tables of a recipe with each `STEP.SETTING=VALUE` in its place.
+
+    Raises:
+        ConfigError: not a setting of one of the steps.
+    """
+    made = {
+        name: dict(table) if isinstance(table, dict) else table for name, table in tables.items()
+    }
+    given = dotted.assignments(settings, "for example --set near-duplicates.threshold=0.8")
+    for path, text in given.items():
+        step, dot, field = path.partition(".")
+        if step not in steps or not dot:
+            raise ConfigError(
+                "the recipe has no such step" if dot else "not a setting of a step",
+                where="--set",
+                found=repr(path),
+                wanted="a step of the recipe: " + near(step, steps),
+                do="name its steps with --steps" if step in step_names() else None,
+            )
+        table = made.setdefault(step, {})
+        *inner, last = field.split(".")
+        for name in inner:
+            table = table.setdefault(name, {})
+        table[last] = dotted.parse_value(text)
+    return made
+
+
+@functools.cache
+def descriptions(kind: type[Step]) -> Mapping[str, str]:
+    """What the string under each setting of a step says, on one line."""
+    found: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        if not (dataclasses.is_dataclass(owner) and issubclass(owner, Step)):
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        name = ""
+        for line in body.body:
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+                name = line.target.id
+            elif name and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
+                found[name] = " ".join(str(line.value.value).split())
+                name = ""
+            else:
+                name = ""
+    return {field.name: found.get(field.name, "") for field in dataclasses.fields(kind)}
+
+
+def defaults_of(name: str) -> dict[str, Any]:
+    """The settings of the step `name`, as plain values."""
+    return dict(config.to_plain(settings_of(name)()))
+
+
+def setting_of(step: Step, rule: str, side: str, limit: float | None) -> str | None:
+    """The setting of a step that is the limit of a rule: it has the limit's value, and the name of
+    the rule or of the side (`low`, `high`), or it names the rule in the string under it."""
+    for name, words in descriptions(type(step)).items():
+        value = getattr(step, name)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if number and value == limit and (name in (rule, side) or f"`{rule}`" in words):
+            return name
+    return None
+
+
+def step_lines() -> Iterator[str]:
+    """Every step with its summary, and below it its settings with their defaults."""
+    for name in step_names():
+        yield f"{name}: {summary_of(name)}"
+        words = descriptions(settings_of(name))
+        for setting, value in defaults_of(name).items():
+            shown = json.dumps(value, ensure_ascii=False)
+            yield f"    {setting} = {shown}" + (f"  # {words[setting]}" if words[setting] else "")

@@ -1,0 +1,250 @@
+"""balance: domains are brought to wanted shares by removing documents of those with too many.
+
+Nothing is repeated here. Where a domain is to be seen more often than its text is long, give
+pretraining a weight for it; it repeats without copies on disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.config import require
+from maskwright.base.errors import ConfigError, near
+from maskwright.base.findings import Finding
+from maskwright.text.curate.arrays.winnow import BALANCE, draws, hashes, within
+from maskwright.text.curate.step import DOCUMENT, Batch, Corpus, CorpusStep, Outcome, Removal
+from maskwright.text.curate.steps.sample import check_seed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "brings domains to wanted shares: weights, a temperature, or caps"
+NONE = "(none)"  # the domain of documents that have nothing in the column
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CorpusStep):
+    column: str = "source"
+    """The column whose values are the domains."""
+    unit: Literal["words", "documents"] = "words"
+    """What shares and caps count."""
+    weights: dict[str, float] = field(default_factory=dict)
+    """The wanted share of each domain, in any unit: {wiki = 3, web = 1} is three quarters to one.
+    A weight of 0 removes a domain; every domain of the corpus needs one."""
+    temperature: float | None = None
+    """Shares are the corpus' own to the power of this: 1 leaves them, 0 makes all equal."""
+    cap: int | None = None
+    """The most words or documents of any domain."""
+    caps: dict[str, int] = field(default_factory=dict)
+    """The same for single domains; they go before `cap`."""
+    keep: float | None = None
+    """The share of the corpus that is kept even if small domains then stay below their shares;
+    without it the shares are exact, and the scarcest domain limits all others."""
+    seed: int = 0
+    """Another seed draws other documents."""
+
+    def check(self) -> None:
+        if not (self.weights or self.temperature is not None or self.cap or self.caps):
+            raise ConfigError(
+                "nothing to balance by",
+                where="weights",
+                found="no weights, temperature or caps",
+                wanted="one of weights and temperature, or caps",
+                do="set temperature = 0.7, or leave the step out",
+            )
+        if self.weights and self.temperature is not None:
+            raise ConfigError(
+                "weights and a temperature contradict each other",
+                where="temperature",
+                found=f"{self.temperature} beside weights",
+                wanted="one of them",
+                do="leave one out",
+            )
+        if any(not 0 <= w < np.inf for w in self.weights.values()) or (
+            self.weights and not any(self.weights.values())
+        ):
+            raise ConfigError(
+                "weights that are no shares",
+                where="weights",
+                found=self.weights,
+                wanted="0 or more each, and one above 0",
+                do="correct them",
+            )
+        if self.temperature is not None:
+            require("temperature", self.temperature, 0, 1)
+        for name, most in [("cap", self.cap), *((f"caps.{n}", c) for n, c in self.caps.items())]:
+            if most is not None:
+                require(name, most, 0)
+        if self.keep is not None and not 0 < self.keep <= 1:
+            raise ConfigError(
+                "not a share of the corpus",
+                where="keep",
+                found=self.keep,
+                wanted="more than 0, at most 1",
+                do="use 0.5",
+            )
+        if self.keep is not None and not self.weights and self.temperature is None:
+            raise ConfigError(
+                "`keep` has no effect without weights or a temperature",
+                where="keep",
+                found=self.keep,
+                do="leave it out",
+            )
+        check_seed(self.seed)
+
+    def count(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """Of each document its domain, words, draw, and a hash of its place for equal draws."""
+        import pyarrow as pa
+
+        return pa.table(
+            {
+                "row": batch.rows,
+                "domain": pa.array([v or NONE for v in batch.note(self.column)], pa.string()),
+                "words": batch.words.counts,
+                "draw": draws(batch.texts, BALANCE, self.seed),
+                "place": hashes(batch.ids),
+                # Of the first document, for all: the columns that there are.
+                "columns": pa.array(
+                    [sorted(batch.notes), *[None] * (len(batch) - 1)][: len(batch)],
+                    pa.list_(pa.string()),
+                ),
+            }
+        )
+
+    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+        """The documents that go.
+
+        Raises:
+            ConfigError: a column or a domain that the corpus has not, or a domain without a weight.
+        """
+        import pyarrow as pa
+
+        table = corpus.map("count", self.count).read()
+        columns = {name for found in table.column("columns").to_pylist() for name in found or ()}
+        if self.column not in columns:
+            raise ConfigError(
+                "no document has this column",
+                where="balance.column",
+                found=repr(self.column),
+                wanted="one of " + ", ".join(sorted(columns)[:20]) if columns else "a column",
+                do=near(self.column, columns) if columns else "leave the step out",
+            )
+        names, groups = np.unique(
+            np.array(table.column("domain").to_pylist(), object).astype(str), return_inverse=True
+        )
+        domains = names.tolist()
+        self._require_domains(domains)
+        words = table.column("words").to_numpy()
+        sizes = words if self.unit == "words" else np.ones(len(words), np.int64)
+        totals = _sums(groups, sizes, len(domains))
+        wanted = self.targets(domains, totals)
+        order = np.lexsort((table.column("place").to_numpy(), table.column("draw").to_numpy()))
+        kept = within(order, sizes, groups, wanted)
+        self._say(corpus, domains, totals, _sums(groups[kept], sizes[kept], len(domains)))
+        return pa.table(
+            {
+                DOCUMENT: table.column(DOCUMENT).filter(pa.array(~kept)),
+                "wanted": pa.array(np.floor(wanted)[groups][~kept], pa.float64()),
+            }
+        )
+
+    def targets(self, domains: list[str], totals: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(G,) the most that is kept of each domain, of which there is `totals`, (G,)."""
+        most = np.array([self.caps.get(d, self.cap) for d in domains], object)
+        room = np.minimum(totals, np.array([np.inf if m is None else m for m in most], float))
+        if self.weights:
+            shares = np.array([self.weights[d] for d in domains])
+        elif self.temperature is not None:
+            shares = np.where(totals > 0, totals, 0.0) ** self.temperature * (totals > 0)
+        else:
+            return room
+        used = shares > 0
+        if not (used & (totals > 0)).any():
+            return np.zeros(len(domains))  # as where no document has a word
+        per_share = np.zeros(len(domains))
+        per_share[used] = room[used] / shares[used]
+        scale = per_share[used & (totals > 0)].min(initial=np.inf)
+        if self.keep is not None:
+            # The sum of min(room, scale * share) grows in straight lines between these scales:
+            # domains up to a corner are used up, the others have their share of it.
+            order = np.argsort(np.where(used, per_share, np.inf), kind="stable")[: used.sum()]
+            corners = per_share[order]
+            used_up = np.cumsum(room[order])
+            rest = shares.sum() - np.cumsum(shares[order])
+            sums = np.maximum.accumulate(used_up + corners * rest)
+            goal = min(self.keep * totals.sum(), sums[-1])
+            scale = max(scale, float(np.interp(goal, [0, *sums], [0, *corners])))
+        return np.where(used, np.minimum(room, scale * shares + 1e-6), 0.0)
+
+    def _require_domains(self, domains: list[str]) -> None:
+        for setting, known in (("weights", self.weights), ("caps", self.caps)):
+            for name in known:
+                if name not in domains:
+                    raise ConfigError(
+                        f"no document is of this domain (column {self.column!r})",
+                        where=f"balance.{setting}.{name}",
+                        found=name,
+                        wanted=", ".join(domains[:20]),
+                        do=near(name, domains),
+                    )
+        if self.weights and (without := [d for d in domains if d not in self.weights]):
+            raise ConfigError(
+                "domains have no weight",
+                where="balance.weights",
+                found=", ".join(without[:10]),
+                wanted="a weight for every domain; 0 removes it",
+                do=f'add "{without[0]}" = 1 to weights',
+            )
+
+    def _say(
+        self,
+        corpus: Corpus,
+        domains: list[str],
+        totals: NDArray[np.float64],
+        kept: NDArray[np.float64],
+    ) -> None:
+        """How much of each domain is left; a warning where balance costs most of the corpus."""
+        lines = [f"{d} {k:,.0f} of {t:,.0f}" for d, t, k in zip(domains, totals, kept, strict=True)]
+        listed = ", ".join(lines[:20]) + (", ..." if len(lines) > 20 else "")
+        costly = not self.cap and not self.caps and kept.sum() < 0.5 * totals.sum()
+        corpus.say(
+            Finding(
+                "balance",
+                f"balanced by {self.column}: {kept.sum():,.0f} of {totals.sum():,.0f} {self.unit} "
+                "are kept",
+                listed,
+                "set `keep` to keep more, and give scarce domains a weight in pretraining, which "
+                "repeats their text"
+                if costly
+                else "",
+                severity="warning" if costly else "note",
+            )
+        )
+
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        assert known is not None
+        wanted = dict(
+            zip(known.column("row").to_pylist(), known.column("wanted").to_pylist(), strict=True)
+        )
+        domains = batch.note(self.column)
+        return Outcome(
+            removals=[
+                Removal(
+                    place,
+                    "balance",
+                    domains[place] or NONE,
+                    None,
+                    f"at most {wanted[row]:,.0f} {self.unit} of it",
+                )
+                for place, row in enumerate(batch.rows.tolist())
+                if row in wanted
+            ]
+        )
+
+
+def _sums(groups: NDArray[np.int64], sizes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+    return np.bincount(groups, sizes, count).astype(np.float64)

@@ -1,0 +1,481 @@
+"""Lines that a site puts around its texts: menus, notices, footers. They are cut, the rest stays.
+
+A line is known by its letters without regard to case and white space, each number as one digit, so
+that "Page 3" and "page 12" are one. It is boilerplate if all of this holds:
+
+    frequent   it stands in enough documents
+    at an edge in nearly all of them it belongs to the frequent lines that begin or end the document
+    in company there the same further lines stand beside it again and again, or it is very frequent
+    anywhere   the texts around which it stands are different ones, no copies of each other
+
+The last three part it from what people say: "Me too." is frequent in dialogues, but stands in their
+midst, alone; the lines of a text with many copies are frequent, but always around the same text.
+Besides, lines with a phrase of a notice (cookies, rights reserved) are cut at an edge however rare
+they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.text.curate.arrays.characters import (
+    DIGIT,
+    LINE_END,
+    SPACE,
+    Characters,
+    classes_of,
+    prefix_sums,
+    running_counts,
+    section_hashes,
+)
+from maskwright.text.curate.arrays.lines import Lines
+from maskwright.text.curate.arrays.phrases import line_changes, without_lines
+from maskwright.text.curate.arrays.words import case_folded, grouped, mix
+from maskwright.text.curate.step import (
+    Batch,
+    Change,
+    Corpus,
+    CorpusStep,
+    Measure,
+    Outcome,
+    Pass,
+    check_counts,
+    check_shares,
+    shares,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "cuts menus, notices and footers: lines that begin or end many different documents"
+# Those of C4, and what stands under texts in the same way.
+PHRASES = (
+    *("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies"),
+    *("use cookies", "enable javascript", "terms of service", "terms and conditions"),
+    "all rights reserved",
+)
+# Under this key the number of all documents is summed.
+EVERY = 0
+BUCKETS = 256
+# Templates are looked for in so many lines at each edge, of at most so many words.
+NEAR = 16
+MOST_WORDS = 24
+LEAST_REST = 0.2
+# Companions are looked for in so many lines, and stand in such a share of a line's documents.
+REACH = 8
+RECURS = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CorpusStep):
+    CHANGES_TEXT: ClassVar[bool] = True
+
+    min_documents: int = 5
+    """Fewest documents of a frequent line."""
+    min_share: float = 0.0001
+    """Least share of all documents of a frequent line."""
+    template_words: int = 4
+    """Lines of at least so many words that differ in one of them are taken for one line too, where
+    they stand near the beginning or end of a document; 0: equal lines only."""
+    edge: float = 0.8
+    """Least share of a line's documents that it begins or ends, among other frequent lines."""
+    company: float = 0.5
+    """Fewest companions there, on average: frequent lines that stand beside it again and again."""
+    lone_share: float = 0.05
+    """Least share of all documents of a line without such company."""
+    different: float = 0.5
+    """Least share of a line's documents whose other text is no copy of another one's."""
+    phrases: tuple[str, ...] = PHRASES
+    """A line at an edge that has one of these, without regard to case, is cut."""
+    max_line_length: int = 400
+    """Most characters of a line that is cut: longer ones are copied paragraphs."""
+    inside_words: int = 2
+    """A line that is boilerplate at edges is cut inside a text too if it has at least so many
+    words; 0: only at edges."""
+    min_left: float = 0.1
+    """Least share of a document's characters that must be left, else it is removed
+    (`boilerplate_left`)."""
+
+    def check(self) -> None:
+        check_shares(self, "min_share", "edge", "lone_share", "different", "min_left")
+        check_counts(
+            self, "min_documents", "company", "max_line_length", "template_words", "inside_words"
+        )
+
+    def first_pass(self) -> tuple[str, Pass]:
+        return "lines", self.count_lines
+
+    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+        """The lines that are boilerplate: the document and the key, as the column `line`."""
+        tables = corpus.map("lines", self.count_lines)
+        counted = tables.totals(["line"], ["documents"], self.min_documents)
+        keys = counted.column("line").to_numpy()
+        documents = counted.column("documents").to_numpy()
+        whole = int(documents[keys == EVERY].sum())
+        keys = keys[(keys != EVERY) & (documents >= self.min_share * whole)]
+        # What is frequent only beside lines that are none themselves is none: look twice.
+        for turn in ("first", "second"):
+            if not keys.size:
+                break
+            table = tables.among("line", keys)
+            found = corpus.map(f"places-{turn}", self.count_places, table).totals(
+                ["line", "other", "bucket"], ["documents", "edge"]
+            )
+            keys = self._boilerplate(found, whole)
+        return tables.among("line", keys)
+
+    def count_lines(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """The lines of each document, each once, and the number of all documents of the batch."""
+        import pyarrow as pa
+
+        own, others, owner = self._keys(batch.lines)
+        texts = batch.lines.texts
+        chosen = batch.lines.lengths <= self.max_line_length
+        texts = np.concatenate([texts[chosen], texts[owner]])
+        keys, first = _distinct(np.concatenate([own[chosen], others]), texts)
+        there = keys != EVERY
+        keys, rows = keys[there], batch.rows[texts[first[there]]]
+        counts = np.ones(len(keys) + 1, np.int64)
+        counts[0] = len(batch)
+        return pa.table(
+            {
+                "row": pa.array(np.concatenate([batch.rows[:1], rows]), pa.int64()),
+                "line": pa.array(np.concatenate([[EVERY], keys]), pa.int64()),
+                "documents": pa.array(counts),
+            }
+        )
+
+    def count_places(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """Of each frequent line: in how many documents it stands, in how many at an edge, both by a
+        number of the rest of the document that is mostly equal for copies; and in how many it has
+        another one beside it at an edge."""
+        import pyarrow as pa
+
+        assert known is not None
+        batch = batch.take(np.isin(batch.rows, known.column("row").to_numpy()))
+        lines = batch.lines
+        keys, frequent, _ = self._found(lines, known.column("line").to_numpy())
+        some = np.unique(lines.texts[frequent])
+        edge = at_edge(lines, frequent | self._noticed(batch, some))
+        places = np.flatnonzero(frequent)
+        _, first = _distinct(keys[places], lines.texts[places])
+        places = places[np.sort(first)]
+        texts = lines.texts[places]
+        at = edge[places]
+        at_edges = np.unique(texts[at])
+        buckets = np.zeros(len(batch), np.int64)
+        chosen = np.zeros(len(batch), np.bool_)
+        chosen[at_edges] = True
+        if chosen.any():
+            buckets[at_edges] = _rest(batch.take(chosen), edge[chosen[lines.texts]])
+        alone = np.stack([keys[places], np.full(len(places), EVERY), buckets[texts]])
+        pairs = _pairs(keys[places[at]], texts[at])
+        rows = np.concatenate([alone, pairs], axis=1)
+        with np.errstate(over="ignore"):
+            line, other, bucket = rows.view(np.uint64)
+            _, chosen_rows, number = np.unique(
+                mix(mix(mix(line) + other) + bucket), return_index=True, return_inverse=True
+            )
+        rows = rows[:, chosen_rows]
+        size = rows.shape[1]
+        ats = np.concatenate([at, np.zeros(pairs.shape[1], np.bool_)])
+        return pa.table(
+            {
+                "row": pa.array(np.full(size, batch.rows[0]), pa.int64()),
+                **{
+                    name: pa.array(column, pa.int64())
+                    for name, column in zip(("line", "other", "bucket"), rows, strict=True)
+                },
+                "documents": pa.array(np.bincount(number, minlength=size), pa.int64()),
+                "edge": pa.array(np.bincount(number, ats, minlength=size).astype(np.int64)),
+            }
+        )
+
+    def _boilerplate(self, found: pa.Table, whole: int) -> NDArray[np.int64]:
+        line, other, _, documents_here, edge_here = (
+            found.column(name).to_numpy()
+            for name in ("line", "other", "bucket", "documents", "edge")
+        )
+        lines, number = np.unique(line, return_inverse=True)
+        alone = other == EVERY
+
+        def total(values: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[Any]:
+            return np.bincount(number[chosen], values[chosen].astype(float), len(lines))
+
+        documents, edge = total(documents_here, alone), total(edge_here, alone)
+        buckets = np.bincount(number[alone], minlength=len(lines))
+        # So many buckets are expected to be hit by as many different texts.
+        expected = BUCKETS * (1 - (1 - 1 / BUCKETS) ** documents)
+        # Companions that come again, not those of one conversation.
+        again = ~alone & (documents_here >= np.maximum(2, RECURS * documents[number]))
+        beside = total(documents_here, again)
+        lone = max(self.lone_share * whole, self.min_documents)
+        return lines[
+            (edge >= self.edge * documents)
+            & (buckets >= self.different * expected)
+            & ((beside >= self.company * documents) | (documents >= lone))
+        ]
+
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        left = np.ones(len(batch))
+        keys, chosen = np.zeros(0, np.int64), self._with_phrase(batch.texts)
+        if known is not None and known.num_rows:
+            keys = known.column("line").to_numpy()
+            chosen |= np.isin(batch.rows, known.column("row").to_numpy())
+        places = np.flatnonzero(chosen)
+        texts, changes = self._cut(batch.take(chosen), keys, left, places)
+        return Outcome(
+            texts=_placed(batch.texts, places, texts) if changes else None,
+            measures=[Measure("boilerplate_left", left, low=self.min_left)],
+            changes=changes,
+        )
+
+    def _cut(
+        self,
+        batch: Batch,
+        known: NDArray[np.int64],
+        left: NDArray[np.float64],
+        places: NDArray[np.int64],
+    ) -> tuple[Sequence[str], list[Change]]:
+        """The texts of some documents without their boilerplate, and what was cut; the share that
+        is left is put into `left` at `places`."""
+        lines = batch.lines
+        _, cut, itself = self._found(lines, known)
+        inside = np.zeros(len(cut), np.bool_)
+        if self.inside_words and cut.any():
+            inside = cut & itself & (_word_counts(lines) >= self.inside_words)
+        noticed = self._noticed(batch, np.arange(len(batch)))
+        edge = at_edge(lines, cut | noticed)
+        cut = (cut & edge) | inside
+        noticed = noticed & edge & ~cut
+        changes = [*line_changes(lines, "line", cut), *line_changes(lines, "phrase", noticed)]
+        cut |= noticed
+        left[places] = 1.0 - shares(lines.total(cut * lines.lengths), lines.total(lines.lengths))
+        changes = [replace(change, place=int(places[change.place])) for change in changes]
+        return without_lines(batch.texts, lines, cut), changes
+
+    def _with_phrase(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """(B,) whether a text has a phrase of a notice."""
+        low = [text.lower() for text in texts]
+        joined = "\n".join(low)
+        hits = [hit for phrase in self.phrases for hit in _places_of(phrase.casefold(), joined)]
+        ends = np.cumsum([len(text) + 1 for text in low])
+        found = np.zeros(len(texts), np.bool_)
+        found[np.searchsorted(ends, np.array(hits, np.int64), "right")] = True
+        return found
+
+    def _keys(self, lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """(L,) the key of each line; the keys of its templates, and (T,) the line of each."""
+        short = lines.lengths <= self.max_line_length
+        folded = Folded(lines.characters, _covered(lines, short))
+        own = folded.hashes(lines.begins, lines.ends).view(np.int64)
+        if not self.template_words:
+            return own, own[:0], own[:0]
+        return own, *template_keys(lines, folded, self.template_words, self.max_line_length)
+
+    def _found(
+        self, lines: Lines, known: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """(L,) the known key of each line, its own or else the least of its templates; (L,) whether
+        it has one; (L,) whether that is its own."""
+        own, others, owner = self._keys(lines)
+        itself = np.isin(own, known)
+        hit = np.isin(others, known) & ~itself[owner]
+        best = np.full(len(own), np.iinfo(np.int64).max)
+        np.minimum.at(best, owner[hit], others[hit])
+        templates = best < np.iinfo(np.int64).max
+        found = (itself | templates) & (lines.lengths <= self.max_line_length)
+        return np.where(templates, best, own), found, itself
+
+    def _noticed(self, batch: Batch, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(L,) whether a line of these texts has a phrase of a notice."""
+        lines = batch.lines
+        low = [batch.texts[place].lower() for place in places.tolist()]
+        joined = "\n".join(low)
+        # Few texts have any: all are searched at once.
+        hits = [hit for phrase in self.phrases for hit in _places_of(phrase.casefold(), joined)]
+        if not hits:
+            return np.zeros(len(lines.begins), np.bool_)
+        points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+        feeds = np.flatnonzero(points == LINE_END)
+        rows = np.searchsorted(feeds, hits)  # the line of each in `joined`
+        begins = np.cumsum([0, *(len(text) + 1 for text in low)])[:-1]
+        firsts = np.full(len(batch), -1)
+        firsts[places] = np.searchsorted(feeds, begins)
+        first = firsts[lines.texts]
+        found = (first >= 0) & np.isin(first + lines.numbers, rows)
+        return found & (lines.lengths <= self.max_line_length)
+
+
+def _placed(
+    texts: Sequence[str], places: NDArray[np.int64], others: Sequence[str]
+) -> Sequence[str]:
+    """The texts with others at these places."""
+    found = list(texts)
+    for place, text in zip(places.tolist(), others, strict=True):
+        found[place] = text
+    return found
+
+
+def _places_of(phrase: str, text: str) -> Iterator[int]:
+    """Where the phrase begins; a phrase of more than one line is in no line."""
+    place = -1 if "\n" in phrase else text.find(phrase)
+    while 0 <= place < len(text):
+        yield place
+        place = text.find(phrase, place + 1)
+
+
+def template_keys(
+    lines: Lines, folded: Folded, least: int, longest: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(T,) hashes of lines near an edge with one word left out, for each of their words; (T,) the
+    line of each. Lines of fewer words than `least`, or of more characters, have none."""
+    characters = lines.characters
+    number = np.arange(len(lines.begins))
+    near = np.minimum(
+        number - lines.starts[lines.texts], lines.starts[lines.texts + 1] - 1 - number
+    )
+    chosen = (near < NEAR) & (lines.lengths <= longest)
+    dark = _covered(lines, chosen)
+    dark &= (characters.classes & SPACE) == 0
+    edges = np.flatnonzero(dark[1:] != dark[:-1]) + 1
+    edges = np.concatenate([[0], edges]) if len(dark) and dark[0] else edges
+    begins, ends = edges[0::2], edges[1::2]
+    counts = np.searchsorted(begins, lines.ends) - np.searchsorted(begins, lines.begins)
+    line = np.repeat(number, counts)
+    chosen &= (counts >= least) & (counts <= MOST_WORDS)
+    kept = np.repeat(chosen, counts)
+    begins, ends, line = begins[kept], ends[kept], line[kept]
+    if not line.size:
+        return line, line
+    hashes = folded.hashes(begins, ends)
+    first = np.flatnonzero(np.concatenate([[True], line[1:] != line[:-1]]))
+    sizes = np.diff(np.concatenate([first, [len(line)]]))
+    place = np.arange(len(line)) - np.repeat(first, sizes)
+    with np.errstate(over="ignore"):
+        terms = hashes * _weights()[place]
+        whole = np.repeat(np.add.reduceat(terms, first) + sizes.astype(np.uint64), sizes)
+        # The place of the word that is left out is part of the key.
+        return mix(whole - terms + mix(place.astype(np.uint64) + np.uint64(1))).view(np.int64), line
+
+
+def _word_counts(lines: Lines) -> NDArray[np.int64]:
+    """(L,) runs of characters without white space."""
+    space = (lines.characters.classes & SPACE) != 0
+    return lines.counted(np.flatnonzero(~space[1:] & space[:-1]) + 1) + (
+        lines.begins == 0 if len(space) and not space[0] else 0
+    )
+
+
+@functools.cache
+def _weights() -> NDArray[np.uint64]:
+    return mix(np.arange(1, MOST_WORDS + 1, dtype=np.uint64)) | np.uint64(1)
+
+
+def _covered(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(N,) whether a character is in one of the chosen lines."""
+    steps = np.zeros(len(lines.characters.points) + 1, np.int8)
+    steps[lines.begins[chosen]] = 1
+    steps[lines.ends[chosen]] = -1
+    return np.cumsum(steps, dtype=np.int8)[:-1].view(np.bool_)
+
+
+class Folded:
+    """The characters of lines without white space and regard to case, each row of digits as one."""
+
+    def __init__(self, characters: Characters, covered: NDArray[np.bool_]) -> None:
+        """Args: covered: (N,) the characters that will be asked for; others cost nothing."""
+        classes = characters.classes
+        digit = (classes & DIGIT) != 0
+        keep = covered & ((classes & SPACE) == 0)
+        keep[1:] &= ~(digit[1:] & digit[:-1])
+        self._place = running_counts(keep)
+        self._sums = prefix_sums(characters.points[keep], _numbers)
+
+    def hashes(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Of sections with white space on both sides."""
+        return section_hashes(self._sums, self._place[begins], self._place[ends])
+
+
+def _numbers(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """A number of each code point that is the same for both cases, and 0 for digits."""
+    numbers = case_folded(points)
+    numbers *= (classes_of(points) & DIGIT) == 0
+    return numbers
+
+
+def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(L,) whether a line is chosen, and all between it and the beginning or the end of its text
+    are; one other line, as the title of a page, is passed over where two chosen ones stand behind
+    it."""
+    texts, count = lines.texts, len(chosen)
+    padded = np.concatenate([[False] * 2, chosen, [False] * 2])
+    owner = np.concatenate([[-1] * 2, texts, [-1] * 2])
+
+    def beside(step: int) -> NDArray[np.bool_]:
+        where = slice(2 + step, 2 + step + count)
+        return padded[where] & (owner[where] == texts)
+
+    first, last = (owner[where : where + count] != texts for where in (1, 3))
+    passed = chosen | ((beside(-1) | first) & beside(1) & beside(2))
+    head = _unbroken(passed, lines.starts, texts, forwards=True)
+    passed = chosen | ((beside(1) | last) & beside(-1) & beside(-2))
+    return chosen & (head | _unbroken(passed, lines.starts, texts, forwards=False))
+
+
+def _unbroken(
+    passed: NDArray[np.bool_], starts: NDArray[np.int64], texts: NDArray[np.int64], forwards: bool
+) -> NDArray[np.bool_]:
+    """(L,) whether all lines of the text up to this one, or from it on, are true."""
+    running = running_counts(~passed)
+    if forwards:
+        return running[1:] == running[starts[texts]]
+    return running[:-1] == running[starts[texts + 1]]
+
+
+def _distinct(
+    keys: NDArray[np.int64], texts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The keys of each text, each once; and their places."""
+    with np.errstate(over="ignore"):
+        pairs = keys.view(np.uint64) + mix(texts.astype(np.uint64))
+    order, opening = grouped(pairs)
+    first = order[opening]
+    return keys[first], first
+
+
+def _pairs(keys: NDArray[np.int64], texts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(3, P) of lines in their order: key, key of one near it in the same text, 0."""
+    found = [np.zeros((2, 0), np.int64)]
+    for step in range(1, REACH + 1):
+        same = texts[step:] == texts[:-step]
+        first, second = keys[:-step][same], keys[step:][same]
+        found += [np.stack([first, second]), np.stack([second, first])]
+    pairs = np.concatenate(found, axis=1)
+    return np.concatenate([pairs, np.zeros((1, pairs.shape[1]), np.int64)])
+
+
+def _rest(batch: Batch, edge: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(B,) a number below `BUCKETS` of what is left without the lines at an edge: of its least hash
+    of five words, which two copies with small differences have in common; 0 where little is left,
+    as of copies that differ in one line."""
+    words, lines = batch.words, batch.lines
+    hashes, starts = words.shingles(5)
+    counts = np.diff(starts)
+    first = np.arange(len(hashes)) + np.repeat(words.starts[:-1] - starts[:-1], counts)
+    begins = words.begins[first] + batch.characters.offsets[words.texts[first]]
+    line = np.searchsorted(lines.begins, begins, "right") - 1
+    values = np.where(edge[line], np.uint64(2**64 - 1), hashes) if len(hashes) else hashes
+    found = np.zeros(len(batch), np.int64)
+    left = 1.0 - shares(lines.total(edge * lines.lengths), lines.total(lines.lengths))
+    if counts.any():
+        least = np.minimum.reduceat(values, starts[:-1][counts > 0])
+        found[counts > 0] = (least % np.uint64(BUCKETS)).astype(np.int64)
+        found[left < LEAST_REST] = 0
+    return found

@@ -1,0 +1,213 @@
+"""The rules of C4: Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified
+Text-to-Text Transformer", section 2.2, with the names of rules that datatrove gave them.
+
+    lines cut       no_terminal_punct, too_few_words, javascript, policy, too_long_word
+    documents gone  too_few_sentences, curly_bracket, lorem_ipsum, bad_words
+
+Each rule has a setting that switches it off. The rules were made for web pages in English: cutting
+lines without a full stop, or with few words, takes much of a dialogue, a poem or a listing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.text.curate.arrays.characters import SPACE
+from maskwright.text.curate.arrays.lines import Lines
+from maskwright.text.curate.arrays.phrases import (
+    Phrases,
+    entries,
+    line_changes,
+    phrases_of,
+    without_lines,
+)
+from maskwright.text.curate.arrays.sentences import TERMINALS, sentences_of
+from maskwright.text.curate.step import (
+    Batch,
+    Change,
+    Measure,
+    Outcome,
+    Removal,
+    Step,
+    check_counts,
+    in_languages,
+    require_kept_language,
+    where_applies,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "C4's rules: whole sentences, words per line, curly brackets, policy lines, bad words"
+# The phrases of the published code.
+POLICY = (
+    *("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies"),
+    "use cookies",
+)
+CURLY = "{"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Step):
+    CHANGES_TEXT: ClassVar[bool] = True
+
+    terminal_punctuation: bool = True
+    """Cut lines that do not end in a full stop, question or exclamation mark or quotation mark, or
+    that end in an ellipsis (`no_terminal_punct`)."""
+    min_words_per_line: int = 5
+    """Cut lines of fewer words (`too_few_words`); 0: no limit."""
+    max_word_length: int = 1000
+    """Cut lines with a longer run of characters without white space (`too_long_word`); 0: no
+    limit."""
+    javascript: bool = True
+    """Cut lines with the word JavaScript (`javascript`)."""
+    policy: bool = True
+    """Cut lines about cookies, privacy policies and terms of use (`policy`)."""
+    min_num_sentences: int = 3
+    """Fewest sentences of a document after its lines were cut (`too_few_sentences`); 0: no limit.
+    datatrove has 5."""
+    curly_bracket: bool = True
+    """Remove documents with a curly bracket (`curly_bracket`): most are code."""
+    lorem_ipsum: bool = True
+    """Remove documents with the words lorem ipsum (`lorem_ipsum`)."""
+    bad_words: str = ""
+    """A file with a word or phrase on each line, `#` for comments; documents with one are removed
+    (`bad_words`). Empty: no such rule."""
+    languages: tuple[str, ...] = ("en",)
+    """Languages that the rules are for, by the note `language`; documents of other languages pass
+    untouched, those without the note are judged. Empty: all languages."""
+
+    def check(self) -> None:
+        check_counts(self, "min_words_per_line", "max_word_length", "min_num_sentences")
+        self._bad_words()
+
+    def check_beside(self, name: str, steps: Mapping[str, Step]) -> None:
+        require_kept_language(self.languages, steps)
+
+    def files(self) -> Sequence[Path]:
+        return [Path(self.bad_words)] if self.bad_words else []
+
+    def open(self) -> Mapping[str, Phrases | None]:
+        """The phrases of each rule."""
+        return {
+            "javascript": _listed(("javascript",) if self.javascript else ()),
+            "policy": _listed(POLICY if self.policy else ()),
+            "lorem_ipsum": _listed(("lorem ipsum",) if self.lorem_ipsum else ()),
+            "bad_words": self._bad_words(),
+        }
+
+    def apply(
+        self, batch: Batch, opened: Mapping[str, Phrases | None], known: pa.Table | None = None
+    ) -> Outcome:
+        applies = in_languages(batch, self.languages)
+        lines = batch.lines
+        judged = applies[lines.texts]
+        cut = np.zeros(len(judged), np.bool_)
+        changes: list[Change] = []
+        for rule, hit in self._line_rules(batch, opened):
+            hit = hit & judged & ~cut
+            cut |= hit
+            changes += line_changes(lines, rule, hit)
+        texts = batch.texts
+        if cut.any():
+            texts = without_lines(texts, lines, cut)
+        measures = []
+        if self.min_num_sentences:
+            sentences = lines.total(np.where(cut, 0, sentences_of(lines)))
+            measures.append(
+                Measure(
+                    "too_few_sentences", where_applies(sentences, applies), self.min_num_sentences
+                )
+            )
+        removals = []
+        if self.curly_bracket:
+            for place in np.flatnonzero(applies).tolist():
+                where = batch.texts[place].find(CURLY)
+                if where >= 0:
+                    removals.append(
+                        Removal(place, "curly_bracket", CURLY, f"character {where}", "none")
+                    )
+        for rule in ("lorem_ipsum", "bad_words"):
+            removals += _removals(batch, rule, opened[rule], applies)
+        return Outcome(
+            texts=texts if changes else None, measures=measures, removals=removals, changes=changes
+        )
+
+    def _line_rules(
+        self, batch: Batch, opened: Mapping[str, Phrases | None]
+    ) -> Sequence[tuple[str, NDArray[np.bool_]]]:
+        """Each rule with (L,) the lines that it cuts, in the order of the published code."""
+        lines = batch.lines
+        points = batch.characters.points
+        rules = []
+        begins, ends = _tokens(lines)
+        if self.max_word_length:
+            long = begins[ends - begins > self.max_word_length]
+            rules.append(("too_long_word", lines.counted(long) > 0))
+        if self.terminal_punctuation:
+            dots = np.ones(len(lines.ends), np.bool_)
+            for back in (1, 2, 3):
+                dots &= points[np.maximum(lines.ends - back, 0)] == ord(".")
+            ends_well = lines.ending_in(TERMINALS) & ~lines.ending_in("…") & ~dots
+            rules.append(("no_terminal_punct", ~ends_well))
+        if self.min_words_per_line:
+            rules.append(("too_few_words", lines.counted(begins) < self.min_words_per_line))
+        for rule in ("javascript", "policy"):
+            hit = np.zeros(len(lines.begins), np.bool_)
+            phrases, words = opened[rule], batch.words
+            if phrases is not None:
+                first, _, _ = phrases.find(words)
+                at = words.begins[first] + batch.characters.offsets[words.texts[first]]
+                hit[np.searchsorted(lines.begins, at, "right") - 1] = True
+            rules.append((rule, hit))
+        return rules
+
+    def _bad_words(self) -> Phrases | None:
+        """The bad words.
+
+        Raises:
+            UsageError: there is no such file.
+            DataError: it is no list of words.
+        """
+        if not self.bad_words:
+            return None
+        listed = entries(self.bad_words, "bad_words")
+        return phrases_of([(text, line, self.bad_words) for text, line in listed])
+
+
+def _listed(phrases: Sequence[str]) -> Phrases | None:
+    return phrases_of([(phrase, 0, "") for phrase in phrases]) if phrases else None
+
+
+def _removals(
+    batch: Batch, rule: str, phrases: Phrases | None, applies: NDArray[np.bool_]
+) -> list[Removal]:
+    """One for each document with a phrase: the first."""
+    if phrases is None:
+        return []
+    begins, _, numbers = phrases.find(batch.words)
+    texts, first = np.unique(batch.words.texts[begins], return_index=True)
+    return [
+        Removal(
+            text,
+            rule,
+            phrases.texts[numbers[at]],
+            f"character {batch.words.begins[begins[at]]}",
+            "none",
+        )
+        for text, at in zip(texts.tolist(), first.tolist(), strict=True)
+        if applies[text]
+    ]
+
+
+def _tokens(lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First character of each run without white space, and the one behind its last."""
+    space = (lines.characters.classes & SPACE) != 0
+    edges = np.flatnonzero(np.diff(np.concatenate([[True], space]).view(np.int8)))
+    return edges[0::2], edges[1::2]  # the last character is a line end

@@ -1,0 +1,389 @@
+"""classifier: the quality of each document, by your own examples of good and bad texts.
+
+It learns from a labelled file when the curation begins and says how well it does on examples that
+it has not learned from; a classifier no better than chance is refused. Or a model that was
+fine-tuned judges.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.ask.curation_scores import good_class, model_files, probabilities
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.base.findings import Finding
+from maskwright.base.storage.files import state_of
+from maskwright.text.curate.arrays.winnow import hashes
+from maskwright.text.curate.arrays.words import BASE, mix
+from maskwright.text.curate.judged import Judged, judged
+from maskwright.text.curate.step import DOCUMENT, Batch, Corpus, CorpusStep, Measure, Outcome
+
+BITS = 18
+SIZE = 4  # characters of a sequence
+FOLDS = 5
+SCALE = 10.0  # features are shares; this brings their sums near 1
+STRENGTHS = (1.0, 10.0, 100.0)  # inverse regularisation, chosen by cross-validation
+# The dual problem: there are fewer examples than features.
+SOLVER: dict[str, Any] = dict(solver="liblinear", dual=True, random_state=0, tol=0.01)
+FIXED = 1 << 24  # weights as whole numbers
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features of B texts, sort by sort: (F,) places, and (B + 1,) where each text's begin."""
+
+    sorts: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
+@dataclass(frozen=True)
+class Linear:
+    """What was learned.
+
+    Attributes:
+        weights: (2**18,) int64, in units of 2**-24.
+        bias: of the decision.
+        slope, shift: the probability is that of the logistic function at slope * decision + shift.
+    """
+
+    weights: NDArray[np.int64]
+    bias: float
+    slope: float
+    shift: float
+
+    def probabilities(self, features: Features) -> NDArray[np.float64]:
+        """(B,) of the class of good texts, in six decimals."""
+        decisions = np.zeros(len(features.sorts[0][1]) - 1)
+        for places, starts in features.sorts:
+            sums = np.concatenate([[0], np.cumsum(self.weights[places])])
+            counts = np.maximum(np.diff(starts), 1)
+            decisions += (sums[starts[1:]] - sums[starts[:-1]]) / counts * (SCALE / FIXED)
+        return _logistic(self.slope * (decisions + self.bias) + self.shift).round(6)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How the classifier did on examples that it had not learned from.
+
+    Attributes:
+        accuracy: the share that was right.
+        usual: the share of the more frequent class.
+        area: under the ROC curve: 0.5 for chance.
+        chance: the probability of an area as large by chance.
+    """
+
+    accuracy: float
+    usual: float
+    area: float
+    chance: float
+
+
+def features_of(batch: Batch) -> Features:
+    """The features of the texts of a batch."""
+    words, characters = batch.words, batch.characters
+    pairs, pair_starts = words.shingles(2)
+    folded = characters.points.astype(np.uint64)
+    capitals = (folded >= 65) & (folded <= 90)
+    folded += capitals.astype(np.uint64) * np.uint64(32)
+    count = max(0, len(folded) - SIZE + 1)
+    sequence = np.zeros(count, np.uint64)
+    with np.errstate(over="ignore"):
+        for place in range(SIZE):
+            sequence = sequence * BASE + folded[place : place + count]
+    # A text's last sequence holds its line end; those that reach into the next text are left out.
+    whole = np.ones(count, np.bool_)
+    for back in range(1, SIZE):
+        over = characters.offsets[1:] - back
+        whole[over[over < count]] = False
+    lengths = np.maximum(np.diff(characters.offsets) - SIZE + 1, 0)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    return Features(
+        (
+            (_places(words.hashes), words.starts),
+            (_places(pairs), pair_starts),
+            (_places(mix(sequence[whole] + BASE)), starts),
+        )
+    )
+
+
+def _places(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
+    return (numbers >> np.uint64(64 - BITS)).astype(np.int64)
+
+
+def learned(batch: Batch, good: NDArray[np.bool_]) -> tuple[Linear, Trial]:
+    """A classifier of examples, and how it does on those that it has not learned from.
+
+    Args:
+        batch: the texts; equal ones are in one fold.
+        good: (B,) the class of each.
+    """
+    from scipy.stats import mannwhitneyu
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    # The same in any order of the examples.
+    keys = hashes(batch.texts)
+    order = np.lexsort((good, keys))
+    batch, good, keys = _taken(batch, order), good[order], keys[order]
+    shares = _matrix(features_of(batch))
+    seen = np.asarray((shares > 0).sum(axis=0)).ravel()
+    rarity = np.log((1 + len(good)) / (1 + seen)) + 1
+    used = np.flatnonzero(seen)
+    matrix = shares.multiply(rarity[None, :]).tocsr()[:, used]
+    folds = _folds(keys, good)
+
+    def fit(strength: float, chosen: NDArray[np.bool_]) -> Any:
+        # Examples without a pattern do not converge; the trial shows that.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return LogisticRegression(C=strength, **SOLVER).fit(matrix[chosen], good[chosen])
+
+    best: tuple[float, float, NDArray[np.float64]] | None = None
+    for strength in STRENGTHS:
+        decisions = np.zeros(len(good))
+        for fold in range(FOLDS):
+            here = folds == fold
+            decisions[here] = fit(strength, ~here).decision_function(matrix[here])
+        area = float(mannwhitneyu(decisions[good], decisions[~good]).statistic)
+        if best is None or area > best[0]:
+            best = (area, strength, decisions)
+    assert best is not None
+    _, strength, decisions = best
+    slope, shift = _calibrated(decisions, good)
+    fitted = fit(strength, np.ones(len(good), np.bool_))
+    weights = np.zeros(1 << BITS, np.int64)
+    weights[used] = np.rint(fitted.coef_[0] * rarity[used] * FIXED).astype(np.int64)
+    linear = Linear(weights, float(fitted.intercept_[0]), slope, shift)
+    test = mannwhitneyu(decisions[good], decisions[~good], alternative="greater")
+    guessed = _logistic(linear.slope * decisions + linear.shift) > 0.5
+    share = float(good.mean())
+    trial = Trial(
+        float((guessed == good).mean()),
+        max(share, 1 - share),
+        float(test.statistic) / (good.sum() * (~good).sum()),
+        float(test.pvalue),
+    )
+    return linear, trial
+
+
+def _calibrated(decisions: NDArray[np.float64], good: NDArray[np.bool_]) -> tuple[float, float]:
+    """Slope and shift of the logistic function; an example counts a little for the other class,
+    too, as it does where one sees only so many (Platt 1999, section 2.2)."""
+    from sklearn.linear_model import LogisticRegression
+
+    ones, zeros = good.sum(), (~good).sum()
+    target = np.where(good, (ones + 1) / (ones + 2), 1 / (zeros + 2))
+    fitted = LogisticRegression(C=1e6).fit(
+        np.concatenate([decisions, decisions])[:, None],
+        np.repeat([True, False], len(good)),
+        sample_weight=np.concatenate([target, 1 - target]),
+    )
+    return float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
+
+
+def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(1 / (1 + np.exp(-np.clip(values, -50, 50))))
+
+
+def _taken(batch: Batch, order: NDArray[np.int64]) -> Batch:
+    places = order.tolist()
+    return Batch(
+        np.arange(len(places)), [batch.ids[n] for n in places], [batch.texts[n] for n in places]
+    )
+
+
+def _matrix(features: Features) -> Any:
+    """(B, 2**18) the share of each feature in the text's features of its sort, times `SCALE`."""
+    import scipy.sparse
+
+    total: Any = 0
+    for places, starts in features.sorts:
+        counts = np.diff(starts)
+        part = scipy.sparse.csr_matrix(
+            (np.repeat(SCALE / np.maximum(counts, 1), counts), places, starts),
+            (len(counts), 1 << BITS),
+        )
+        part.sum_duplicates()
+        total = part if isinstance(total, int) else total + part
+    return total
+
+
+def _folds(keys: NDArray[np.uint64], good: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(B,) a fold of each example: every class evenly, equal texts together."""
+    folds = np.zeros(len(keys), np.int64)
+    for part in (good, ~good):
+        _, ranks = np.unique(keys[part], return_inverse=True)
+        folds[part] = ranks % FOLDS
+    return folds
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = (
+    "notes the quality of each document by your examples of good and bad texts, and keeps the best"
+)
+LIKELY = 0.01  # the largest probability of the classifier's success by chance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CorpusStep):
+    NOTES: ClassVar[tuple[str, ...]] = ("quality",)
+
+    examples: str = ""
+    """A file of texts labelled with two classes (csv, jsonl, ...), at least 20 of each."""
+    model: str = ""
+    """The folder of a model that was fine-tuned on two classes, in place of `examples`."""
+    good_label: str = ""
+    """The class of good texts; may be left out where the names say it (yes and no, good and bad,
+    keep and drop, true and false, 1 and 0)."""
+    least: float | None = None
+    """The least probability of a good text; without this and `keep_share` all are kept, and their
+    quality is noted."""
+    keep_share: float | None = None
+    """The share of the documents that is kept, the best ones."""
+
+    def check(self) -> None:
+        if bool(self.examples) == bool(self.model):
+            raise ConfigError(
+                "two classifiers" if self.model else "nothing to learn quality from",
+                where="examples",
+                found="both `examples` and `model`" if self.model else "no file",
+                wanted="a labelled file, or a fine-tuned model",
+                do="leave one out"
+                if self.model
+                else 'set examples = "judged.csv": a column of texts and one of yes and no',
+            )
+        if self.least is not None and self.keep_share is not None:
+            raise ConfigError(
+                "two limits",
+                where="keep_share",
+                found=f"least = {self.least} and keep_share = {self.keep_share}",
+                wanted="one of them",
+                do="leave one out",
+            )
+        for name in ("least", "keep_share"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise ConfigError(
+                    "not a probability or share",
+                    where=name,
+                    found=value,
+                    wanted="more than 0, at most 1",
+                    do="use 0.5, or leave it out",
+                )
+
+    def files(self) -> Sequence[Path]:
+        if self.model:
+            return model_files(self.model)
+        return [Path(self.examples)] if self.examples else []
+
+    def require(self) -> None:
+        if self.model:
+            good_class(self.model, self.good_label, "classifier")
+        else:
+            self._learned()
+
+    def score_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
+        """The quality of each document, by the weights that were learned."""
+        import pyarrow as pa
+
+        weights = known.column("weights").to_numpy()
+        bias, slope, shift = known.column("numbers").slice(0, 3).to_pylist()
+        found = Linear(weights, bias, slope, shift).probabilities(features_of(batch))
+        return pa.table({"row": batch.rows, "quality": found})
+
+    def model_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """The quality of each document, by the model."""
+        import pyarrow as pa
+
+        found = probabilities(self.model, batch.texts, self.good_label)
+        return pa.table({"row": batch.rows, "quality": found})
+
+    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+        """The quality of each document, and the least that is kept.
+
+        Raises:
+            UsageError, DataError, ConfigError: the examples are no two classes of texts, or the
+                classifier is no better than chance.
+            CheckpointError, IncompatibleError: the model cannot be asked.
+        """
+        import pyarrow as pa
+
+        if self.model:
+            table = corpus.map("model", self.model_pass).read()
+        else:
+            table = corpus.map("score", self.score_pass, self._weights(corpus)).read()
+        quality = table.column("quality").to_numpy()
+        least = 0.0 if self.least is None else self.least
+        if self.keep_share is not None and len(quality):
+            kept = max(1, round(self.keep_share * len(quality)))
+            least = float(np.sort(quality)[len(quality) - kept])
+        return table.select([DOCUMENT, "quality"]).append_column(
+            "least", pa.array(np.full(len(quality), least))
+        )
+
+    def _learned(self) -> tuple[Judged, Linear, Trial]:
+        """The examples and what is learned from them, once in a process for each content.
+
+        Raises:
+            As `gather`.
+        """
+        examples, linear, trial = _of_examples(
+            self.examples, self.good_label, *map(state_of, filter(Path.is_file, self.files()))
+        )
+        if trial.chance > LIKELY:
+            raise DataError(
+                "the classifier is no better than chance",
+                where=f"classifier.examples, {self.examples}",
+                found=f"{trial.accuracy:.1%} right on examples it had not learned from "
+                f"(area under the curve {trial.area:.2f}, {len(examples.good)} examples)",
+                wanted=f"clearly more than {trial.usual:.1%} (area 0.5)",
+                do="label more texts, by a judgement that the text itself shows",
+            )
+        return examples, linear, trial
+
+    def _weights(self, corpus: Corpus) -> pa.Table:
+        import pyarrow as pa
+
+        examples, linear, trial = self._learned()
+        corpus.say(
+            Finding(
+                "quality-classifier",
+                f"the classifier of quality is right for {trial.accuracy:.1%} of the examples that "
+                "it had not learned from",
+                f"{len(examples.good):,} examples, {examples.good.sum():,} of them "
+                f"{examples.label!r}; the usual class alone: {trial.usual:.1%}; area under the "
+                f"curve {trial.area:.3f}",
+            )
+        )
+        numbers = np.zeros(len(linear.weights))
+        numbers[:3] = linear.bias, linear.slope, linear.shift
+        return pa.table({"weights": linear.weights, "numbers": numbers})
+
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        assert known is not None
+        rows = known.column("row").to_numpy()
+        order = np.argsort(rows, kind="stable")
+        quality = known.column("quality").to_numpy()[
+            order[np.searchsorted(rows[order], batch.rows)]
+        ]
+        limited = self.least is not None or self.keep_share is not None
+        low = float(known.column("least")[0].as_py()) if limited else None
+        return Outcome(
+            measures=[Measure("quality", quality, low=low)],
+            notes={"quality": [f"{value:.6f}" for value in quality.tolist()]},
+        )
+
+
+@functools.lru_cache(maxsize=2)
+def _of_examples(path: str, good_label: str, *state: object) -> tuple[Judged, Linear, Trial]:
+    examples = judged(path, good_label, "classifier")
+    return examples, *learned(examples.batch, examples.good)

@@ -1,0 +1,527 @@
+"""Documents that hold texts of evaluation files are removed, or those texts cut out of them.
+
+A text of an evaluation file is found by any `overlap` consecutive words that it shares with a
+document (13 in GPT-3, Brown et al. 2020, appendix C). A shorter one, of at least `shortest` words,
+is found where the whole of it stands as a line or sentence of its own; still shorter ones, such as
+"yes", say nothing and are not looked for. Case and punctuation do not count. In scripts without
+spaces letters count in place of words: two for a word of Chinese and Japanese, four of Thai.
+
+The evaluation files are read only. How many of their rows are in the corpus is told for each.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.config import require
+from maskwright.base.counted import counted
+from maskwright.base.errors import ConfigError, MaskwrightError
+from maskwright.base.findings import Finding
+from maskwright.base.storage.files import state_of
+from maskwright.text.corpus.files import Source, find_all
+from maskwright.text.corpus.read import Reader
+from maskwright.text.curate.arrays.characters import characters_of
+from maskwright.text.curate.arrays.phrases import Spans, cut, merged
+from maskwright.text.curate.arrays.winnow import Stretches
+from maskwright.text.curate.arrays.words import Words, mix, words_of
+from maskwright.text.curate.step import (
+    DOCUMENT,
+    Batch,
+    Change,
+    Corpus,
+    CorpusStep,
+    Outcome,
+    Removal,
+)
+from maskwright.text.tables.formats import unnamed_files
+from maskwright.text.tables.rows import read_rows
+from maskwright.text.tables.split_files import separate_class_names
+
+
+@dataclass(frozen=True)
+class EvaluationText:
+    """A text of an evaluation file.
+
+    Attributes:
+        file: as the user named it.
+        row: its number in the file, from 1; a line, row or item, as the format counts.
+        unit: what `row` counts.
+        column: where the text stands; empty in running text.
+    """
+
+    file: str
+    row: int
+    unit: str
+    column: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        column = f", {self.column}" if self.column else ""
+        return f"{self.file}, {self.unit} {self.row}{column}"
+
+
+def sources_of(paths: Sequence[str | Path]) -> list[Source]:
+    """The files of rows and texts that the paths mean.
+
+    Raises:
+        UsageError: a path does not exist, or is nothing that can be read.
+    """
+    return separate_class_names(find_all(list(paths), unnamed_files.sources))[0]
+
+
+def read_texts(source: Source) -> Iterator[EvaluationText]:
+    """The texts of a file.
+
+    Raises:
+        DataError, StorageError, UsageError: bad rows; the file cannot be read.
+    """
+    if source.format == "text":
+        for document in Reader(source.path):
+            number = int(document.id.rpartition(":")[2])
+            yield EvaluationText(source.shown, number, "line", "", document.text)
+        return
+    for row in read_rows([source]):
+        for column, value in row.values.items():
+            for text in texts_in(value):
+                yield EvaluationText(source.shown, row.number, row.unit, str(column), text)
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """The texts in a value of a row, however deep."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from texts_in(inner)
+    elif isinstance(value, list | tuple):
+        if value and all(isinstance(item, str) and len(item.split()) == 1 for item in value):
+            yield " ".join(value)
+        else:
+            for inner in value:
+                yield from texts_in(inner)
+
+
+# What may stand between two words of one sentence; anything else ends a line or sentence.
+WITHIN = " \t\u00a0,'\u2019-"
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Runs of words that are in the index: spans, and for each the evaluation texts that have it,
+    as a number of `TextSets`."""
+
+    spans: Spans
+    sets: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Grams:
+    """Distinct hashes of runs of `size` words, sorted; whether each is a whole text, which must be
+    a line or sentence of its own; the set of evaluation texts that have it, in `TextSets`; and a
+    table of bits that says of most other hashes at once that they are not there."""
+
+    size: int
+    whole: bool
+    hashes: NDArray[np.uint64]
+    sets: NDArray[np.int64]
+    seen: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, size: int, whole: bool, hashes: NDArray[np.uint64], sets: NDArray[np.int64]
+    ) -> Grams:
+        bits = min(26, max(12, len(hashes).bit_length() + 4))
+        seen = np.zeros(1 << bits, np.bool_)
+        seen[hashes >> np.uint64(64 - bits)] = True
+        return cls(size, whole, hashes, sets, seen)
+
+    def find(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which of `hashes` are here, and the set of each."""
+        bits = len(self.seen).bit_length() - 1
+        likely = np.flatnonzero(self.seen[hashes >> np.uint64(64 - bits)])
+        entries = np.searchsorted(self.hashes, hashes[likely])
+        entries = np.minimum(entries, len(self.hashes) - 1)
+        right = self.hashes[entries] == hashes[likely]
+        return likely[right], self.sets[entries[right]]
+
+
+@dataclass(frozen=True)
+class TextSets:
+    """Sets of evaluation texts, each once, the largest first.
+
+    Runs of words that the same texts share have one set. A prompt that a thousand texts begin with
+    is then one number for each document that has it, not a thousand pairs.
+
+    Attributes:
+        starts: (S + 1,) set s has the texts `texts[starts[s]:starts[s + 1]]`, ascending.
+        texts: numbers of evaluation texts.
+    """
+
+    starts: NDArray[np.int64]
+    texts: NDArray[np.int64]
+
+    def of(self, number: int) -> NDArray[np.int64]:
+        """The texts of a set."""
+        return self.texts[self.starts[number] : self.starts[number + 1]]
+
+    def union_sizes(self, combinations: Sequence[tuple[int, ...]]) -> list[int]:
+        """How many texts the sets of each combination have together.
+
+        Combinations in order share their beginnings, as a trie does; the texts of a beginning are
+        marked once. So documents that share a prompt cost their own texts, not those of the prompt.
+
+        Args:
+            combinations: ascending numbers of sets.
+        """
+        marked = np.zeros(int(self.texts.max(initial=-1)) + 1, np.bool_)
+        path: list[tuple[int, NDArray[np.int64]]] = []  # each set and the texts that it added
+        sizes, total = [0] * len(combinations), 0
+        for place in sorted(range(len(combinations)), key=combinations.__getitem__):
+            combination = combinations[place]
+            shared = 0
+            while shared < min(len(path), len(combination)):
+                if path[shared][0] != combination[shared]:
+                    break
+                shared += 1
+            while len(path) > shared:
+                added = path.pop()[1]
+                marked[added] = False
+                total -= len(added)
+            for number in combination[shared:]:
+                texts = self.of(number)
+                added = texts[~marked[texts]]
+                marked[added] = True
+                total += len(added)
+                path.append((number, added))
+            sizes[place] = total
+        return sizes
+
+
+@dataclass(frozen=True)
+class Index:
+    """The runs of words of all evaluation texts.
+
+    Attributes:
+        texts: the texts that are looked for, without their text.
+        grams: the runs by their size.
+        sets: which texts have a run.
+        rows: of each file, in its order, how many rows it has, and how many are looked for.
+    """
+
+    texts: Sequence[EvaluationText]
+    grams: Sequence[Grams]
+    sets: TextSets
+    rows: dict[str, tuple[int, int]]
+
+    def matches(self, batch: Batch) -> Matches:
+        """Where the documents share words with evaluation texts."""
+        words = batch.words
+        stretches, boundaries = Stretches(words), boundaries_of(batch)
+        begins_alone = np.flatnonzero(boundaries[:-1])
+        matched = [(np.zeros(0, np.int64),) * 4]
+        for grams in self.grams:
+            if grams.whole:
+                # A whole line or sentence: it begins and ends at a boundary, in one text.
+                firsts = begins_alone[begins_alone + grams.size <= len(words.hashes)]
+                firsts = firsts[boundaries[firsts + grams.size]]
+            else:
+                firsts = np.arange(len(words.hashes) - grams.size + 1)
+            at, sets = grams.find(stretches.hashes(firsts, grams.size))
+            firsts = firsts[at]
+            texts = np.searchsorted(words.starts, firsts, "right") - 1
+            inside = firsts + grams.size <= words.starts[texts + 1]
+            texts, begins = texts[inside], (firsts - words.starts[texts])[inside]
+            matched.append((texts, begins, begins + grams.size, sets[inside]))
+        texts, begins, ends, sets = (np.concatenate(part) for part in zip(*matched, strict=True))
+        return Matches(Spans(texts, begins, ends), sets)
+
+
+def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
+    """The index of evaluation files.
+
+    Raises:
+        DataError, StorageError, UsageError: a file cannot be read.
+    """
+    texts: list[EvaluationText] = []
+    hashes: dict[tuple[int, bool], list[NDArray[np.uint64]]] = {}
+    owners: dict[tuple[int, bool], list[NDArray[np.int64]]] = {}
+    rows: dict[str, tuple[int, int]] = {}
+    for source in sources_of(paths):
+        read = list(read_texts(source))
+        words = words_of([one.text for one in read])
+        lengths, stretches = words.counts, Stretches(words)
+        letters = characters_of([one.text for one in read]).letters_per_word
+        long_enough = lengths >= min(shortest, overlap) * letters
+        numbers = np.cumsum(long_enough) - 1 + len(texts)
+        for each in np.unique(letters).tolist():
+            for size in range(min(shortest, overlap) * each, overlap * each + 1):
+                whole = size < overlap * each
+                # Shorter texts whole, longer ones by all their overlaps.
+                own = (letters == each) & (lengths == size if whole else lengths >= size)
+                counts = np.where(own, lengths - size + 1, 0)
+                starts = np.cumsum(counts) - counts
+                firsts = np.arange(counts.sum()) + np.repeat(words.starts[:-1] - starts, counts)
+                key = (size, whole)
+                hashes.setdefault(key, []).append(stretches.hashes(firsts, size))
+                owners.setdefault(key, []).append(np.repeat(numbers, counts))
+        kept = [one for one, fits in zip(read, long_enough.tolist(), strict=True) if fits]
+        texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in kept]
+        rows[source.shown] = (len({t.row for t in read}), len({t.row for t in kept}))
+    keys = [key for key in sorted(hashes) if any(len(part) for part in hashes[key])]
+    runs = [_runs(np.concatenate(hashes[key]), np.concatenate(owners[key])) for key in keys]
+    sets, sets_of_runs = _sets([(starts, members) for _, starts, members in runs])
+    grams = [
+        Grams.of(*key, distinct, own_sets)
+        for key, (distinct, _, _), own_sets in zip(keys, runs, sets_of_runs, strict=True)
+    ]
+    return Index(texts, grams, sets, rows)
+
+
+def _runs(
+    hashes: NDArray[np.uint64], owners: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct hashes, sorted; where the owners of each begin, and where the last end; and the
+    owners, each once for a hash, ascending."""
+    order = np.lexsort((owners, hashes))
+    hashes, owners = hashes[order], owners[order]
+    other_hash = np.concatenate([[True], hashes[1:] != hashes[:-1]])
+    once = other_hash | np.concatenate([[True], owners[1:] != owners[:-1]])
+    hashes, owners, other_hash = hashes[once], owners[once], other_hash[once]
+    starts = np.append(np.flatnonzero(other_hash), len(hashes))
+    return hashes[starts[:-1]], starts, owners
+
+
+def _sets(
+    runs: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
+) -> tuple[TextSets, list[NDArray[np.int64]]]:
+    """The distinct sets of owners, and for each part of `runs` the set of each run. Equal sets are
+    known by the sum of their mixed numbers, as words are by their hashes."""
+    none = np.zeros(0, np.int64)
+    owners = np.concatenate([none, *(members for _, members in runs)])
+    sizes = np.concatenate([none, *(np.diff(starts) for starts, _ in runs)])
+    begins = np.cumsum(sizes) - sizes
+    with np.errstate(over="ignore"):
+        marks = mix(owners.astype(np.uint64) + np.uint64(1))
+        sums = np.add.reduceat(marks, begins) if len(begins) else marks
+    _, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
+    largest_first = np.argsort(-sizes[first], kind="stable")
+    rank = np.argsort(largest_first)
+    first = first[largest_first]
+    kept = sizes[first]
+    starts = np.concatenate([[0], np.cumsum(kept)])
+    members = np.arange(starts[-1]) + np.repeat(begins[first] - starts[:-1], kept)
+    cuts = np.cumsum([len(run_starts) - 1 for run_starts, _ in runs])
+    return TextSets(starts, owners[members]), np.split(rank[inverse], cuts)[: len(runs)]
+
+
+def boundaries_of(batch: Batch) -> NDArray[np.bool_]:
+    """(W + 1,) whether a line or sentence begins at each word of a batch; at the end one does."""
+    words, characters = batch.words, batch.characters
+    found = np.ones(len(words.hashes) + 1, np.bool_)
+    offsets = characters.offsets[words.texts]
+    marks = np.concatenate([[0], np.cumsum(_ends_a_sentence()[characters.points], dtype=np.int64)])
+    begins, ends = (words.begins + offsets)[1:], (words.ends + offsets)[:-1]
+    found[1:-1] = marks[begins] > marks[ends]
+    return found
+
+
+@functools.cache
+def _ends_a_sentence() -> NDArray[np.bool_]:
+    """Of every code point whether it stands for more than a pause."""
+    found = np.ones(0x110000, np.bool_)
+    found[[ord(sign) for sign in WITHIN]] = False
+    return found
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "remove documents with texts of evaluation files, or cut these texts out"
+RULE = "contaminated"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CorpusStep):
+    UNLESS: ClassVar[str] = (
+        "the corpus was not compared with evaluation files: figures on public benchmarks may be "
+        "too high"
+    )
+    CHANGES_TEXT = True
+
+    evaluation: tuple[str, ...] = ()
+    """Files or folders with the texts that the corpus must not hold, of any labelled or text
+    format; all columns of text count."""
+    overlap: int = 13
+    """Words in a row that a document and an evaluation text may not share."""
+    shortest: int = 6
+    """Words of the shortest text that is looked for; below `overlap` it must be a whole line or
+    sentence of the document."""
+    action: Literal["remove", "cut"] = "remove"
+    """Whether the document is removed, or the shared words are cut out of it."""
+
+    def check(self) -> None:
+        if not self.evaluation:
+            raise ConfigError(
+                "no evaluation files are named",
+                where="evaluation",
+                found="an empty list",
+                wanted="the files whose texts the corpus must not hold",
+                do='name them: --set contamination.evaluation=["test.jsonl"]',
+            )
+        require("overlap", self.overlap, 2)
+        require("shortest", self.shortest, 1)
+        try:
+            sources_of(self.evaluation)
+        except MaskwrightError as error:
+            found = f"{error.what}: {error.where or error.found}"
+            raise ConfigError(
+                "the evaluation files cannot be read",
+                where="evaluation",
+                found=found,
+                wanted=error.wanted,
+                do=error.do,
+            ) from error
+
+    def files(self) -> Sequence[Path]:
+        return [path for source in sources_of(self.evaluation) for path in source.paths]
+
+    def open(self) -> Index:
+        """The words of the evaluation texts.
+
+        Raises:
+            DataError, StorageError, UsageError: a file cannot be read.
+        """
+        return opened_index(self)
+
+    # -------------------------------------------------------------------------- passes
+    def hits(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """The pass: the sets of evaluation texts that a document shares words with."""
+        import pyarrow as pa
+
+        matches = opened_index(self).matches(batch)
+        pairs = np.unique(np.stack([matches.spans.texts, matches.sets], axis=1), axis=0)
+        return pa.table(
+            {
+                "row": pa.array(batch.rows[pairs[:, 0]], pa.int64()),
+                "set": pa.array(pairs[:, 1], pa.int64()),
+            }
+        )
+
+    def gather(self, corpus: Corpus, opened: Index) -> pa.Table:
+        """Of each document that holds evaluation texts the first of them, and how many."""
+        import pyarrow as pa
+
+        pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])
+        documents, sets = (pairs.column(name).to_numpy() for name in (DOCUMENT, "set"))
+        for finding in findings(opened, documents, sets):
+            corpus.say(finding)
+        order = np.lexsort((sets, documents))
+        documents, sets = documents[order], sets[order]
+        begins = np.flatnonzero(np.append(True, np.diff(documents) != 0)[: len(documents)])
+        combinations = [tuple(part.tolist()) for part in np.split(sets, begins[1:])]
+        first_texts = opened.sets.texts[opened.sets.starts[sets]]
+        least = np.minimum.reduceat(first_texts, begins) if len(begins) else first_texts
+        sizes = opened.sets.union_sizes(combinations)[: len(begins)]
+        return pa.table(
+            {
+                DOCUMENT: pa.array(documents[begins], pa.int64()),
+                "text": pa.array(least, pa.int64()),
+                "texts": pa.array(sizes, pa.int64()),
+            }
+        )
+
+    def apply(self, batch: Batch, opened: Index, known: pa.Table | None = None) -> Outcome:
+        if known is None or not known.num_rows:
+            return Outcome()
+        places = np.searchsorted(batch.rows, known.column("row").to_numpy())
+        order = np.argsort(places)
+        places = places[order]
+        chosen = np.zeros(len(batch), np.bool_)
+        chosen[places] = True
+        hit = batch.take(chosen)
+        spans = merged(opened.matches(hit).spans)
+        texts, counts = (known.column(name).to_numpy()[order] for name in ("text", "texts"))
+        values = []
+        for text, count in zip(texts.tolist(), counts.tolist(), strict=True):
+            more = f" and {counted(count - 1, 'further text')}" if count > 1 else ""
+            values.append(opened.texts[text].place + more)
+        where = span_places(spans, hit.words)
+        of_text = np.searchsorted(spans.texts, np.arange(len(hit) + 1)).tolist()
+        if self.action == "remove":
+            wanted = f"no {self.overlap} words in a row, or whole short text, of an evaluation file"
+            return Outcome(
+                removals=[
+                    Removal(place, RULE, value, next(iter(where[begin:end]), None), wanted)
+                    for place, value, begin, end in zip(
+                        places.tolist(), values, of_text, of_text[1:], strict=False
+                    )
+                ]
+            )
+        rewritten, cuts = list(batch.texts), cut(hit, spans)
+        for place, text in zip(places.tolist(), cuts.texts, strict=True):
+            rewritten[place] = text
+        changes = [
+            Change(int(places[number]), RULE, values[number], span)
+            for number, span in zip(spans.texts.tolist(), where, strict=True)
+        ]
+        return Outcome(texts=rewritten, changes=changes)
+
+
+def span_places(spans: Spans, words: Words) -> list[str]:
+    """The characters of each span."""
+    firsts = words.starts[spans.texts] + spans.begins
+    lasts = words.starts[spans.texts] + spans.ends - 1
+    characters = zip(words.begins[firsts].tolist(), words.ends[lasts].tolist(), strict=True)
+    return [f"characters {begin} to {end}" for begin, end in characters]
+
+
+def opened_index(step: Settings) -> Index:
+    """The index of a step, made once in a process for each state of its files: passes need it,
+    too."""
+    return _opened_index(step, tuple(map(state_of, step.files())))
+
+
+@functools.lru_cache(maxsize=2)
+def _opened_index(step: Settings, state: tuple[object, ...]) -> Index:
+    return index_of(step.evaluation, step.overlap, step.shortest)
+
+
+def findings(
+    index: Index, documents: NDArray[np.int64], sets: NDArray[np.int64]
+) -> Iterator[Finding]:
+    """For each evaluation file how many of its rows are in the corpus.
+
+    Args:
+        documents, sets: pairs of a document and a set of evaluation texts that it has.
+    """
+    rows_hit: dict[str, set[int]] = {}
+    sets_of: dict[str, list[int]] = {}
+    for number in np.unique(sets).tolist():
+        for place in index.sets.of(number).tolist():
+            text = index.texts[place]
+            rows_hit.setdefault(text.file, set()).add(text.row)
+            numbers = sets_of.setdefault(text.file, [])
+            if not numbers or numbers[-1] != number:
+                numbers.append(number)
+    for file, (rows, sought) in index.rows.items():
+        hit = len(rows_hit.get(file, ()))
+        short = rows - sought
+        holders = len(np.unique(documents[np.isin(sets, sets_of.get(file, []))]))
+        evidence = f"in {counted(holders, 'document')}" if hit else ""
+        if short:
+            left = f"{counted(short, 'row')} with too short a text not looked for"
+            evidence = f"{evidence}; {left}" if evidence else left
+        yield Finding(
+            "contamination",
+            f"{hit} of {counted(rows, 'row')} of {file} found in the corpus",
+            evidence,
+            severity="warning" if not sought else "note",
+        )

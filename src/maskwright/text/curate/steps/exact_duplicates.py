@@ -1,0 +1,125 @@
+"""Documents with the same text are removed but one.
+
+Texts are compared by a 128-bit hash (BLAKE2b) after a cheap normalisation: case and runs of white
+space do not count, punctuation does; each by a setting. What is kept stays as it was.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from maskwright.text.curate.arrays.winnow import (
+    ORDER,
+    OrderedStep,
+    bytes_128,
+    firsts,
+    hash_128,
+    ids_of,
+)
+from maskwright.text.curate.step import DOCUMENT, Batch, Corpus, Outcome, Pass, Removal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "remove all but one of the documents with the same text"
+RULE = "exact-duplicate"
+KEYS = ("key_1", "key_2")
+# Of every byte of ASCII a blank for white space, else itself.
+BLANKS = bytes(0x20 if byte < 0x80 and chr(byte).isspace() else byte for byte in range(256))
+PUNCTUATION = re.compile(r"[^\w\s]+|_+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(OrderedStep):
+    UNLESS: ClassVar[str] = "equal documents were not looked for"
+
+    ignore_case: bool = True
+    """Whether upper and lower case are the same."""
+    ignore_spaces: bool = True
+    """Whether any run of white space is the same as one blank, and none at the text's ends."""
+    ignore_punctuation: bool = False
+    """Whether texts that differ in punctuation and symbols only are the same."""
+
+    def compared(self, text: str) -> str:
+        """The text as it is compared; one of symbols only stays, so that it is not blank."""
+        if self.ignore_case:
+            text = text.lower()
+        if self.ignore_punctuation:
+            text = PUNCTUATION.sub(" ", text) if PUNCTUATION.sub("", text).strip() else text
+        return spaced(text) if self.ignore_spaces else text
+
+    def _key(self, text: str) -> tuple[int, int]:
+        """The hash of what is compared; of ASCII without leaving its bytes."""
+        if not text.isascii() or self.ignore_punctuation:
+            return hash_128(self.compared(text))
+        plain = text.encode()
+        if self.ignore_case:
+            plain = plain.lower()
+        return bytes_128(_spaced(plain) if self.ignore_spaces else plain)
+
+    def hashes(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """The pass: of each document the hash, the columns of the order and the id."""
+        import pyarrow as pa
+
+        keys = [self._key(text) for text in batch.texts]
+        columns = {
+            name: pa.array([key[n] for key in keys], pa.uint64()) for n, name in enumerate(KEYS)
+        }
+        ids = pa.array(batch.ids, pa.large_string())
+        return pa.table({"row": pa.array(batch.rows), **columns, **self.order(batch), "id": ids})
+
+    def first_pass(self) -> tuple[str, Pass]:
+        return "hashes", self.hashes
+
+    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+        """Of each document to remove, the id of the one that is kept for it."""
+        import pyarrow as pa
+
+        tables = corpus.map("hashes", self.hashes)
+        found = tables.repeated(KEYS, [DOCUMENT, *ORDER])
+        keys = [found.column(name).to_numpy() for name in KEYS]
+        opening = np.zeros(found.num_rows, np.bool_)
+        for key in keys:
+            opening[1:] |= key[1:] != key[:-1]
+        kept = firsts(found, np.cumsum(opening))
+        documents = found.column(DOCUMENT).to_numpy()
+        copies = kept != np.arange(len(kept))
+        return pa.table(
+            {
+                DOCUMENT: pa.array(documents[copies], pa.int64()),
+                "kept": ids_of(tables, documents[kept[copies]]),
+            }
+        )
+
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        if known is None or not known.num_rows:
+            return Outcome()
+        places = np.searchsorted(batch.rows, known.column("row").to_numpy()).tolist()
+        kept = known.column("kept").to_pylist()
+        wanted = "one document of this text"
+        return Outcome(
+            removals=[
+                Removal(place, RULE, name, wanted=wanted, survivor=name)
+                for place, name in sorted(zip(places, kept, strict=True))
+            ]
+        )
+
+
+def spaced(text: str) -> str:
+    """The text with one blank for any run of white space, and none at its ends."""
+    if not text.isascii():
+        return " ".join(text.split())
+    # The same, at some times its speed.
+    return _spaced(text.encode()).decode()
+
+
+def _spaced(plain: bytes) -> bytes:
+    """ASCII with one blank for any run of white space, and none at its ends."""
+    plain = plain.translate(BLANKS)
+    while b"  " in plain:
+        plain = plain.replace(b"  ", b" ")
+    return plain.strip(b" ")

@@ -1,0 +1,186 @@
+"""Characters that are no language: symbols, random letters and digits, keys at random, encoded
+bytes. What the rules ask holds in every language, so they need no list of words; letters that look
+like words and words in no order are for `perplexity`.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.text.curate.arrays.characters import ALPHABETIC, DIGIT, LOWER, SPACE, SYMBOL, UPPER
+from maskwright.text.curate.step import (
+    Batch,
+    Measure,
+    Outcome,
+    Step,
+    check_counts,
+    check_shares,
+    shares,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "characters that are no language: symbols, random letters, keys at random, encoded bytes"
+# Consonants in a row that a word of few languages has.
+CONSONANTS = 5
+LONG_WORD = 50
+CONSONANT, HEXADECIMAL = 1, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Step):
+    max_symbols: float = 0.5
+    """Greatest share of symbols, neither letters nor digits, of the characters that are no white
+    space (`gibberish_symbols`), a row of one symbol counted once; 1: no limit."""
+    max_mixed_words: float = 0.3
+    """Greatest share of words with a letter behind a digit, or a capital between a small letter and
+    no small letter (`gibberish_mixed_words`): `x9qa` and `gWQ`, not `getValue`; 1: no limit."""
+    max_consonants: float = 0.12
+    """Greatest share of words in plain Latin letters with five consonants in a row
+    (`gibberish_consonants`); 1: no limit."""
+    max_hexadecimal: float = 0.4
+    """Greatest share of words that are hexadecimal numbers with a letter
+    (`gibberish_hexadecimal`); 1: no limit."""
+    max_run: float = 0.3
+    """Greatest share of characters that repeat the three before them (`gibberish_runs`); 1: no
+    limit."""
+    max_long_words: float = 0.3
+    """Greatest share of characters in words of more than 50 characters (`gibberish_long_words`); 1:
+    no limit."""
+    min_characters: int = 40
+    """Fewest characters, white space apart, of a document that is judged."""
+    min_words: int = 20
+    """Fewest words of a document that the rules about shares of words judge."""
+
+    def check(self) -> None:
+        names = ("max_symbols", "max_mixed_words", "max_consonants", "max_hexadecimal", "max_run")
+        check_shares(self, *names, "max_long_words")
+        check_counts(self, "min_characters", "min_words")
+
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        characters, points = batch.characters, batch.characters.points
+        classes = characters.classes
+        dark = characters.count((classes & SPACE) == 0)
+        # A ruler of many hyphens is one symbol.
+        fresh = np.ones(len(points), np.bool_)
+        fresh[1:] = points[1:] != points[:-1]
+        symbol = (classes & SYMBOL) != 0
+        symbols = characters.count(symbol & fresh)
+        single = dark - characters.count(symbol & ~fresh)
+        runs = np.zeros(len(points), np.bool_)
+        if len(points) > 3:
+            equal = points[1:] == points[:-1]
+            runs[3:] = equal[2:] & equal[1:-1] & equal[:-2] & ((classes[3:] & SPACE) == 0)
+        words = batch.words
+        lengths = words.ends - words.begins
+        over = lengths > LONG_WORD
+        long = np.bincount(words.texts[over], lengths[over], minlength=len(batch))
+        few = dark < self.min_characters
+        for values in (symbols, long):
+            values[few] = 0
+        runs_held = np.where(few, 0, characters.count(runs))
+        counts, mixed, consonants, hexadecimal = self._words(batch, few)
+        return Outcome(
+            measures=[
+                Measure("gibberish_symbols", shares(symbols, single), high=self.max_symbols),
+                Measure("gibberish_runs", shares(runs_held, dark), high=self.max_run),
+                Measure("gibberish_long_words", shares(long, dark), high=self.max_long_words),
+                Measure("gibberish_mixed_words", shares(mixed, counts), high=self.max_mixed_words),
+                Measure(
+                    "gibberish_consonants", shares(consonants, counts), high=self.max_consonants
+                ),
+                Measure(
+                    "gibberish_hexadecimal", shares(hexadecimal, counts), high=self.max_hexadecimal
+                ),
+            ]
+        )
+
+    def _words(self, batch: Batch, few: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
+        """(B,) each: words, of these mixed ones, ones with many consonants, hexadecimal ones. 0
+        where a document has too few."""
+        words, size = batch.words, len(batch)
+        classes, points = batch.characters.classes, batch.characters.points
+        owners = batch.characters.offsets[words.texts]
+        begins, ends = words.begins + owners, words.ends + owners
+        letter, digit = (classes & ALPHABETIC) != 0, (classes & DIGIT) != 0
+
+        # A change inside a word that words of no language have: behind place p stands p + 1.
+        breaks = np.zeros(len(points), np.bool_)
+        lower = (classes & LOWER) != 0
+        breaks[:-1] = digit[:-1] & letter[1:]
+        if len(points) > 2:
+            breaks[:-2] |= lower[:-2] & ((classes[1:-1] & UPPER) != 0) & ~lower[2:]
+        mixed = _hit(breaks, begins, ends - 1)
+
+        marks = _marks(points)
+        row = (marks & CONSONANT) != 0
+        if len(row) >= CONSONANTS:
+            for _ in range(CONSONANTS - 1):
+                row = row[:-1] & row[1:]
+        else:
+            row = row[:0]
+        clusters = _hit(row, begins, ends)
+
+        # Most words are known for none by their first and last characters.
+        hexadecimal = np.zeros(len(begins), np.bool_)
+        digits = (marks & HEXADECIMAL) != 0
+        maybe = np.flatnonzero(digits[begins] & digits[ends - 1])
+        only = maybe[_held(~digits, begins[maybe], ends[maybe]) == 0]
+        # A decimal number is none; `be` alone is one by chance.
+        begins, ends = begins[only], ends[only]
+        lettered = _held(letter, begins, ends) > 0
+        lettered &= (_held(digit, begins, ends) > 0) | (ends - begins == 2)
+        hexadecimal[only] = lettered
+
+        counts = words.counts
+        judged = (counts >= self.min_words) & ~few
+        flags = (mixed, clusters, hexadecimal)
+        found = [np.bincount(words.texts[f], minlength=size) for f in flags]
+        return tuple(np.where(judged, values, 0) for values in (counts, *found))
+
+
+def _marks(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """(N,) of each character the bits `CONSONANT` and `HEXADECIMAL`."""
+    low = np.minimum(points, 255).astype(np.uint8)
+    return np.frombuffer(low.tobytes().translate(_table()), np.uint8)
+
+
+@functools.cache
+def _table() -> bytes:
+    table = bytearray(256)
+    for mark, characters in (
+        (CONSONANT, "bcdfghjklmnpqrstvwxz"),
+        (HEXADECIMAL, "0123456789abcdef"),
+    ):
+        for point in {*characters.encode(), *characters.upper().encode()}:
+            table[point] |= mark
+    return bytes(table)
+
+
+def _hit(
+    flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether each section has a flag; few flags cost little. Sections lie in order, apart."""
+    found = np.zeros(len(begins), np.bool_)
+    places = np.flatnonzero(flags)
+    sections = np.searchsorted(begins, places, "right") - 1
+    found[sections[(sections >= 0) & (places < ends[sections])]] = True
+    return found
+
+
+def _held(
+    flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """How many flags each section has; few sections cost little. None is empty."""
+    if not begins.size:
+        return np.zeros(0, np.int32)
+    sizes = ends - begins
+    starts = np.cumsum(sizes) - sizes
+    places = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins - starts, sizes)
+    return np.add.reduceat(flags[places], starts, dtype=np.int32)

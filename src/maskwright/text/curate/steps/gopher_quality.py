@@ -1,0 +1,265 @@
+"""The quality rules of Gopher: Rae et al. 2021, "Scaling Language Models: Methods, Analysis &
+Insights from Training Gopher", appendix A.1.1, with the names of rules that datatrove gave them.
+
+Words are counted as `parts/words.py` finds them; what has a letter is asked of tokens between white
+space, so that `--` and `1999` count as words without one. Blank lines do not count.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import ConfigError, UsageError
+from maskwright.text.curate.arrays.characters import ALPHABETIC, MARK, SPACE
+from maskwright.text.curate.arrays.words import words_of
+from maskwright.text.curate.step import (
+    LANGUAGE,
+    UNDECIDED,
+    Batch,
+    Measure,
+    Outcome,
+    Step,
+    check_counts,
+    check_range,
+    check_shares,
+    in_languages,
+    require_kept_language,
+    shares,
+    where_applies,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "Gopher's quality rules: words, their length, symbols, bullets, ellipses, stop words"
+ENGLISH = ("the", "be", "to", "of", "and", "that", "have", "with")
+# The bullet of the paper, and what web pages write in its place.
+BULLETS = "•‣▪●■◦∙·-*"
+ELLIPSIS = ord("…")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Step):
+    min_doc_words: int = 50
+    """Fewest words (`gopher_short_doc`); 0: no limit."""
+    max_doc_words: int = 100_000
+    """Most words (`gopher_long_doc`)."""
+    min_avg_word_length: float = 3.0
+    """Least mean length of words, in characters (`gopher_below_avg_threshold`), not judged in
+    scripts without spaces between words; 0: no limit."""
+    max_avg_word_length: float = 10.0
+    """Greatest mean length of words, in characters that are no combining marks
+    (`gopher_above_avg_threshold`)."""
+    max_symbol_word_ratio: float = 0.1
+    """Most hash signs (`gopher_too_many_hashes`) and ellipses (`gopher_too_many_ellipsis`) for each
+    word."""
+    max_bullet_lines_ratio: float = 0.9
+    """Greatest share of lines that begin with a bullet (`gopher_too_many_bullets`); 1: no limit."""
+    max_ellipsis_lines_ratio: float = 0.3
+    """Greatest share of lines that end in an ellipsis (`gopher_too_many_end_ellipsis`); 1: no
+    limit."""
+    min_alpha_words_ratio: float = 0.8
+    """Least share of tokens that have a letter (`gopher_below_alpha_threshold`), not judged in
+    scripts without spaces between words; 0: no limit."""
+    min_stop_words: int = 2
+    """Fewest different stop words of the document's language (`gopher_enough_stop_words`); 0: no
+    limit."""
+    languages: tuple[str, ...] = ("en",)
+    """Languages that the rules are for, by the note `language`; documents of other languages pass
+    untouched, those without the note are judged. Empty: all languages, with the stop words of
+    English only for English."""
+    stop_words: str = ""
+    """A TOML file with a list of stop words for each language, as `de = ["der", "und"]`; its
+    languages are judged too."""
+
+    def check(self) -> None:
+        check_counts(self, "min_doc_words", "min_avg_word_length", "max_symbol_word_ratio")
+        check_counts(self, "min_stop_words")
+        check_range(self, "min_doc_words", "max_doc_words")
+        check_range(self, "min_avg_word_length", "max_avg_word_length")
+        check_shares(self, "max_bullet_lines_ratio", "max_ellipsis_lines_ratio")
+        check_shares(self, "min_alpha_words_ratio")
+        for language, words in self._lists().items():
+            if len(words) < self.min_stop_words:
+                raise ConfigError(
+                    "fewer stop words than a document needs",
+                    where="stop_words",
+                    found=f"{len(words)} for {language}",
+                    wanted=f"at least min_stop_words, {self.min_stop_words}",
+                )
+
+    def check_beside(self, name: str, steps: Mapping[str, Step]) -> None:
+        require_kept_language(
+            tuple({*self.languages, *self._lists()}) if self.languages else (), steps
+        )
+
+    def files(self) -> Sequence[Path]:
+        return [Path(self.stop_words)] if self.stop_words else []
+
+    def open(self) -> Mapping[str, NDArray[np.uint64]]:
+        """Of each language the hashes of its stop words."""
+        return {
+            language: np.unique(words_of(words).hashes) for language, words in self._lists().items()
+        }
+
+    def apply(
+        self, batch: Batch, opened: Mapping[str, NDArray[np.uint64]], known: pa.Table | None = None
+    ) -> Outcome:
+        languages = {*self.languages, *opened} if self.languages else ()
+        applies = in_languages(batch, tuple(languages))
+        characters, lines, words = batch.characters, batch.lines, batch.words
+        counts = words.counts
+        signs = np.bincount(words.texts, words.ends - words.begins, minlength=len(batch))
+        length = shares(signs, counts)
+        # Vowels and tones that are marks on a letter make no word too long.
+        marks = characters.count((characters.classes & MARK) != 0)
+        points = characters.points
+        # Where every letter counts as a word, words have no length, and a sentence is a token.
+        unspaced = characters.letters_per_word > 1
+        length[unspaced] = np.nan
+        ellipses = (points == ELLIPSIS) | _ends_of_dots(points)
+        tokens, alphabetic = _tokens(batch)
+        bullet = np.isin(points[lines.begins], [ord(c) for c in BULLETS])
+        # A hyphen is a bullet where white space is behind it; so is a star, unlike `**bold**`.
+        behind = points[np.minimum(lines.begins + 1, len(points) - 1)]
+        bullet &= (behind == 0x20) | (points[lines.begins] >= 0x80)
+        ending = ellipses[lines.ends - 1]
+        hashes = characters.count(points == ord("#"))
+        found = [
+            ("gopher_short_doc", counts, self.min_doc_words, None),
+            ("gopher_long_doc", counts, None, self.max_doc_words),
+            ("gopher_below_avg_threshold", length, self.min_avg_word_length, None),
+            (
+                "gopher_above_avg_threshold",
+                length - shares(marks, counts),
+                None,
+                self.max_avg_word_length,
+            ),
+            ("gopher_too_many_hashes", shares(hashes, counts), None, self.max_symbol_word_ratio),
+            (
+                "gopher_too_many_ellipsis",
+                shares(characters.count(ellipses), counts),
+                None,
+                self.max_symbol_word_ratio,
+            ),
+            (
+                "gopher_too_many_bullets",
+                shares(lines.total(bullet), lines.counts),
+                None,
+                self.max_bullet_lines_ratio,
+            ),
+            (
+                "gopher_too_many_end_ellipsis",
+                shares(lines.total(ending), lines.counts),
+                None,
+                self.max_ellipsis_lines_ratio,
+            ),
+            (
+                "gopher_below_alpha_threshold",
+                np.where(unspaced, np.nan, shares(alphabetic, tokens)),
+                self.min_alpha_words_ratio,
+                None,
+            ),
+        ]
+        measures = [
+            Measure(rule, where_applies(values, applies), low, high)
+            for rule, values, low, high in found
+        ]
+        measures.append(
+            Measure(
+                "gopher_enough_stop_words", self._stop_words(batch, opened), self.min_stop_words
+            )
+        )
+        return Outcome(measures=measures)
+
+    def _stop_words(
+        self, batch: Batch, opened: Mapping[str, NDArray[np.uint64]]
+    ) -> NDArray[np.float64]:
+        """(B,) different stop words of the document's language; NaN where none are known."""
+        words, found = batch.words, np.full(len(batch), np.nan)
+        notes = batch.note(LANGUAGE)
+        for language, hashes in opened.items():
+            # A document whose language is not known is taken for English.
+            mine = np.fromiter(
+                (n == language or (language == "en" and n in (None, UNDECIDED)) for n in notes),
+                np.bool_,
+                len(batch),
+            )
+            if not mine.any():
+                continue
+            number = np.searchsorted(hashes, words.hashes).clip(max=len(hashes) - 1)
+            hit = hashes[number] == words.hashes
+            # A bit for each stop word of each text.
+            seen = np.zeros((len(batch), len(hashes)), np.bool_)
+            seen[words.texts[hit], number[hit]] = True
+            found = np.where(mine, seen.sum(axis=1), found)
+        return found
+
+    def _lists(self) -> dict[str, Sequence[str]]:
+        """Of each language its stop words.
+
+        Raises:
+            UsageError: there is no such file.
+            ConfigError: it is not such a file.
+        """
+        lists: dict[str, Sequence[str]] = {"en": ENGLISH}
+        if not self.stop_words:
+            return lists
+        try:
+            plain = tomllib.loads(Path(self.stop_words).read_text(encoding="utf-8-sig"))
+        except FileNotFoundError:
+            raise UsageError("no such file of stop words", where=self.stop_words) from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(
+                "stop words cannot be read",
+                where="stop_words",
+                found=f"{self.stop_words}: {error}",
+                wanted='TOML, as de = ["der", "und"]',
+            ) from error
+        for language, words in plain.items():
+            fine = isinstance(words, list) and all(isinstance(w, str) for w in words)
+            single = fine and (words_of(words).counts == 1).all()
+            if not single:
+                raise ConfigError(
+                    "not a list of words",
+                    where="stop_words",
+                    found=f"{self.stop_words}, {language}",
+                    wanted='single words, as de = ["der", "und"]',
+                )
+        return {**lists, **plain}
+
+
+def _ends_of_dots(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """(N,) the last dot of every run of three or more."""
+    dot = np.concatenate([[False] * 3, points == ord("."), [False]])
+    return dot[3:-1] & dot[2:-2] & dot[1:-3] & ~dot[4:]
+
+
+def _tokens(batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(B,) each: tokens between white space, and those of them that have a letter."""
+    characters = batch.characters
+    dark = (characters.classes & SPACE) == 0
+    letter = (characters.classes & ALPHABETIC) != 0
+    opening = dark.copy()
+    opening[1:] &= ~dark[:-1]
+    begins = np.flatnonzero(opening)
+    found = letter[begins]
+    # Most tokens begin with a letter; the others are looked through.
+    other = np.flatnonzero(~found)
+    if other.size:
+        # The end of a text is white space, so every token has one behind it.
+        ends = np.flatnonzero(dark[:-1] & ~dark[1:])[other] + 1
+        sizes = ends - begins[other]
+        starts = np.cumsum(sizes) - sizes
+        places = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins[other] - starts, sizes)
+        found[other] = np.logical_or.reduceat(letter[places], starts)
+    starts = np.searchsorted(begins, characters.offsets)
+    lettered = np.concatenate([[0], np.cumsum(found)])
+    return np.diff(starts), np.diff(lettered[starts])

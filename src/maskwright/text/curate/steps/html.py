@@ -1,0 +1,303 @@
+"""HTML that was left in text becomes plain text.
+
+Tags of blocks end a line, tags inside a line vanish, scripts, styles and comments vanish with what
+they hold, character references become their characters. A text counts as HTML by its tags: pairs of
+an opening and a closing one, void ones as `<br>`, or blocks that begin a line. Tags are only those
+that HTML has, with attributes as HTML writes them, so `a < b`, `a<b and c>d`, `<unk>`,
+`List<String>` and `<name@example.org>` are text; so are what stands in backquotes and `<i>` without
+an end tag.
+
+A text that mentions tags (`begins with <ul> and`, or the word "tag") is about HTML, and counts as
+HTML only if tags also give it its structure: blocks that begin and end lines, attributes, comments.
+
+Other texts are unchanged, but for character references that no one writes by intent (`&nbsp;`,
+`&#39;`): there `&lt;`, `&gt;` and `&amp;` stay, since they may be the subject.
+
+Each pattern stops at the next `<` or `&`, so that the time is proportional to the text.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from maskwright.text.curate.step import Batch, Change, Outcome, Step, check_counts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "markup left in text becomes plain text: tags, scripts, comments, character references"
+# Elements that vanish with what they hold.
+DROPPED = ("script", "style", "noscript", "template", "svg", "iframe")
+VOID = frozenset(
+    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track")
+)
+CELLS = frozenset(("td", "th"))
+# Elements that begin and end a line.
+BLOCKS = {
+    *("address", "article", "aside", "blockquote", "body", "br", "button", "caption", "center"),
+    *("dd", "details", "dialog", "div", "dl", "dt", "fieldset", "figcaption", "figure"),
+    *("footer", "form", "frame", "frameset", "h1", "h2", "h3", "h4", "h5", "h6", "head"),
+    *("header", "hr", "html", "legend", "li", "main", "menu", "nav", "ol", "optgroup"),
+    *("option", "p", "pre", "section", "select", "summary", "table", "tbody", "td", "textarea"),
+    *("tfoot", "th", "thead", "title", "tr", "ul"),
+}
+INLINE = {
+    *("a", "abbr", "acronym", "audio", "b", "bdi", "bdo", "big", "canvas", "cite", "code"),
+    *("data", "datalist", "del", "dfn", "em", "font", "i", "img", "input", "ins", "kbd"),
+    *("label", "map", "mark", "meter", "object", "output", "param", "picture", "progress", "q"),
+    *("rp", "rt", "ruby", "s", "samp", "small", "source", "span", "strike", "strong", "sub"),
+    *("sup", "time", "tt", "u", "var", "video", "wbr", "area", "base", "col", "colgroup"),
+    *("embed", "link", "meta", "track"),
+}
+# Names that other notations have too (`<s>` begins a sentence): alone they prove nothing.
+AMBIGUOUS = frozenset(("s", "data", "input", "output", "source", "link", "base", "title", "time"))
+NAMES = "|".join(sorted(BLOCKS | INLINE | set(DROPPED), key=len, reverse=True))
+# Names with a hyphen are elements of a page's own, which have an end tag.
+OWN = r"[a-z][a-z0-9_.]*-[a-z0-9_.-]*"
+# Attributes begin with one that has a value, or are words that HTML has as attributes; all of
+# `<b and c>` is text. Where quotation marks have no pair, the tag ends at the next bracket.
+BARE = (
+    r"allowfullscreen|async|autofocus|autoplay|checked|controls|default|defer|disabled|hidden|"
+    r"ismap|loop|multiple|muted|nofollow|noshade|novalidate|nowrap|open|playsinline|readonly|"
+    r"required|reversed|selected|[a-z]+-[\w-]+"
+)
+TAG = re.compile(
+    rf"""<(?P<close>/?)(?P<name>{NAMES}|{OWN})(?=[\s/>])
+    (?:\s*/?>|(?P<attributes>(?:\s+(?:{BARE})(?=[\s/>]))*+(?:\s*/?>|[\s/]+[\w:@.*-]+\s*=
+    (?:(?:[^<>"']|"[^"<]*"|'[^'<]*')*+>|[^<>]*>))))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# What stands around a tag that is mentioned. Inside of HTML, words follow a tag at once.
+BEFORE = " \t\n\"'“‘(["
+BEHIND = re.compile(r"[ \t]+[a-z.…]|\s*\Z|[.,;:!?)\]=\"'”’—–-]")
+PUNCTUATION = tuple(".,;:!?)]")
+SUBJECT = re.compile(r"\b(?:tags?|elements?|html\d?|markup)\b", re.IGNORECASE)
+OPENING = re.compile(
+    r"<!--|<!\[CDATA\[|<!doctype\b[^<>]*>|<\?xml\b[^<>]*>|" + TAG.pattern, TAG.flags
+)
+CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+# What texts about HTML write on purpose.
+SUBJECTS = frozenset(("&lt;", "&gt;", "&amp;", "&#60;", "&#62;", "&#38;"))
+LINE_BEGIN = "\n>"
+LINE_BEHIND = re.compile(r"[ \t]*(?:[\r\n<]|\Z)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Step):
+    CHANGES_TEXT: ClassVar[bool] = True
+
+    min_tags: int = 2
+    """Fewest tags of a text that counts as HTML; a pair counts as two."""
+    references: bool = True
+    """Whether character references (`&nbsp;`) become characters."""
+
+    def check(self) -> None:
+        check_counts(self, "min_tags")
+
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        texts, changes = list(batch.texts), []
+        for place, text in enumerate(batch.texts):
+            counts = {"tags": 0, "elements": 0, "references": 0}
+            markup = "<" in text and self._is_markup(text)
+            if markup:
+                text = _plain(text, counts)
+            if self.references and "&" in text:
+                text = _decoded(text, markup, counts)
+            if text != batch.texts[place]:
+                texts[place] = text
+                changes += [Change(place, rule, n) for rule, n in counts.items() if n]
+        return Outcome(texts=texts if changes else None, changes=changes)
+
+    def _is_markup(self, text: str) -> bool:
+        tags, structure = 0, 0
+        about = False
+        open_tags: Counter[str] = Counter()
+        for match in _outside_code(OPENING, text):
+            name, begin = (match["name"] or "").lower(), match.start()
+            if "-" in name:
+                continue
+            clear = name not in AMBIGUOUS
+            block = clear and name in BLOCKS - VOID
+            if not name:  # a comment or a declaration
+                tags, structure = tags + 1, structure + 2
+            elif match["close"]:
+                paired = open_tags[name] > 0
+                open_tags[name] -= paired
+                tags += 2 * (paired and clear)
+                about |= block and text.startswith(PUNCTUATION, match.end())
+                structure += 2 * (name in DROPPED) or (block and _line_behind(text, match.end()))
+            else:
+                open_tags[name] += name not in VOID
+                at_line = block and _line_before(text, begin)
+                tags += clear and (name in VOID or at_line)
+                mentioned = _is_mentioned(text, match)
+                about |= mentioned
+                structure += 2 * (clear and bool(match["attributes"])) or (
+                    at_line and not mentioned
+                )
+            if tags >= self.min_tags and structure >= 2:
+                return True
+        about = about or SUBJECT.search(TAG.sub("", text)) is not None
+        return tags >= self.min_tags and not about
+
+
+def _is_mentioned(text: str, match: re.Match[str]) -> bool:
+    """Whether an opening tag stands as a word of a sentence."""
+    begin, end = match.span()
+    if match["attributes"] or (begin and text[begin - 1] not in BEFORE):
+        return False
+    if match["name"].lower() in VOID:  # ` <br> ` is used so
+        return text.startswith(PUNCTUATION, end)
+    return BEHIND.match(text, end) is not None
+
+
+def _outside_code(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """The matches that do not begin in backquotes."""
+    spans = [m.span() for m in CODE.finditer(text)] if "`" in text else []
+    number = 0
+    for match in pattern.finditer(text):
+        while number < len(spans) and spans[number][1] <= match.start():
+            number += 1
+        if number == len(spans) or match.start() < spans[number][0]:
+            yield match
+
+
+def _plain(text: str, counts: dict[str, int]) -> str:
+    """The text without its tags; `counts` grows by what was there."""
+    # A noncharacter that the text does not have stands for a line end made by a tag.
+    mark = next(c for c in map(chr, range(0xFDD0, 0xFDF0)) if c not in text)
+    pieces: list[str] = []
+    place = 0
+    lower = ""
+    link_end = -1
+    unclosed: set[str] = set()
+    matches = list(_outside_code(OPENING, text))
+    kept = _without_end(text, matches)
+    for match in matches:
+        begin, end = match.span()
+        name = (match["name"] or "").lower()
+        if begin < place or begin in kept:
+            continue  # inside an element that vanished, or text
+        pieces.append(text[place:begin])
+        opening = match[0].lower()
+        ending = {"<!--": "-->", "<![cdata[": "]]>"}.get(opening, "")
+        if name in DROPPED and not match["close"]:
+            ending = f"</{name}"
+        if ending and ending not in unclosed:
+            lower = lower or _lowered(text)
+            close = lower.find(ending, end)
+            if close < 0:
+                unclosed.add(ending)  # its tag alone goes
+            elif opening == "<![cdata[":
+                pieces.append(text[end:close])
+                counts["tags"] += 1
+                place = close + len(ending)
+                continue
+            else:
+                close += len(ending)
+                if name:
+                    bracket = lower.find(">", close)
+                    close = bracket + 1 if bracket >= 0 else close
+                counts["elements"] += 1
+                alone = _line_behind(text, close) and _line_before(text, begin)
+                pieces.append(mark if alone else "")
+                place = close
+                continue
+        counts["tags"] += 1
+        if name in CELLS and match["close"]:
+            pieces.append("\t")
+        elif (name in BLOCKS and name not in CELLS) or not name:
+            pieces.append(mark)
+        elif name == "a" and begin == link_end and not match["close"]:
+            pieces.append(" ")  # links of a menu, which are parted by their looks
+        link_end = end if name == "a" else -1
+        place = end
+    pieces.append(text[place:])
+    return _joined("".join(pieces).split(mark))
+
+
+def _without_end(text: str, matches: Sequence[re.Match[str]]) -> set[int]:
+    """Where tags begin that are text for want of an end tag: `<file-name>`, `vector<i>`, and others
+    if they are mentioned in a sentence."""
+    found: set[int] = set()
+    ends: Counter[str] = Counter()
+    for match in reversed(matches):
+        name = (match["name"] or "").lower()
+        if match["close"]:
+            ends[name] += 1
+        elif ends[name]:
+            ends[name] -= 1
+        elif (
+            "-" in name
+            or (name in INLINE - VOID and not match["attributes"])
+            or (
+                name in BLOCKS
+                and not _line_before(text, match.start())
+                and _is_mentioned(text, match)
+            )
+        ):
+            found.add(match.start())
+    return found
+
+
+def _lowered(text: str) -> str:
+    """The text with the letters A to Z small, and of the same length."""
+    return text.translate(LOWER)
+
+
+LOWER = {ord(c): c.lower() for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+
+
+def _line_before(text: str, begin: int) -> bool:
+    return begin == 0 or text[begin - 1] in LINE_BEGIN
+
+
+def _line_behind(text: str, end: int) -> bool:
+    return LINE_BEHIND.match(text, end) is not None
+
+
+def _joined(parts: list[str]) -> str:
+    """The parts, a line end between two of them; a blank line where the text had one there."""
+    found: list[str] = []
+    blank = False
+    for part in parts:
+        core = part.strip()
+        if not core:
+            blank |= part.count("\n") > 1
+            continue
+        begin = part.index(core[0])
+        blank |= part[:begin].count("\n") > 1
+        if found:
+            found.append("\n\n" if blank else "\n")
+        found.append(core)
+        blank = part[begin + len(core) :].count("\n") > 1
+    lines = "".join(found).split("\n")
+    return "\n".join(line.rstrip(" \t") for line in lines)
+
+
+def _decoded(text: str, markup: bool, counts: dict[str, int]) -> str:
+    """The text with its character references as characters."""
+
+    def character(match: re.Match[str]) -> str:
+        if not markup and match[0].lower() in SUBJECTS:
+            return match[0]
+        found = html.unescape(match[0])
+        if found == match[0]:
+            return found
+        counts["references"] += 1
+        return " " if found == "\u00a0" else found
+
+    if not markup and "`" in text:
+        spans = [m.span() for m in CODE.finditer(text)]
+        edges = [0, *itertools.chain.from_iterable(spans), len(text)]
+        pieces = [text[begin:end] for begin, end in itertools.pairwise(edges)]
+        pieces[0::2] = [REFERENCE.sub(character, piece) for piece in pieces[0::2]]
+        return "".join(pieces)
+    return REFERENCE.sub(character, text)

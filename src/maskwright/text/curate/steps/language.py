@@ -1,0 +1,483 @@
+"""language: the language of each document is noted; others than those wanted are removed."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import ConfigError, DataError, UsageError, near
+from maskwright.base.findings import Finding
+from maskwright.base.packages import install, require
+from maskwright.base.storage.files import refusal
+from maskwright.text.curate.arrays.words import passages_of
+from maskwright.text.curate.step import Batch, Measure, Outcome, Removal, Step
+
+LANES = 8192
+RESET = 0xFF  # a byte that UTF-8 never has; it leads every state to the first one
+LEAST = -30.0  # the logarithm of a probability that fastText does not give
+
+
+class Identifier(Protocol):
+    """A model that knows languages.
+
+    Attributes:
+        languages: (L,) their codes.
+    """
+
+    languages: Sequence[str]
+
+    def scores(self, passages: Sequence[bytes]) -> NDArray[np.float32]:
+        """(P, L) how well each language explains each passage: log-likelihoods without priors,
+        comparable within a passage; those of the passages of a text may be added."""
+        ...
+
+
+@dataclass(frozen=True)
+class NaiveBayes:
+    """The tables of py3langid.
+
+    Attributes:
+        rows: (R * 256,) int32, by row and byte where the row of the next state is.
+        features: (R * 256,) int32, by row and byte the n-gram that the next state completes, or -1.
+        depth: the length of the longest n-gram.
+        weights: (F, L) log-probabilities of the n-grams; priors: (L,) of the languages.
+    """
+
+    languages: Sequence[str]
+    rows: NDArray[np.int32]
+    features: NDArray[np.int32]
+    depth: int
+    weights: NDArray[np.float32]
+    priors: NDArray[np.float32]
+
+    def scores(self, passages: Sequence[bytes]) -> NDArray[np.float32]:
+        import scipy.sparse
+
+        data = np.frombuffer(b"\xff".join(passages) + b"\xff", np.uint8)
+        lengths = np.fromiter(map(len, passages), np.int64, len(passages)) + 1
+        found = self._walk(data)
+        there = np.flatnonzero(found >= 0)
+        held = np.diff(np.searchsorted(there, np.concatenate([[0], np.cumsum(lengths)])))
+        owners = np.repeat(np.arange(len(passages)), held)
+        # By n-gram, so that the large table of weights is read once, in order.
+        bits = len(passages).bit_length()
+        pairs = _by_gram(found[there], owners, bits)
+        first = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)])
+        often = np.diff(np.append(first, len(pairs))).astype(np.float32)
+        pairs = pairs[first]
+        grams, rows = pairs >> bits, (pairs & ((1 << bits) - 1)).astype(np.int32)
+        begins = np.zeros(len(self.weights) + 1, np.int32)
+        np.cumsum(np.bincount(grams, minlength=len(self.weights)), out=begins[1:])
+        counts = scipy.sparse.csc_matrix(
+            (np.log1p(often), rows, begins), (len(passages), len(self.weights))
+        )
+        return np.asarray(counts @ self.weights, np.float32)
+
+    def _walk(self, data: NDArray[np.uint8]) -> NDArray[np.int32]:
+        """(N,) the n-gram that ends at each byte, or -1."""
+        lanes = min(LANES, max(1, len(data) // 64))
+        length = -(-len(data) // lanes)
+        padded = np.full(lanes * length + self.depth, RESET, np.uint8)
+        padded[self.depth : self.depth + len(data)] = data
+        stretches = np.lib.stride_tricks.sliding_window_view(padded, length + self.depth)[::length]
+        columns = np.ascontiguousarray(stretches.T)  # (length + depth, lanes)
+        found = np.empty((length, lanes), np.int32)
+        rows, moves = np.zeros(lanes, np.int32), np.empty(lanes, np.int64)
+        for place, column in enumerate(columns):
+            np.add(rows, column, out=moves)
+            if place >= self.depth:
+                np.take(self.features, moves, out=found[place - self.depth], mode="clip")
+            np.take(self.rows, moves, out=rows, mode="clip")
+        return found.T.ravel()[: len(data)]
+
+
+def _by_gram(
+    grams: NDArray[np.int32], owners: NDArray[np.int64], bits: int
+) -> NDArray[np.unsignedinteger[Any]]:
+    """Numbers `gram << bits | owner`, ascending.
+
+    Args:
+        owners: ascending, below 2**bits.
+    """
+    most = int(grams.max(initial=0))
+    if most << bits >= 1 << 32:
+        return np.sort(grams.astype(np.uint64) << np.uint64(bits) | owners.astype(np.uint64))
+    pairs = grams.astype(np.uint32) << np.uint32(bits) | owners.astype(np.uint32)
+    # 16 bits sort by counting, and keep the order of the owners; what is above them is small.
+    pairs = pairs[np.argsort((grams & 0xFFFF).astype(np.uint16), kind="stable")]
+    if most <= 0xFFFF:
+        return pairs
+    high = pairs >> np.uint32(bits + 16)
+    return np.concatenate([pairs[high == part] for part in range((most >> 16) + 1)])
+
+
+@functools.cache
+def open_py3langid() -> NaiveBayes:
+    """The model inside the package py3langid, once per process.
+
+    Raises:
+        UsageError: it is not installed.
+        DataError: the package is of another form than is known.
+    """
+    langid = require(
+        "identifying languages",
+        "py3langid.langid",
+        where="language.model",
+        otherwise="; or --set language.model=fasttext:PATH",
+    )
+    try:
+        model = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
+        moves = np.asarray(model.tk_nextmove)
+        features = np.asarray(model.tk_output, np.int32)
+        rows = np.asarray(model.tk_row, np.int32) << 8
+        weights, priors = model.nb_ptc.astype(np.float32), model.nb_pc.astype(np.float32)
+        names = list(model.nb_classes)
+        if moves.reshape(-1, 256)[:, RESET].any():
+            raise ValueError("the byte 0xff does not lead to the first state")
+    except OSError as error:  # it is unpacked into a temporary file
+        raise refusal(error, Path(tempfile.gettempdir())) from error
+    except (AttributeError, ValueError, TypeError) as error:
+        raise DataError(
+            "this release of py3langid keeps its model in a form that is not known",
+            where="language.model",
+            found=error,
+            wanted="py3langid 0.4",
+            do=install("py3langid==0.4.0"),
+        ) from error
+    # One look-up of a state's row and one of its n-gram for each byte.
+    after, completed = rows[moves], features[moves]
+    return NaiveBayes(names, after, completed, _depth(moves, rows), weights, priors)
+
+
+def _depth(moves: NDArray[np.uint32], rows: NDArray[np.int32]) -> int:
+    """After how many bytes at most a state forgets: its distance from the first one."""
+    table = moves.reshape(-1, 256)
+    seen = np.zeros(len(rows), np.bool_)
+    seen[0], front, depth = True, np.zeros(1, np.int64), 0
+    while front.size:
+        after = np.zeros(len(rows), np.bool_)
+        after[table[np.unique(rows[front] >> 8)].ravel()] = True
+        front = np.flatnonzero(after & ~seen)
+        seen[front] = True
+        depth += bool(front.size)
+    return depth
+
+
+@dataclass(frozen=True)
+class FastText:
+    """A model of fastText that predicts languages as `__label__en`."""
+
+    languages: Sequence[str]
+    model: Any
+    priors: NDArray[np.float32]
+
+    def scores(self, passages: Sequence[bytes]) -> NDArray[np.float32]:
+        texts = [" ".join(p.decode("utf-8", "replace").split()) for p in passages]
+        labels, numbers = self.model.predict(texts, k=8)
+        places = {name: place for place, name in enumerate(self.languages)}
+        found = np.full((len(texts), len(places)), LEAST, np.float32)
+        for n, (names, values) in enumerate(zip(labels, numbers, strict=True)):
+            for name, value in zip(names, values, strict=True):
+                found[n, places[_code(name)]] = np.log(max(float(value), 1e-12))
+        # A probability says no more of a long passage: as many units as naive Bayes has.
+        return found * np.sqrt([[max(1, len(p))] for p in passages]).astype(np.float32)
+
+
+def open_fasttext(path: Path) -> FastText:
+    """The model in a file.
+
+    Raises:
+        UsageError: fastText is not installed, or there is no such file.
+        DataError: no model that predicts languages.
+    """
+    if not path.is_file():
+        raise UsageError(
+            "no such model",
+            where="language.model",
+            found=str(path),
+            wanted="a file of fastText, such as lid.176.ftz",
+            do="correct the path behind fasttext:",
+        )
+    fasttext = require(
+        "a model of fastText",
+        "fasttext",
+        where="language.model",
+        otherwise="; or leave `model` out, as py3langid comes with its model",
+    )
+    try:
+        model = fasttext.load_model(str(path))
+        languages = sorted({_code(name) for name in model.get_labels()})
+    except (ValueError, RuntimeError) as error:
+        raise DataError(
+            "not a model of fastText", where=path, found=error, do="give the .bin or .ftz file"
+        ) from error
+    return FastText(languages, model, np.zeros(len(languages), np.float32))
+
+
+def _code(label: str) -> str:
+    """`en` of `__label__en`, and of `__label__eng_Latn` the first part."""
+    return label.removeprefix("__label__").partition("_")[0]
+
+
+def require_model(model: str) -> None:
+    """Raises ConfigError unless it is `py3langid` or `fasttext:PATH`."""
+    if model != "py3langid" and not model.removeprefix("fasttext:").strip() == model[9:] != "":
+        raise ConfigError(
+            "an unknown model of languages",
+            where="model",
+            found=repr(model),
+            wanted='"py3langid" or "fasttext:PATH"',
+            do="leave it out for py3langid",
+        )
+
+
+SUMMARY = "notes the language of each document, and keeps those in the languages you name"
+UNDECIDED, NO_LANGUAGE = "und", "zxx"  # ISO 639-2
+DOMINANT = 0.8  # share of the documents from which on a first look keeps one language
+LEAST_LETTERS = 20  # bytes of letters in UTF-8: 20 Latin letters, 10 Cyrillic, 7 Chinese
+# How much better another language must explain a document than one that is kept, or a passage than
+# that of its document: the natural logarithm of the ratio, per square root of the bytes. Neighbours
+# such as Danish and Norwegian seldom reach it, German in an English text always does.
+MARGIN = 2.0
+_WORDS = re.compile(r"[\W\d_]+")
+SHORT = 64  # bytes of a passage of which a second language is not said
+
+
+@dataclass(frozen=True)
+class Languages:
+    """What was found of B documents.
+
+    Attributes:
+        codes: (B,) the languages, `und` or `zxx`.
+        probabilities: (B,) of the languages; 0 for `und` and `zxx`.
+        others: (B,) the share of a document in other languages than its own and those wanted.
+        second: (B,) the language of most of that share, or "".
+    """
+
+    codes: Sequence[str]
+    probabilities: NDArray[np.float64]
+    others: NDArray[np.float64]
+    second: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Step):
+    UNLESS: ClassVar[str] = "languages were not identified"
+    NOTES: ClassVar[tuple[str, ...]] = ("language",)
+
+    keep: tuple[str, ...] = ()
+    """The languages that are kept (ISO 639 codes: en, de, zh, ...); none: all are, and noted. A
+    text that another language does not explain much better, as Malay does not Indonesian, stays."""
+    least: float | None = None
+    """The least probability of a language in `keep`."""
+    most_other: float | None = None
+    """The largest share of a document in other languages than its own and those in `keep`."""
+    keep_undecided: bool = True
+    """Whether documents stay of which no language is said: with fewer than 20 bytes of letters."""
+    passages: int = 8
+    """How many passages of some 300 bytes of a document are read, at even distances."""
+    model: str = "py3langid"
+    """py3langid (its model comes with it) or fasttext:PATH."""
+
+    def proposed(self, counts: Mapping[str, int]) -> tuple[Self, Finding | None]:
+        """With the language that most documents have, if there is one."""
+        known = Counter(
+            {name: n for name, n in counts.items() if name not in ("", UNDECIDED, NO_LANGUAGE)}
+        )
+        if self.keep or not known:
+            return self, None
+        name, count = known.most_common(1)[0]
+        share = count / known.total()
+        if share < DOMINANT:
+            listed = ", ".join(f"{n} {c / known.total():.0%}" for n, c in known.most_common(5))
+            remedy = f"name those to keep: --set 'language.keep=[\"{name}\"]'"
+            what = "several languages, all are kept"
+            return self, Finding("several-languages", what, listed, remedy)
+        what = f"only documents in the language {name!r} are kept, that of {share:.1%}"
+        remedy = "to keep all: --set 'language.keep=[]'"
+        return replace(self, keep=(name,)), Finding("one-language", what, "", remedy)
+
+    def check(self) -> None:
+        require_model(self.model)
+        if self.least is not None and not self.keep:
+            raise ConfigError(
+                "`least` has no effect where all languages are kept",
+                where="least",
+                found=f"{self.least} with keep = []",
+                wanted="the languages that are kept",
+                do='set keep = ["en"], or leave `least` out',
+            )
+        if not self.keep_undecided and not self.keep:
+            raise ConfigError(
+                "undecided documents are removed only where languages are chosen",
+                where="keep_undecided",
+                found="false with keep = []",
+                do='set keep = ["en"], or leave it out',
+            )
+        for name in ("least", "most_other"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ConfigError(
+                    "not a probability or share",
+                    where=name,
+                    found=value,
+                    wanted="0 to 1",
+                    do="use 0.5",
+                )
+        if self.passages < 1:
+            raise ConfigError(
+                "nothing to read of a document",
+                where="passages",
+                found=self.passages,
+                wanted="1 or more",
+                do="leave it out for 8",
+            )
+
+    def files(self) -> Sequence[Path]:
+        return () if self.model == "py3langid" else (Path(self.model[9:]),)
+
+    def open(self) -> NaiveBayes | FastText:
+        """The model.
+
+        Raises:
+            UsageError: it is not installed, or there is no such file.
+            DataError: the model is damaged.
+            ConfigError: it does not know a language in `keep`.
+        """
+        model: NaiveBayes | FastText
+        if self.model == "py3langid":
+            model = open_py3langid()
+        else:
+            model = open_fasttext(Path(self.model[9:]))
+        for code in self.keep:
+            if code not in model.languages and code != UNDECIDED:
+                raise ConfigError(
+                    "the model does not know this language",
+                    where="language.keep",
+                    found=repr(code),
+                    wanted="a code of ISO 639 that it knows",
+                    do=near(code, model.languages),
+                )
+        return model
+
+    def apply(self, batch: Batch, opened: Identifier, known: Any = None) -> Outcome:
+        found = identify(batch.texts, opened, self.passages, self.keep)
+        decided = found.probabilities > 0
+        measures, removals = [], []
+        if self.keep:
+            for place, code in enumerate(found.codes):
+                if code in self.keep or (self.keep_undecided and not decided[place]):
+                    continue
+                removals.append(Removal(place, "language", code, None, ", ".join(self.keep)))
+            if self.least is not None:
+                values = np.where(decided, found.probabilities, np.nan)
+                measures.append(Measure("language_probability", values, low=self.least))
+        if self.most_other is not None:
+            measures.append(Measure("other_language_share", found.others, high=self.most_other))
+        numbers = [f"{p:.4f}" if p else None for p in found.probabilities.tolist()]
+        second = [
+            f"{code} {share:.2f}" if code else None
+            for code, share in zip(found.second, found.others.tolist(), strict=True)
+        ]
+        notes = {
+            "language": found.codes,
+            "language_probability": numbers,
+            "second_language": second,
+        }
+        return Outcome(measures=measures, removals=removals, notes=notes)
+
+
+def identify(
+    texts: Sequence[str], model: Identifier, most: int, wanted: Sequence[str] = ()
+) -> Languages:
+    """The languages of texts, from at most so many passages of each.
+
+    The scores of the passages add up; divided by the square root of the bytes they are calibrated
+    (the rule of py3langid), and their softmax is the probability.
+    """
+    passages, owners = passages_of(texts, most)
+    sizes = np.fromiter(map(len, passages), np.int64, len(passages))
+    scores = model.scores(passages)  # (P, L)
+    starts = np.searchsorted(owners, np.arange(len(texts)))
+    read = np.add.reduceat(sizes, starts)
+    total = np.add.reduceat(scores, starts, axis=0, dtype=np.float64) + _priors(model)
+    logits = total / np.sqrt(read)[:, None]
+    names, columns, twice = _merged(model.languages)
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    for first, other_column in twice:
+        odds[:, first] += odds[:, other_column]
+    merged = odds[:, columns]
+    merged /= merged.sum(axis=1, keepdims=True)
+    best = merged.argmax(axis=1)
+    columns_wanted = [names.index(code) for code in wanted if code in names]
+    if columns_wanted:
+        # What cannot be told from a wanted language is taken for it.
+        nearest = np.array(columns_wanted)[merged[:, columns_wanted].argmax(axis=1)]
+        rows = np.arange(len(texts))
+        close = merged[rows, nearest] * math.exp(MARGIN) >= merged[rows, best]
+        best = np.where(close, nearest, best)
+    codes = [names[n] for n in best]
+    # Rounded: the last bits depend on how many texts are computed at once.
+    probabilities = merged[np.arange(len(texts)), best].round(6)
+    for n, text in enumerate(texts):
+        if undecided := _without_language(text):
+            codes[n], probabilities[n] = undecided, 0.0
+
+    # A passage in another language, and by a margin.
+    for first, other_column in twice:
+        scores[:, first] = np.maximum(scores[:, first], scores[:, other_column])
+    passage_scores = scores[:, columns]
+    own = passage_scores[np.arange(len(passages)), best[owners]]
+    for code in wanted:
+        if code in names:
+            own = np.maximum(own, passage_scores[:, names.index(code)])
+    other = passage_scores.argmax(axis=1)
+    lead = passage_scores.max(axis=1) - own
+    foreign = (lead > MARGIN * np.sqrt(sizes)) & (sizes >= SHORT) & (probabilities[owners] > 0)
+    others = np.add.reduceat(np.where(foreign, sizes, 0), starts) / read
+    second = [""] * len(texts)
+    for n in np.flatnonzero(others).tolist():
+        here = slice(starts[n], starts[n + 1] if n + 1 < len(texts) else len(passages))
+        amounts = np.bincount(other[here], np.where(foreign[here], sizes[here], 0), len(names))
+        second[n] = names[int(amounts.argmax())]
+    return Languages(codes, probabilities, others, second)
+
+
+def _priors(model: Identifier) -> NDArray[np.float32]:
+    return getattr(model, "priors", np.zeros(len(model.languages), np.float32))
+
+
+def _merged(languages: Sequence[str]) -> tuple[list[str], list[int], list[tuple[int, int]]]:
+    """The languages, each once, with their first columns, and pairs of the first and a further
+    column of those that have two, as Serbian for its two scripts."""
+    firsts: dict[str, int] = {}
+    twice = []
+    for column, name in enumerate(languages):
+        if name in firsts:
+            twice.append((firsts[name], column))
+        else:
+            firsts[name] = column
+    return list(firsts), list(firsts.values()), twice
+
+
+def _without_language(text: str) -> str:
+    """`zxx` for a text without letters, `und` for one with too few, "" for others."""
+    beginning = text[: 2 * LEAST_LETTERS]
+    if len(_WORDS.sub("", beginning)) >= LEAST_LETTERS and beginning.isascii():
+        return ""
+    letters = "".join(filter(str.isalpha, beginning))
+    if len(letters.encode("utf-8", "replace")) < LEAST_LETTERS:
+        letters = "".join(filter(str.isalpha, text))
+    if len(letters.encode("utf-8", "replace")) >= LEAST_LETTERS:
+        return ""
+    return UNDECIDED if letters else NO_LANGUAGE

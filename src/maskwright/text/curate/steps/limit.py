@@ -1,0 +1,79 @@
+"""limit: at most so many documents or words are kept, chosen by their content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maskwright.base.config import require
+from maskwright.base.errors import ConfigError
+from maskwright.text.curate.arrays.winnow import LIMIT, draws, hashes, within
+from maskwright.text.curate.step import DOCUMENT, Batch, Corpus, CorpusStep, Outcome, Removal
+from maskwright.text.curate.steps.sample import check_seed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "keeps at most so many documents or words, drawn by their content"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CorpusStep):
+    documents: int | None = None
+    """The most documents that are kept."""
+    words: int | None = None
+    """The most words that the kept documents have together."""
+    seed: int = 0
+    """Another seed draws other documents; with the same one, a smaller limit keeps part of what a
+    larger one keeps."""
+
+    def check(self) -> None:
+        if self.documents is None and self.words is None:
+            raise ConfigError(
+                "no limit",
+                where="documents",
+                found="neither `documents` nor `words`",
+                wanted="at least one of them",
+                do="set words = 1000000, or leave the step out",
+            )
+        for name in ("documents", "words"):
+            if (value := getattr(self, name)) is not None:
+                require(name, value, 1)
+        check_seed(self.seed)
+
+    def count(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """Of each document its words, its draw, and a hash of its place for equal draws."""
+        import pyarrow as pa
+
+        return pa.table(
+            {
+                "row": batch.rows,
+                "words": batch.words.counts,
+                "draw": draws(batch.texts, LIMIT, self.seed),
+                "place": hashes(batch.ids),
+            }
+        )
+
+    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+        """The documents that go."""
+        import pyarrow as pa
+
+        table = corpus.map("count", self.count).read()
+        words = table.column("words").to_numpy()
+        order = np.lexsort((table.column("place").to_numpy(), table.column("draw").to_numpy()))
+        one = np.zeros(len(words), np.int64)
+        kept = np.ones(len(words), np.bool_)
+        if self.documents is not None:
+            kept &= within(order, np.ones(len(words), np.int64), one, np.array([self.documents]))
+        if self.words is not None:
+            kept &= within(order, words, one, np.array([self.words]))
+        return pa.table({DOCUMENT: table.column(DOCUMENT).filter(pa.array(~kept))})
+
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        assert known is not None
+        places = np.flatnonzero(np.isin(batch.rows, known.column("row").to_numpy())).tolist()
+        limits = [("documents", self.documents), ("words", self.words)]
+        wanted = " and ".join(f"at most {n:,} {name}" for name, n in limits if n is not None)
+        return Outcome(removals=[Removal(p, "limit", "not drawn", None, wanted) for p in places])

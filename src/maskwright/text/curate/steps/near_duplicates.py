@@ -1,0 +1,459 @@
+"""Documents that are nearly the same are removed but one of each cluster.
+
+    signatures   MinHash of the shingles of words, in bands (Broder 1997; Lee et al. 2107.06499)
+    candidates   documents that agree in a band: found with probability 1 - (1 - s**rows)**bands
+                 for a pair of Jaccard similarity s
+    comparison   the true Jaccard similarity of the candidates' sets of shingles; a pair below the
+                 threshold is none, so no document goes for a chance of its hashes
+    clusters     what such pairs connect; the first in order is kept
+
+The default, 14 bands of 8 rows over 5 words, is that of FineWeb: half of all pairs of similarity
+0.72 are found, 0.92 of those of 0.8. The threshold is 0.7 since these bands find little below it
+anyway; to catch less similar pairs take fewer rows.
+
+For a document about 200 bytes go to disk, and about 150 are in memory at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.config import require
+from maskwright.base.errors import ConfigError
+from maskwright.text.curate.arrays.winnow import ORDER, OrderedStep, firsts, ids_of, in_order
+from maskwright.text.curate.arrays.words import BASE, Words, mix
+from maskwright.text.curate.step import (
+    DOCUMENT,
+    NO_NEAR_COPIES,
+    Batch,
+    Corpus,
+    Outcome,
+    Pass,
+    Removal,
+    Tables,
+)
+
+# Shingles that are worked on at once: with their products they fit into the second cache.
+BLOCK = 1 << 15
+SEED = 0x6D696E68617368
+
+
+def shingles_of(words: Words, size: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Hashes of every `size` consecutive words; of a text with fewer words, of all its words.
+
+    Returns:
+        (S,) uint64, and (B + 1,) int64 where each text's begin; a text without words has none.
+    """
+    hashes, starts = words.shingles(size)
+    short = np.flatnonzero((words.counts > 0) & (words.counts < size))
+    if not short.size:
+        return hashes, starts
+    counts = np.diff(starts)
+    counts[short] = 1
+    found = np.empty(len(hashes) + len(short), np.uint64)
+    begins = np.concatenate([[0], np.cumsum(counts)])
+    whole = np.zeros(len(found), np.bool_)
+    whole[begins[short]] = True
+    found[~whole] = hashes
+    values = np.zeros(len(short), np.uint64)
+    with np.errstate(over="ignore"):
+        for place in range(size - 1):
+            here = place < words.counts[short]
+            first = words.starts[short[here]] + place
+            values[here] = values[here] * BASE + words.hashes[first]
+        # The number of words keeps a short text apart from a shingle that begins with it.
+        values += words.counts[short].astype(np.uint64)
+    found[whole] = mix(values)
+    return found, begins
+
+
+def signatures(
+    hashes: NDArray[np.uint64], starts: NDArray[np.int64], count: int, block: int = BLOCK
+) -> NDArray[np.uint32]:
+    """(count, B) the least value of every permutation over each text's shingles.
+
+    Args:
+        hashes, starts: as `shingles_of` gives them; every text must have a shingle.
+    """
+    factors = multipliers(count)
+    points = (hashes >> np.uint64(32)).astype(np.uint32)
+    texts = len(starts) - 1
+    found = np.empty((count, texts), np.uint32)
+    begin = 0
+    while begin < texts:
+        end = max(begin + 1, int(np.searchsorted(starts, starts[begin] + block, "right")) - 1)
+        here = points[starts[begin] : starts[end]]
+        product = np.empty_like(here)
+        cuts = starts[begin:end] - starts[begin]
+        for place in range(count):
+            np.multiply(here, factors[place], out=product)
+            np.minimum.reduceat(product, cuts, out=found[place, begin:end])
+        begin = end
+    return found
+
+
+@functools.cache
+def multipliers(count: int) -> NDArray[np.uint32]:
+    """(count,) odd numbers, always the same."""
+    numbers = mix(np.arange(1, count + 1, dtype=np.uint64) + np.uint64(SEED))
+    return (numbers >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
+
+
+def band_hashes(minima: NDArray[np.uint32], bands: int, rows: int) -> NDArray[np.uint64]:
+    """(bands, B) one hash for the `rows` minima of each band.
+
+    Args:
+        minima: (bands * rows, B).
+    """
+    grouped = minima.reshape(bands, rows, minima.shape[1]).astype(np.uint64)
+    combined = np.zeros((bands, minima.shape[1]), np.uint64)
+    with np.errstate(over="ignore"):
+        for row in range(rows):
+            combined = combined * BASE + grouped[:, row]
+    return mix(combined)
+
+
+def set_hashes(hashes: NDArray[np.uint64], starts: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """(B,) one hash for all shingles of a text with their numbers, whatever their order; texts for
+    which it is equal have a Jaccard similarity of 1. Every text must have a shingle."""
+    with np.errstate(over="ignore"):
+        return mix(np.add.reduceat(mix(hashes), starts[:-1]))
+
+
+SMALL, HUBS, NEXT = 24, 8, 2
+
+
+def pairs_in_buckets(
+    keys: NDArray[np.uint64], documents: NDArray[np.int64], order: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """(P, 2) pairs of documents, the smaller number first; each pair once.
+
+    Args:
+        keys: (R,) the bucket of each row.
+        documents: (R,) int64 below 2**32; no document twice in a bucket.
+        order: (K, R) by which the rows of a bucket are arranged; the last is different for each.
+    """
+    rows = np.lexsort((*order[::-1], keys))
+    keys_given, documents_given = keys, documents
+    keys, documents = keys[rows], documents[rows]
+    begins = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))[: len(keys)]
+    sizes = np.diff(np.append(begins, len(keys)))
+    found = []
+    places = np.arange(len(keys)) - np.repeat(begins, sizes)
+    own = np.repeat(sizes, sizes)
+    small = own <= SMALL
+    for step in range(1, min(SMALL, int(sizes.max(initial=1)))):
+        # All pairs of a small bucket; the neighbours in a large one.
+        first = np.flatnonzero((places + step < own) & (small | (step <= NEXT)))
+        found.append(np.stack([documents[first], documents[first + step]], axis=1))
+    large = np.flatnonzero(~small)
+    if large.size:
+        hubs = np.lexsort((order[-1], keys_given))
+        first = np.repeat(begins, sizes)[large]
+        for hub in range(HUBS):
+            pairs = np.stack([documents[large], documents_given[hubs[first + hub]]], axis=1)
+            found.append(pairs[pairs[:, 0] != pairs[:, 1]])
+    return unique_pairs(np.concatenate(found)) if found else np.zeros((0, 2), np.int64)
+
+
+def unique_pairs(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(P, 2) each pair once, sorted, the smaller number first."""
+    low, high = pairs.min(axis=1), pairs.max(axis=1)
+    codes = np.unique((low.astype(np.uint64) << np.uint64(32)) | high.astype(np.uint64))
+    mask = np.uint64(0xFFFFFFFF)
+    return np.stack([codes >> np.uint64(32), codes & mask], axis=1).astype(np.int64)
+
+
+def components(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """(count,) the number of each document's connected component."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    ones = np.ones(len(pairs), np.int8)
+    graph = coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(count, count))
+    return connected_components(graph, directed=False)[1].astype(np.int64)
+
+
+def portions(
+    pairs: NDArray[np.int64], sizes: NDArray[np.int64], limit: int
+) -> list[NDArray[np.int64]]:
+    """The pairs in portions whose documents together are no larger than about `limit`.
+
+    Documents that are connected stay together as far as they can, so that few portions are needed
+    and a document is in few of them.
+
+    Args:
+        pairs: (P, 2) of documents, numbers below len(sizes).
+        sizes: (D,) of the documents.
+    """
+    if not len(pairs):
+        return []
+    used = np.unique(pairs)
+    if sizes[used].sum() <= limit:
+        return [pairs]
+    groups = components(pairs, len(sizes))[used]
+    rows = np.lexsort((used, groups))
+    used, groups = used[rows], groups[rows]
+    own = sizes[used]
+    opening = np.concatenate([[True], np.diff(groups) != 0])
+    group = np.cumsum(opening) - 1
+    group_sizes = np.add.reduceat(own, np.flatnonzero(opening))
+    half = max(1, limit // 2)
+    small = (group_sizes <= half)[group]
+    # Groups that fit lie in blocks of the whole size; of larger ones two half blocks meet.
+    before = np.cumsum(np.where(small, own, 0)) - np.where(small, own, 0)
+    room = limit - int(group_sizes[group_sizes <= half].max(initial=0))
+    blocks = before[opening][group] // room
+    before = np.cumsum(np.where(small, 0, own)) - np.where(small, 0, own)
+    blocks = np.where(small, blocks, blocks.max() + 1 + before // half)
+    block = np.zeros(len(sizes), np.int64)
+    block[used] = blocks
+    low, high = np.sort(block[pairs], axis=1).T
+    codes = low * (block.max() + 1) + high
+    order = np.argsort(codes, kind="stable")
+    cuts = np.flatnonzero(np.diff(codes[order])) + 1
+    found: list[NDArray[np.int64]] = []
+    room = 0
+    for part in np.split(order, cuts):
+        size = int(sizes[np.unique(pairs[part])].sum())
+        if found and size <= room:
+            found[-1] = np.concatenate([found[-1], pairs[part]])
+        else:
+            found.append(pairs[part])
+            room = limit
+        room -= size
+    return found
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "remove all but one of documents that are nearly the same (MinHash, true Jaccard)"
+RULE = "near-duplicate"
+# Shingles in memory at a time when candidates are compared: 256 MB.
+COMPARED_AT_ONCE = 1 << 25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(OrderedStep):
+    UNLESS: ClassVar[str] = "near-duplicates were not looked for"
+    LEAVES: ClassVar[tuple[str, ...]] = (NO_NEAR_COPIES,)
+
+    shingle: int = 5
+    """Words in a shingle; a text with fewer words is one shingle."""
+    bands: int = 14
+    """Bands of the signature; more find more pairs."""
+    rows: int = 8
+    """Values in a band; more find fewer pairs of low similarity."""
+    threshold: float = 0.7
+    """The Jaccard similarity of two documents' shingles from which they are near-duplicates."""
+
+    def check(self) -> None:
+        super().check()
+        for name, most in (("shingle", 100), ("bands", 1000), ("rows", 100)):
+            require(name, getattr(self, name), 1, most)
+        if not 0 < self.threshold <= 1:
+            raise ConfigError(
+                "out of range",
+                where="threshold",
+                found=self.threshold,
+                wanted="a Jaccard similarity above 0, at most 1",
+                do="use 0.7, which fits the default bands",
+            )
+
+    # -------------------------------------------------------------------------- passes
+    def signatures(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """The pass: of each document with words its bands, the hash of its set, the number of its
+        shingles, the columns of the order and the id."""
+        import pyarrow as pa
+
+        hashes, starts = shingles_of(batch.words, self.shingle)
+        with_words = np.diff(starts) > 0
+        own = batch.take(with_words)
+        starts = np.append(starts[:-1][with_words], len(hashes))
+        minima = signatures(hashes, starts, self.bands * self.rows)
+        hashed = band_hashes(minima, self.bands, self.rows)
+        sets = set_hashes(hashes, starts) if len(own) else np.zeros(0, np.uint64)
+        return pa.table(
+            {
+                "row": pa.array(own.rows, pa.int64()),
+                **{name: pa.array(hashed[n]) for n, name in enumerate(self._bands())},
+                "set": pa.array(sets),
+                "size": pa.array(np.diff(starts).astype(np.int32)),
+                **self.order(own),
+                "id": pa.array(own.ids, pa.large_string()),
+            }
+        )
+
+    def sets(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """The pass: the sets of shingles of the documents that are known, each sorted."""
+        import pyarrow as pa
+
+        assert known is not None
+        own = batch.take(np.isin(batch.rows, known.column("row").to_numpy()))
+        hashes, starts = shingles_of(own.words, self.shingle)
+        for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+            hashes[begin:end].sort()
+        new = np.ones(len(hashes), np.bool_)
+        new[1:] = hashes[1:] != hashes[:-1]
+        new[starts[:-1][np.diff(starts) > 0]] = True
+        cuts = np.concatenate([[0], np.cumsum(new)])[starts]
+        listed = pa.LargeListArray.from_arrays(pa.array(cuts), pa.array(hashes[new]))
+        return pa.table({"row": pa.array(own.rows, pa.int64()), "set": listed})
+
+    # -------------------------------------------------------------------------- gather
+    def first_pass(self) -> tuple[str, Pass]:
+        return "signatures", self.signatures
+
+    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+        """Of each document to remove the id of the one that is kept, the similarity to the document
+        that it is linked by, and the id of that."""
+        tables = corpus.map("signatures", self.signatures)
+        about = tables.read([DOCUMENT, "size"])
+        documents = about.column(DOCUMENT).to_numpy()
+        sizes = about.column("size").to_numpy().astype(np.int64)
+        equal = self._equal_sets(tables, documents)
+        candidates = self._candidates(tables, documents, equal)
+        pairs, similarities = self._compared(corpus, candidates, documents, sizes)
+        # A document whose set another one has, too, is linked to it with similarity 1.
+        same = np.flatnonzero(equal != np.arange(len(equal)))
+        pairs = np.concatenate([pairs, np.stack([equal[same], same], axis=1)])
+        similarities = np.concatenate([similarities, np.ones(len(same))])
+        return self._removals(tables, documents, pairs, similarities)
+
+    def _bands(self) -> list[str]:
+        return [f"band_{number}" for number in range(self.bands)]
+
+    def _equal_sets(self, tables: Tables, documents: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(D,) for each document, by its place in `documents`, the first in order of those with the
+        same set."""
+        found = tables.repeated(["set"], [DOCUMENT, *ORDER])
+        keys = found.column("set").to_numpy()
+        places = np.searchsorted(documents, found.column(DOCUMENT).to_numpy())
+        equal = np.arange(len(documents))
+        if len(keys):
+            opening = np.concatenate([[True], keys[1:] != keys[:-1]])
+            equal[places] = places[firsts(found, np.cumsum(opening))]
+        return equal
+
+    def _candidates(
+        self, tables: Tables, documents: NDArray[np.int64], equal: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """(P, 2) places in `documents` of the pairs that share a band; documents with the same set
+        are there once. One band is in memory at a time."""
+        names = self._bands()
+        alone = equal == np.arange(len(equal))
+        pairs = np.zeros((0, 2), np.int64)
+        for number, name in enumerate(names):
+            nexts = [names[(number + step) % len(names)] for step in (1, 2)]
+            arranged = [column for column in dict.fromkeys(nexts) if column != name] + ["set"]
+            found = tables.repeated([name], [DOCUMENT, *arranged])
+            places = np.searchsorted(documents, found.column(DOCUMENT).to_numpy())
+            own = alone[places]
+            order = np.stack([found.column(column).to_numpy()[own] for column in arranged])
+            here = pairs_in_buckets(found.column(name).to_numpy()[own], places[own], order)
+            pairs = unique_pairs(np.concatenate([pairs, here]))
+        return pairs
+
+    def _compared(
+        self,
+        corpus: Corpus,
+        candidates: NDArray[np.int64],
+        documents: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The candidates whose true similarity reaches the threshold, and the similarities."""
+        import pyarrow as pa
+
+        pairs, similarities = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
+        for number, part in enumerate(portions(candidates, sizes, COMPARED_AT_ONCE)):
+            wanted = np.unique(part)
+            known = pa.table({DOCUMENT: pa.array(documents[wanted], pa.int64())})
+            table = corpus.map(f"sets-{number}", self.sets, known).read([DOCUMENT, "set"])
+            found = jaccards(np.searchsorted(wanted, part), table.column("set"))
+            passed = found >= self.threshold
+            pairs.append(part[passed])
+            similarities.append(found[passed])
+        return np.concatenate(pairs), np.concatenate(similarities)
+
+    def _removals(
+        self,
+        tables: Tables,
+        documents: NDArray[np.int64],
+        pairs: NDArray[np.int64],
+        similarities: NDArray[np.float64],
+    ) -> pa.Table:
+        import pyarrow as pa
+
+        used = np.unique(pairs)
+        rows = np.searchsorted(used, pairs)
+        order = tables.read([DOCUMENT, *ORDER]).take(pa.array(used))
+        kept = firsts(order, components(rows, len(used)))
+        removed = np.flatnonzero(kept != np.arange(len(used)))
+        ranks = np.argsort(in_order(order))
+        linked, closest = closest_links(rows, similarities, kept, ranks)
+        return pa.table(
+            {
+                DOCUMENT: pa.array(documents[used[removed]], pa.int64()),
+                "kept": ids_of(tables, documents[used[kept[removed]]]),
+                "linked": ids_of(tables, documents[used[linked[removed]]]),
+                "jaccard": pa.array(closest[removed], pa.float64()),
+            }
+        )
+
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        if known is None or not known.num_rows:
+            return Outcome()
+        columns = [known.column(name).to_pylist() for name in ("kept", "linked", "jaccard")]
+        places = np.searchsorted(batch.rows, known.column("row").to_numpy()).tolist()
+        removals = []
+        for place, kept, linked, similarity in sorted(zip(places, *columns, strict=True)):
+            over = "" if linked == kept else f" through {linked}"
+            value = f"{kept}{over}, Jaccard {similarity:.3f}"
+            wanted = f"below {self.threshold:g} to every document that is kept before it"
+            removals.append(Removal(place, RULE, value, wanted=wanted, survivor=kept))
+        return Outcome(removals=removals)
+
+
+def jaccards(pairs: NDArray[np.int64], sets: Any) -> NDArray[np.float64]:
+    """(P,) the similarity of each pair of sets.
+
+    Args:
+        pairs: (P, 2) numbers of sets.
+        sets: an Arrow column of lists, each sorted and without repetition.
+    """
+    merged = sets.combine_chunks() if hasattr(sets, "combine_chunks") else sets
+    values = merged.values.to_numpy(zero_copy_only=False)
+    cuts = merged.offsets.to_numpy()
+    found = np.empty(len(pairs))
+    for number, (first, second) in enumerate(pairs.tolist()):
+        one, two = values[cuts[first] : cuts[first + 1]], values[cuts[second] : cuts[second + 1]]
+        both = np.concatenate([one, two])
+        both.sort()
+        common = np.count_nonzero(both[1:] == both[:-1])
+        found[number] = common / (len(both) - common)
+    return found
+
+
+def closest_links(
+    pairs: NDArray[np.int64],
+    similarities: NDArray[np.float64],
+    kept: NDArray[np.int64],
+    ranks: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """(D,) for each document the one that it is linked to, and how similar that is: the kept one
+    where they were compared, else the most similar, the first in order of equals."""
+    both = np.concatenate([pairs, pairs[:, ::-1]])
+    values = np.concatenate([similarities, similarities])
+    if not len(both):
+        return np.zeros(0, np.int64), np.zeros(0)
+    direct = both[:, 1] == kept[both[:, 0]]
+    rows = np.lexsort((ranks[both[:, 1]], -values, ~direct, both[:, 0]))
+    opening = np.concatenate([[True], np.diff(both[rows, 0]) != 0])
+    # Every document of a pair has a link, so these are all of them in their order.
+    return both[rows, 1][opening], values[rows][opening]

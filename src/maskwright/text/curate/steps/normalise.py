@@ -1,0 +1,192 @@
+"""One way to write the same text: Unicode form, line ends, spaces, control characters, encoding.
+
+    mojibake      lines that were decoded with the wrong encoding, repaired by ftfy
+    quotes        curly quotation marks made straight (off)
+    references    character references, `&amp;`, made characters (off)
+    line-ends     CR LF, CR, and the separators of Unicode made LF
+    spaces        no-break and other typographic spaces made spaces
+    invisible     byte order marks, soft hyphens and zero-width spaces removed
+    controls      control characters but tabulators and line ends removed
+    form          normalisation form NFC
+    blank-lines   rows of blank lines shortened
+
+What was changed, and how often (of `mojibake`, `quotes`, `references` and `form` in how many
+lines), is told for each document. Joiners, direction marks and the
+ideographic space belong to their scripts and stay.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from maskwright.base.packages import require
+from maskwright.text.curate import mojibake
+from maskwright.text.curate.arrays.characters import Characters, characters_of
+from maskwright.text.curate.step import Batch, Change, Outcome, Step, check_counts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "Unicode form, line ends, spaces, control characters, wrong encodings, blank lines"
+LINE_ENDS = "\r\v\f\x85\u2028\u2029"
+SPACES = "\u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f"
+INVISIBLE = "\u00ad\ufeff\u200b"
+# Scripts without spaces, in which the zero-width space parts words.
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+CONTROLS = "".join(chr(c) for c in [*range(0x20), 0x7F, *range(0x80, 0xA0)])
+CONTROLS = "".join(c for c in CONTROLS if c not in LINE_ENDS + "\t\n")
+NONCHARACTERS = "".join(map(chr, [*range(0xFDD0, 0xFDF0), 0xFFFE, 0xFFFF]))
+# Of each rule the characters that are replaced, and by what.
+RULES = {
+    "line-ends": dict.fromkeys(LINE_ENDS, "\n"),
+    "spaces": dict.fromkeys(SPACES, " "),
+    "invisible": dict.fromkeys(INVISIBLE, ""),
+    "controls": dict.fromkeys(CONTROLS + NONCHARACTERS, ""),
+}
+# Where a character is removed, if not everywhere: `Ã` with a soft hyphen may be an `í` of a wrong
+# encoding that was left alone.
+PLACES = {
+    "\u200b": re.compile(rf"\u200b(?:(?<![{UNSPACED}]\u200b)|(?![{UNSPACED}]))"),
+    "\u00ad": re.compile("\u00ad(?:(?<![ÂÃ]\u00ad)|(?=\\w))"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Step):
+    CHANGES_TEXT: ClassVar[bool] = True
+
+    form: Literal["NFC", "NFKC", "as-is"] = "NFC"
+    """Unicode normalisation form. NFKC also makes `ﬁ` and full-width letters plain ones."""
+    mojibake: bool = True
+    """Whether lines that were decoded with the wrong encoding are repaired, by ftfy."""
+    line_ends: bool = True
+    """Whether all line ends become line feeds."""
+    spaces: bool = True
+    """Whether typographic spaces become plain ones."""
+    invisible: bool = True
+    """Whether byte order marks, soft hyphens and zero-width spaces (but for scripts that part words
+    with them) are removed."""
+    controls: bool = True
+    """Whether control characters are removed."""
+    blank_lines: int = 1
+    """Most blank lines in a row; -1: any number."""
+    quotes: bool = False
+    """Whether curly quotation marks become straight ones."""
+    references: bool = False
+    """Whether character references (`&amp;`) become characters, also in texts about them. The step
+    `html` is more careful."""
+
+    def check(self) -> None:
+        if self.blank_lines != -1:
+            check_counts(self, "blank_lines")
+        if repairs := [n for n in ("mojibake", "quotes", "references") if getattr(self, n)]:
+            off = " ".join(f"--set normalise.{name}=false" for name in repairs)
+            require("repairing text", "ftfy", where="normalise", otherwise=f"; or {off}")
+
+    def wordless(self) -> Collection[str]:
+        return {*RULES, "blank-lines", *(("form",) if self.form == "NFC" else ())}
+
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        texts, changes = list(batch.texts), []
+        characters = batch.characters
+        suspicious = mojibake.suspicious(characters)
+        for place in np.flatnonzero(suspicious).tolist() if self.mojibake else ():
+            texts[place], numbers = mojibake.repaired(texts[place])
+            if numbers:
+                where = f"line {numbers[0]}" + (" and further" if len(numbers) > 1 else "")
+                changes.append(Change(place, "mojibake", len(numbers), where))
+        if changes:
+            characters = characters_of(texts)
+        if self.quotes or self.references:
+            texts = [self._plain_marks(place, text, changes) for place, text in enumerate(texts)]
+            characters = characters_of(texts)
+        rules = {rule: RULES[rule] for rule in RULES if getattr(self, rule.replace("-", "_"))}
+        for place, present in _present(characters, {c for rule in rules.values() for c in rule}):
+            texts[place] = _replaced(place, texts[place], rules, present, changes)
+        for place, text in enumerate(texts):
+            if self.form != "as-is" and not text.isascii():
+                text = _composed(place, text, self.form, changes)
+            if self.blank_lines >= 0 and ("\n\n" in text or "\n " in text or "\n\t" in text):
+                text = self._shortened(place, text, changes)
+            texts[place] = text
+        return Outcome(texts=texts if changes else None, changes=changes)
+
+    def _shortened(self, place: int, text: str, changes: list[Change]) -> str:
+        rows = text.split("\n")
+        kept: list[str] = []
+        blank = 0
+        for row in rows:
+            blank = 0 if row.strip() else blank + 1
+            if blank <= self.blank_lines:
+                kept.append(row)
+        if len(kept) < len(rows):
+            changes.append(Change(place, "blank-lines", len(rows) - len(kept)))
+            return "\n".join(kept)
+        return text
+
+    def _plain_marks(self, place: int, text: str, changes: list[Change]) -> str:
+        from ftfy import fixes
+
+        functions: dict[str, Callable[[str], str]] = {}
+        if self.quotes:
+            functions["quotes"] = fixes.uncurl_quotes
+        if self.references:
+            functions["references"] = fixes.unescape_html
+        for rule, function in functions.items():
+            better = function(text)
+            if better != text:
+                rows = zip(text.split("\n"), better.split("\n"), strict=False)
+                changes.append(Change(place, rule, sum(old != new for old, new in rows)))
+                text = better
+        return text
+
+
+def _present(characters: Characters, wanted: set[str]) -> Iterator[tuple[int, set[str]]]:
+    """The texts that have some of the wanted characters, and which of them the batch has."""
+    table = np.zeros(sys.maxunicode + 1, np.bool_)
+    table[[ord(c) for c in wanted]] = True
+    chosen = table[characters.points]
+    chosen[characters.offsets[1:] - 1] = False  # the line ends between the texts
+    present = set(map(chr, np.unique(characters.points[chosen]).tolist()))
+    for place in np.flatnonzero(characters.count(chosen)).tolist():
+        yield place, present
+
+
+def _replaced(
+    place: int,
+    text: str,
+    rules: Mapping[str, Mapping[str, str]],
+    present: set[str],
+    changes: list[Change],
+) -> str:
+    # One replacement for each character that is there: `str.translate` takes 20 times as long.
+    for rule, table in rules.items():
+        before, count = text, 0
+        for character in sorted(present & table.keys()):
+            if character == "\r":
+                count += text.count("\r\n")
+                text = text.replace("\r\n", "\n")
+            if character in PLACES:
+                text, removed = PLACES[character].subn("", text)
+                count += removed
+            else:
+                count += text.count(character)
+                text = text.replace(character, table[character])
+        if text != before:
+            changes.append(Change(place, rule, count))
+    return text
+
+
+def _composed(place: int, text: str, form: Literal["NFC", "NFKC"], changes: list[Change]) -> str:
+    if unicodedata.is_normalized(form, text):
+        return text
+    rows = sum(not unicodedata.is_normalized(form, row) for row in text.split("\n"))
+    changes.append(Change(place, "form", rows))
+    return unicodedata.normalize(form, text)

@@ -1,0 +1,519 @@
+"""perplexity: texts that a language model finds far too surprising, or far too little, are removed.
+
+The model is a word n-gram model of a good part that you name, or of the corpus itself, or a model
+of Maskwright. No text is scored by a model that has read it: the training texts are halved by their
+content, and each text is scored by the half that equal texts are not in. Senseless text has a high
+perplexity, boilerplate and repeated text a low one (Wenzek et al. 2019, CCNet, section 3.3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.ask.curation_scores import bits_per_token, model_files, require_scores
+from maskwright.base.config import require
+from maskwright.base.errors import ConfigError, DataError, MaskwrightError
+from maskwright.base.findings import Finding
+from maskwright.text.corpus.read import Reader
+from maskwright.text.curate.arrays.winnow import PERPLEXITY, draws
+from maskwright.text.curate.arrays.words import word_counts
+from maskwright.text.curate.markov import (
+    Counts,
+    Markov,
+    Units,
+    counted,
+    models_of,
+    table_of,
+    together,
+    trained,
+    units_of,
+)
+from maskwright.text.curate.step import (
+    DOCUMENT,
+    NO_NEAR_COPIES,
+    Batch,
+    Corpus,
+    CorpusStep,
+    Measure,
+    Outcome,
+    Pass,
+)
+from maskwright.text.curate.steps.sample import check_seed
+
+SIZE = 1000
+
+
+def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iterator[Batch]:
+    """The documents of these files in their order, until so many words were read.
+
+    Raises:
+        UsageError, DataError: as the reader, `where` put before the place.
+    """
+    words, texts, ids = 0, list[str](), list[str]()
+    try:
+        for document in Reader(list(paths)):
+            texts.append(document.text)
+            ids.append(document.id)
+            if len(texts) == SIZE:
+                batch = Batch(np.arange(SIZE), ids, texts)
+                words += int(batch.words.counts.sum())
+                yield batch
+                texts, ids = [], []
+                if words >= most_words:
+                    return
+    except MaskwrightError as error:
+        raise error.under(f"{where}: ") from None
+    if texts:
+        yield Batch(np.arange(len(texts)), ids, texts)
+
+
+MAD = 1.4826  # the standard deviation of a normal distribution, in median absolute deviations
+FEWEST = 20  # numbers of a group that a median is taken from
+NARROWEST = 0.1  # the least standard deviation, so that equal texts do not make all others odd
+
+
+def robust(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Median and robust standard deviation of numbers that are no NaN."""
+    middle = float(np.median(values))
+    return middle, max(NARROWEST, MAD * float(np.median(np.abs(values - middle))))
+
+
+def deviations(
+    values: NDArray[np.float64],
+    groups: Sequence[str],
+    reference: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """(N,) how many deviations each of `values` is from the median of its group, or of the
+    `reference`; NaN in groups of fewer than 20 numbers."""
+    found = np.full(len(values), np.nan)
+    if reference is not None:
+        known = reference[~np.isnan(reference)]
+        if len(known) >= FEWEST:
+            middle, width = robust(known)
+            found = (values - middle) / width
+        return found.round(6)
+    _, numbers, counts = np.unique(
+        np.array(groups, dtype=object).astype(str), return_inverse=True, return_counts=True
+    )
+    ends = np.cumsum(counts)
+    order = np.argsort(numbers, kind="stable")
+    for number in np.flatnonzero(counts >= FEWEST).tolist():
+        here = order[ends[number] - counts[number] : ends[number]]
+        known = values[here][~np.isnan(values[here])]
+        if len(known) >= FEWEST:
+            middle, width = robust(known)
+            found[here] = (values[here] - middle) / width
+    return found.round(6)
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "removes texts that a language model finds far too surprising, or far too predictable"
+QUANTILES, SPREAD = (0.001, 0.999), 2.5  # the limits where none are set
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CorpusStep):
+    good: tuple[str, ...] = ()
+    """Files of good text that the n-gram model learns from; none: it learns from the corpus."""
+    model: str = ""
+    """The folder of a Maskwright model, in place of the n-gram model."""
+    low: float | None = None
+    """The least perplexity per word (with `model`: per token)."""
+    high: float | None = None
+    """The largest perplexity."""
+    low_quantile: float | None = None
+    """The least perplexity as a quantile of the good part (without one: of the corpus)."""
+    high_quantile: float | None = None
+    """The largest perplexity as a quantile."""
+    spread: float | None = None
+    """How many robust standard deviations of its logarithm a perplexity may be from the median of
+    the good part (`perplexity_deviation`); without one, from that of the corpus' documents in the
+    same language. Limits
+    where nothing is set: the quantiles 0.001 and 0.999 of the good part; without a good part 2.5
+    deviations."""
+    by: str = "language"
+    """The column whose values have medians of their own, as the step `language` notes it; of fewer
+    than 20 documents none is taken, and they stay."""
+    order: int = 2
+    """The most words of an n-gram."""
+    train_words: int = 5_000_000
+    """How many words the n-gram model learns from, drawn by content where there are more."""
+    least_characters: int = 100
+    """Shorter texts have no perplexity and stay."""
+    seed: int = 0
+    """Another seed halves the training texts differently."""
+
+    def check(self) -> None:
+        if self.good and self.model:
+            raise ConfigError(
+                "two models",
+                where="model",
+                found="both `good` and `model`",
+                wanted="one of them",
+                do="leave one out",
+            )
+        for side in ("low", "high"):
+            number, quantile = getattr(self, side), getattr(self, f"{side}_quantile")
+            if number is not None and quantile is not None:
+                raise ConfigError(
+                    "two limits for one side",
+                    where=f"{side}_quantile",
+                    found=f"{side} = {number} and {side}_quantile = {quantile}",
+                    wanted="one of them",
+                    do="leave one out",
+                )
+            if number is not None and not 1 <= number < math.inf:
+                raise ConfigError(
+                    "not a perplexity", where=side, found=number, wanted="1 or more", do="raise it"
+                )
+            if quantile is not None:
+                require(f"{side}_quantile", quantile, 0, 1)
+        for low, high in (("low", "high"), ("low_quantile", "high_quantile")):
+            least, most = getattr(self, low), getattr(self, high)
+            if least is not None and most is not None and least >= most:
+                raise ConfigError(
+                    "the low limit is not below the high one",
+                    where=low,
+                    found=f"{low} = {least}, {high} = {most}",
+                    do="exchange them",
+                )
+        if self.spread is not None and not 0 < self.spread < math.inf:
+            raise ConfigError(
+                "not a number of deviations",
+                where="spread",
+                found=self.spread,
+                wanted="more than 0",
+                do=f"use {SPREAD}",
+            )
+        if self.spread is not None and self._set("low") and self._set("high"):
+            raise ConfigError(
+                "`spread` has no effect where both limits are set",
+                where="spread",
+                found=self.spread,
+                do="leave it out",
+            )
+        require("order", self.order, 1, 5)
+        require("train_words", self.train_words, 1000)
+        require("least_characters", self.least_characters, 1)
+        check_seed(self.seed)
+
+    def _set(self, side: str) -> bool:
+        return getattr(self, side) is not None or getattr(self, f"{side}_quantile") is not None
+
+    def files(self) -> Sequence[Path]:
+        return [*map(Path, self.good), *(model_files(self.model) if self.model else ())]
+
+    def require(self) -> None:
+        if self.model:
+            require_scores(self.model)
+        if self.good:
+            next(reference_batches(self.good, "perplexity.good", 1), None)
+
+    def needs_before(self) -> Mapping[str, str]:
+        if self.model or self.good:
+            return {}
+        why = (
+            "the model learns from the corpus itself, so that a text with near copies there is too "
+            "predictable, and an odd one among them is not seen"
+        )
+        return {NO_NEAR_COPIES: why}
+
+    # -------------------------------------------------------------------------- passes
+    def halves(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """(B,) the half that each text is in."""
+        return np.asarray(draws(texts, PERPLEXITY, self.seed) >= 0.5)
+
+    def first_pass(self) -> tuple[str, Pass] | None:
+        return None if self.model or self.good else ("size", self.size_pass)
+
+    def size_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """Of each document its words, and a draw for the training part."""
+        import pyarrow as pa
+
+        words = word_counts(batch.texts)
+        draw = draws(batch.texts, PERPLEXITY, self.seed + 1)
+        return pa.table({"row": batch.rows, "words": words, "draw": draw})
+
+    def units_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
+        """The units of the training documents of a batch, their halves and groups, and whether they
+        are long enough to have a perplexity."""
+        import pyarrow as pa
+
+        batch = batch.take(np.isin(batch.rows, known.column("row").to_numpy()))
+        units = units_of(batch)
+        return pa.table(
+            {
+                "row": pa.array(batch.rows, pa.int64()),
+                "units": pa.LargeListArray.from_arrays(units.starts, units.hashes),
+                "half": pa.array(self.halves(batch.texts)),
+                "long": pa.array(batch.lengths >= self.least_characters),
+                "group": self._groups(batch),
+            }
+        )
+
+    def score_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
+        """The bits per word of each document, and its group."""
+        return self._scores(batch, self.bits(batch, models_of(known)))
+
+    def model_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """The bits per token of each document, by the model."""
+        return self._scores(batch, self._long(batch, bits_per_token(self.model, batch.texts)))
+
+    def _scores(self, batch: Batch, bits: NDArray[np.float64]) -> pa.Table:
+        import pyarrow as pa
+
+        return pa.table({"row": batch.rows, "bits": bits, "group": self._groups(batch)})
+
+    def _groups(self, batch: Batch) -> pa.Array:
+        import pyarrow as pa
+
+        return pa.array([value or "" for value in batch.note(self.by)], pa.string())
+
+    def bits(self, batch: Batch, models: Sequence[Markov]) -> NDArray[np.float64]:
+        """(B,) the bits per word, by the model of the other half; NaN for short texts."""
+        bits = crossed_bits(units_of(batch), self.halves(batch.texts), models)
+        return self._long(batch, bits)
+
+    def _long(self, batch: Batch, bits: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.where(batch.lengths >= self.least_characters, bits, np.nan)
+
+    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+        """The perplexity of each document and the limits.
+
+        Raises:
+            DataError: too little text to learn from, or to take limits from.
+            UsageError, IncompatibleError, CheckpointError: the model cannot be asked.
+        """
+        import pyarrow as pa
+
+        reference: NDArray[np.float64] | None = None
+        if self.model:
+            scores = corpus.map("model", self.model_pass).read()
+        elif self.good:
+            models, reference = self._of_good()
+            scores = corpus.map("score", self.score_pass, table_of(models)).read()
+        else:
+            scores = self._of_corpus(corpus)
+        bits = scores.column("bits").to_numpy()
+        groups = scores.column("group").to_pylist()
+        away = deviations(bits, groups, reference)
+        limits = self.limits(bits if reference is None else reference, reference is not None)
+        corpus.say(self._finding(bits, away, limits))
+        low, high = (np.full(len(bits), np.nan if x is None else x) for x in limits)
+        return pa.table(
+            {
+                DOCUMENT: scores.column(DOCUMENT),
+                "bits": bits,
+                "deviation": away,
+                "low": low,
+                "high": high,
+            }
+        )
+
+    def _of_good(self) -> tuple[list[Markov], NDArray[np.float64]]:
+        """Models of the good part, and the bits of its own texts, each by the other half."""
+        batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
+        halves = np.concatenate([self.halves(batch.texts) for batch in batches])
+        lesson = Lesson.of(together([units_of(batch) for batch in batches]), halves, self.order)
+        models = lesson.models()
+        return models, np.concatenate([self.bits(batch, models) for batch in batches])
+
+    def _of_corpus(self, corpus: Corpus) -> pa.Table:
+        """The scores of the documents by models of the corpus; learned twice, the second time
+        without the documents that were far too surprising."""
+        import pyarrow as pa
+
+        sizes = corpus.map("size", self.size_pass).read()
+        words = sizes.column("words").to_numpy()
+        share = min(1.0, self.train_words / max(1, int(words.sum())))
+        chosen = sizes.column("draw").to_numpy() < share
+        documents = sizes.column(DOCUMENT).to_numpy()[chosen]
+        if not documents.size or len(words) < FEWEST:
+            return self._unscored(corpus)
+        read = corpus.map("units", self.units_pass, pa.table({DOCUMENT: documents})).read()
+        listed = read.column("units").combine_chunks()
+        units = Units(listed.flatten().to_numpy(), listed.offsets.to_numpy())
+        halves = read.column("half").to_numpy()
+        if halves.all() or not halves.any():
+            return self._unscored(corpus)
+        lesson = Lesson.of(units, halves, self.order)
+        # The first scores only decide who teaches the second models.
+        bits = np.where(read.column("long").to_numpy(), lesson.bits(), np.nan)
+        away = deviations(bits, read.column("group").to_pylist())
+        models = lesson.models(without=away > SPREAD)
+        return corpus.map("score", self.score_pass, table_of(models)).read()
+
+    def _unscored(self, corpus: Corpus) -> pa.Table:
+        """No perplexity for any document, where a limit is a distance from others.
+
+        Raises:
+            DataError: a limit is a number or a quantile.
+        """
+        if self._set("low") or self._set("high"):
+            raise _too_little()
+        return corpus.map("none", self.no_pass).read()
+
+    def no_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """No bits of any document."""
+        return self._scores(batch, np.full(len(batch), np.nan))
+
+    def limits(self, bits: NDArray[np.float64], good: bool) -> tuple[float | None, float | None]:
+        """The least and the largest perplexity, by number or quantile; None for a side that is
+        limited by deviations.
+
+        Raises:
+            DataError: there are fewer than 20 texts to take a quantile from, or in the good part.
+        """
+        known = np.sort(bits[~np.isnan(bits)])
+        found: list[float | None] = []
+        for side, usual in zip(("low", "high"), QUANTILES, strict=True):
+            number, quantile = getattr(self, side), getattr(self, f"{side}_quantile")
+            if number is not None:
+                found.append(number)
+                continue
+            if quantile is None and self.spread is None and good:
+                quantile = usual
+            if quantile is None and not good:
+                found.append(None)  # by deviations, which too few texts do not have
+                continue
+            if len(known) < FEWEST:
+                raise DataError(
+                    "too few texts to take limits of perplexity from",
+                    where="perplexity.good" if good else "perplexity",
+                    found=f"{len(known)} of at least {self.least_characters} characters",
+                    wanted=f"{FEWEST} or more",
+                    do="set `low` and `high` to numbers, or name more files in `good`; "
+                    "or leave the step out (--without perplexity)",
+                )
+            if quantile is None:
+                found.append(None)
+            else:
+                value = 2 ** float(np.quantile(known, quantile)) * 1000
+                found.append((math.floor if side == "low" else math.ceil)(value) / 1000)
+        return found[0], found[1]
+
+    def _finding(
+        self,
+        bits: NDArray[np.float64],
+        away: NDArray[np.float64],
+        limits: tuple[float | None, float | None],
+    ) -> Finding:
+        spread = SPREAD if self.spread is None else self.spread
+        parts = [
+            f"{spread:g} deviations {'below' if name == 'from' else 'above'} the median"
+            if limit is None
+            else f"{limit:,.1f}"
+            for name, limit in zip(("from", "to"), limits, strict=True)
+        ]
+        known = bits[~np.isnan(bits)]
+        evidence = f"median {2 ** float(np.median(known)):,.1f}" if len(known) else ""
+        without = int((np.isnan(away) & ~np.isnan(bits)).sum())
+        if without and None in limits:
+            evidence += f"; {without:,} documents have no limit, as their group is too small"
+        what = f"perplexity is allowed from {parts[0]} to {parts[1]}"
+        if not len(known) and None in limits:
+            return Finding(
+                "perplexity-limits", "too few texts for a perplexity; all of them stay", "", ""
+            )
+        return Finding("perplexity-limits", what, evidence)
+
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        assert known is not None
+        rows = known.column("row").to_numpy()
+        order = np.argsort(rows, kind="stable")
+        at = order[np.searchsorted(rows[order], batch.rows)]
+        # Rounded: the last bits of a power depend on how many are computed at once.
+        values = np.exp2(known.column("bits").to_numpy()[at]).round(3)
+        limits = [float(known.column(name)[0].as_py()) for name in ("low", "high")]
+        low, high = (None if math.isnan(limit) else limit for limit in limits)
+        measures = (
+            [] if low is None and high is None else [Measure("perplexity", values, low, high)]
+        )
+        if low is None or high is None:
+            spread = SPREAD if self.spread is None else self.spread
+            away = known.column("deviation").to_numpy()[at]
+            measures.append(
+                Measure(
+                    "perplexity_deviation",
+                    away,
+                    low=-spread if low is None else None,
+                    high=spread if high is None else None,
+                )
+            )
+        noted = [None if math.isnan(v) else f"{v:.2f}" for v in values.tolist()]
+        return Outcome(measures=measures, notes={"perplexity": noted})
+
+
+def _too_little() -> DataError:
+    return DataError(
+        "too little text for a model of perplexity",
+        where="perplexity",
+        found="no text in one of its two halves",
+        wanted="some thousand words of different texts",
+        do="name more files in `good`, or leave the step out",
+    )
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Texts that models learn from.
+
+    Attributes:
+        halves: (B,) the half of each text.
+        units: of the texts of each half.
+        counts: of the units of each half.
+    """
+
+    halves: NDArray[np.bool_]
+    units: tuple[Units, Units]
+    counts: tuple[Counts, Counts]
+
+    @classmethod
+    def of(cls, units: Units, halves: NDArray[np.bool_], order: int) -> Lesson:
+        parts = units.of(~halves), units.of(halves)
+        return cls(halves, parts, (counted(parts[0], order), counted(parts[1], order)))
+
+    def models(self, without: NDArray[np.bool_] | None = None) -> list[Markov]:
+        """The model of each half.
+
+        Args:
+            without: (B,) the texts that are left out.
+
+        Raises:
+            DataError: no text is in one of the halves.
+        """
+        found = []
+        for half, (units, counts) in enumerate(zip(self.units, self.counts, strict=True)):
+            if without is not None:
+                left_out = units.of(without[self.halves == bool(half)])
+                counts = counts.without(counted(left_out, len(counts.grams)))
+            if not len(counts.grams[0]):
+                raise _too_little()
+            found.append(trained(counts))
+        return found
+
+    def bits(self) -> NDArray[np.float64]:
+        """(B,) the bits per unit of each text, by the model of the other half."""
+        found, models = np.empty(len(self.halves)), self.models()
+        for half, units in enumerate(self.units):
+            found[self.halves == bool(half)] = models[1 - half].bits(units)
+        return found
+
+
+def crossed_bits(
+    units: Units, halves: NDArray[np.bool_], models: Sequence[Markov]
+) -> NDArray[np.float64]:
+    """(B,) the bits per unit of texts, each by the model of the half that it is not in."""
+    found = np.empty(len(halves))
+    for chosen, model in ((halves, models[0]), (~halves, models[1])):
+        found[chosen] = model.bits(units.of(chosen))
+    return found

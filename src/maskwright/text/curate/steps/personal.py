@@ -1,0 +1,143 @@
+"""personal: personal details are masked, or documents that have them removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from maskwright.base.errors import ConfigError, near
+from maskwright.text.curate.arrays.phrases import entries
+from maskwright.text.curate.personal_data.details import TYPES, Detail, details_of
+from maskwright.text.curate.step import Batch, Change, Measure, Outcome, Step
+
+SUMMARY = (
+    "masks e-mail addresses, telephone, bank, card and other personal numbers, or removes them"
+)
+LISTED = 20  # places that a record names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Step):
+    UNLESS: ClassVar[str] = "personal details (e-mail, telephone, …) were not looked for"
+    CHANGES_TEXT: ClassVar[bool] = True
+    PRIVATE: ClassVar[bool] = True
+
+    detect: tuple[str, ...] = ("email", "phone", "iban", "card", "ip", "ssn", "id")
+    """What counts as a personal detail: of email, phone, iban, card, ip, ssn, id (identity numbers
+    of other countries), profile (a user's name in a web address)."""
+    action: Literal["mask", "remove"] = "mask"
+    """mask: a placeholder in place of each detail; remove: documents that have more than `most`."""
+    placeholder: str = "<{type}>"
+    """What stands in place of a detail; {type} is EMAIL, PHONE, ..."""
+    most: int = 0
+    """How many details a document may have, with action = "remove"."""
+    allow: str = ""
+    """A file of values that are no personal details, one a line (`#` begins a comment): a whole
+    value, or `@domain` for all e-mail addresses there."""
+
+    def check(self) -> None:
+        if not self.detect:
+            raise ConfigError(
+                "nothing to detect",
+                where="detect",
+                found="[]",
+                wanted=f"some of {', '.join(TYPES)}",
+                do="name a type, or leave the step out",
+            )
+        for name in self.detect:
+            if name not in TYPES:
+                raise ConfigError(
+                    "an unknown type of personal details",
+                    where="detect",
+                    found=repr(name),
+                    wanted=", ".join(TYPES),
+                    do=near(name, TYPES),
+                )
+        if self.most < 0:
+            raise ConfigError(
+                "fewer than none", where="most", found=self.most, wanted="0 or more", do="use 0"
+            )
+        if self.most and self.action == "mask":
+            raise ConfigError(
+                "`most` has no effect where details are masked",
+                where="most",
+                found=self.most,
+                do='set action = "remove", or leave `most` out',
+            )
+        for name in self.detect:
+            masked = self.placeholder.format_map(_Type(name))
+            if details_of([f"a {masked} b"], self.detect) or "\x00" in masked:
+                raise ConfigError(
+                    "the placeholder is itself a personal detail",
+                    where="placeholder",
+                    found=repr(masked),
+                    wanted="a text that no detector finds",
+                    do='use "<{type}>"',
+                )
+
+    def files(self) -> Sequence[Path]:
+        return (Path(self.allow),) if self.allow else ()
+
+    def open(self) -> frozenset[str]:
+        """The allowed values, without regard to case.
+
+        Raises:
+            UsageError, DataError: the file cannot be read, or lists nothing.
+        """
+        if not self.allow:
+            return frozenset()
+        return frozenset(text.casefold() for text, _ in entries(self.allow, "allow"))
+
+    def apply(self, batch: Batch, opened: frozenset[str], known: Any = None) -> Outcome:
+        def allowed(value: str) -> bool:
+            value = value.casefold()
+            return value in opened or f"@{value.rpartition('@')[2]}" in opened
+
+        found = details_of(batch.texts, self.detect, allowed if opened else lambda value: False)
+        if self.action == "remove":
+            counts = np.bincount([d.text for d in found], minlength=len(batch))
+            return Outcome(measures=[Measure("personal_details", counts, high=self.most)])
+        texts, by_text = list(batch.texts), _grouped(found)
+        for place, details in by_text.items():
+            texts[place] = self._masked(texts[place], details)
+        return Outcome(texts=texts, changes=list(_changes(by_text)))
+
+    def _masked(self, text: str, details: Sequence[Detail]) -> str:
+        pieces, last = [], 0
+        for detail in details:
+            pieces += [text[last : detail.begin], self.placeholder.format_map(_Type(detail.type))]
+            last = detail.end
+        return "".join([*pieces, text[last:]])
+
+
+class _Type(dict[str, str]):
+    """What a placeholder is filled with; other braces stay."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(type=name.upper())
+
+    def __missing__(self, key: str) -> str:
+        return f"{{{key}}}"
+
+
+def _grouped(found: Sequence[Detail]) -> dict[int, list[Detail]]:
+    by_text: dict[int, list[Detail]] = {}
+    for detail in found:
+        by_text.setdefault(detail.text, []).append(detail)
+    return by_text
+
+
+def _changes(by_text: dict[int, list[Detail]]) -> list[Change]:
+    """One for each document and type: how many, and where; never the value."""
+    changes = []
+    for place, details in by_text.items():
+        for name in sorted({d.type for d in details}):
+            spans = [f"{d.begin} to {d.end}" for d in details if d.type == name]
+            more = f" and {len(spans) - LISTED} more" if len(spans) > LISTED else ""
+            where = f"characters {', '.join(spans[:LISTED])}{more}"
+            changes.append(Change(place, f"personal-{name}", len(spans), where))
+    return changes

@@ -1,0 +1,245 @@
+"""Stretches of at least `length` words that stand in the corpus before are cut out of the texts.
+
+What is found is what a suffix array of the whole corpus finds (Lee et al. 2107.06499), without
+holding one: two windows of `length` words that are equal have the same fingerprint (`winnow.py`),
+so only around fingerprints that occur twice is anything compared.
+
+    prints    the fingerprints of all texts; those that occur once are out
+    runs      around the others, neighbouring windows with one fingerprint, as one hash: runs that
+              are equal repeat each other in all windows
+    windows   of runs that share a fingerprint and differ, at the ends of what is repeated, one run
+              of each form is compared window by window
+
+A window is kept where it comes first: in the first document in order, there at its first place. All
+others are cut, up to the next word that stays. Work and memory grow with the repeated words, not
+with the square of how often they occur.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.config import require
+from maskwright.text.curate.arrays.phrases import Spans, cut, merged
+from maskwright.text.curate.arrays.winnow import ORDER, OrderedStep, Stretches, in_order, runs_of
+from maskwright.text.curate.step import DOCUMENT, Batch, Change, Corpus, Outcome
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "cut out what at least 50 words in a row repeat of earlier text"
+RULE = "repeated-substring"
+SHORTEST = 5
+# Runs, and windows, in memory at a time.
+AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(OrderedStep):
+    CHANGES_TEXT = True
+
+    length: int = 50
+    """Words in a row that no two places may have in common; in scripts without spaces, letters."""
+
+    def check(self) -> None:
+        super().check()
+        require("length", self.length, SHORTEST)
+
+    # -------------------------------------------------------------------------- passes
+    def prints(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """The pass: the fingerprints of a batch and how often each occurs."""
+        import pyarrow as pa
+
+        runs = runs_of(batch.words, Stretches(batch.words), self.length)
+        prints, counts = np.unique(runs.prints, return_counts=True)
+        rows = np.full(len(prints), batch.rows[0])
+        return pa.table(
+            {
+                "row": pa.array(rows, pa.int64()),
+                "print": pa.array(prints),
+                "count": pa.array(counts.astype(np.int64)),
+            }
+        )
+
+    def runs(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """The pass: the runs whose fingerprints are known."""
+        import pyarrow as pa
+
+        assert known is not None
+        words = batch.words
+        stretches = Stretches(words)
+        runs = runs_of(words, stretches, self.length)
+        hot = known.column("print").to_numpy()
+        at = np.minimum(np.searchsorted(hot, runs.prints), len(hot) - 1)
+        runs = runs.take(hot[at] == runs.prints)
+        texts = np.searchsorted(words.starts, runs.firsts, "right") - 1
+        hashes = stretches.hashes(runs.firsts, runs.counts + self.length - 1)
+        return pa.table(
+            {
+                "row": pa.array(batch.rows[texts], pa.int64()),
+                "print": pa.array(runs.prints),
+                "run": pa.array(hashes),
+                "place": pa.array((runs.firsts - words.starts[texts]).astype(np.int32)),
+                "count": pa.array(runs.counts.astype(np.int32)),
+            }
+        )
+
+    def windows(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """The pass: every window of the runs that are known."""
+        import pyarrow as pa
+
+        assert known is not None
+        texts = np.searchsorted(batch.rows, known.column("row").to_numpy())
+        places = known.column("place").to_numpy().astype(np.int64)
+        counts = known.column("count").to_numpy().astype(np.int64)
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        texts, places = np.repeat(texts, counts), np.repeat(places, counts) + within
+        hashes = Stretches(batch.words).hashes(batch.words.starts[texts] + places, self.length)
+        return pa.table(
+            {
+                "row": pa.array(batch.rows[texts], pa.int64()),
+                "window": pa.array(hashes),
+                "place": pa.array(places.astype(np.int32)),
+            }
+        )
+
+    def ordered(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+        """The pass: the columns of the order of the documents that are known."""
+        import pyarrow as pa
+
+        assert known is not None
+        own = batch.take(np.isin(batch.rows, known.column("row").to_numpy()))
+        return pa.table({"row": pa.array(own.rows, pa.int64()), **self.order(own)})
+
+    # -------------------------------------------------------------------------- gather
+    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+        """The stretches to cut: the document, the first word and the one behind the last."""
+        import pyarrow as pa
+
+        hot = corpus.map("prints", self.prints).totals(["print"], ["count"], least=2)
+        found = [Spans(*np.zeros((3, 0), np.int64))]
+        for number, part in enumerate(portions(hot.column("count").to_numpy(), AT_ONCE)):
+            known = pa.table({"print": pa.array(hot.column("print").to_numpy()[part])})
+            found += self._of_prints(corpus, number, known)
+            found = [_joined(found)]
+        spans = found[0]
+        return pa.table(
+            {
+                DOCUMENT: pa.array(spans.texts, pa.int64()),
+                "begin": pa.array(spans.begins, pa.int64()),
+                "end": pa.array(spans.ends, pa.int64()),
+            }
+        )
+
+    def _of_prints(self, corpus: Corpus, number: int, known: pa.Table) -> Iterator[Spans]:
+        """What is to be cut around some fingerprints."""
+        import pyarrow as pa
+
+        tables = corpus.map(f"runs-{number}", self.runs, known)
+        table = tables.repeated(["print"], ["run", DOCUMENT, "place", "count"])
+        prints, runs, documents = (
+            table.column(name).to_numpy() for name in ("print", "run", DOCUMENT)
+        )
+        places = table.column("place").to_numpy().astype(np.int64)
+        counts = table.column("count").to_numpy().astype(np.int64)
+        if not len(prints):
+            return
+        own, texts = np.unique(documents, return_inverse=True)
+        ranks = self._ranks(corpus, number, own)
+        rows = np.lexsort((places, ranks[texts], runs, prints))
+        new_print = np.concatenate([[True], prints[rows][1:] != prints[rows][:-1]])
+        new_run = new_print | np.concatenate([[True], runs[rows][1:] != runs[rows][:-1]])
+        again = rows[~new_run]
+        ends = places + counts + self.length - 1
+        yield Spans(documents[again], places[again], ends[again])
+        # Fingerprints with runs of more than one form.
+        forms = np.bincount(np.cumsum(new_print)[new_run])[np.cumsum(new_print)]
+        mixed = rows[new_run & (forms > 1)]
+        # Equal windows have one fingerprint, so they are cut between fingerprints only.
+        for second, part in enumerate(portions(counts[mixed], AT_ONCE, prints[mixed])):
+            chosen = mixed[part]
+            about = pa.table(
+                {
+                    DOCUMENT: pa.array(documents[chosen], pa.int64()),
+                    "place": pa.array(places[chosen], pa.int32()),
+                    "count": pa.array(counts[chosen], pa.int32()),
+                }
+            )
+            yield self._of_windows(corpus, f"windows-{number}-{second}", about, own, ranks)
+
+    def _of_windows(
+        self,
+        corpus: Corpus,
+        name: str,
+        known: pa.Table,
+        own: NDArray[np.int64],
+        ranks: NDArray[np.int64],
+    ) -> Spans:
+        table = corpus.map(name, self.windows, known).repeated(["window"], [DOCUMENT, "place"])
+        windows = table.column("window").to_numpy()
+        documents = table.column(DOCUMENT).to_numpy()
+        places = table.column("place").to_numpy().astype(np.int64)
+        rows = np.lexsort((places, ranks[np.searchsorted(own, documents)], windows))
+        new = np.ones(len(rows), np.bool_)
+        new[1:] = windows[rows][1:] != windows[rows][:-1]
+        again = rows[~new]
+        return Spans(documents[again], places[again], places[again] + self.length)
+
+    def _ranks(
+        self, corpus: Corpus, number: int, documents: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """(D,) the place of each document in the order of these."""
+        import pyarrow as pa
+
+        known = pa.table({DOCUMENT: pa.array(documents, pa.int64())})
+        table = corpus.map(f"order-{number}", self.ordered, known).read([DOCUMENT, *ORDER])
+        ranks = np.empty(len(documents), np.int64)
+        ranks[in_order(table)] = np.arange(len(documents))
+        return ranks
+
+    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+        if known is None or not known.num_rows:
+            return Outcome()
+        columns = [known.column(name).to_numpy() for name in ("row", "begin", "end")]
+        spans = merged(Spans(np.searchsorted(batch.rows, columns[0]), columns[1], columns[2]))
+        done = cut(batch, spans)
+        changes = [
+            Change(text, RULE, f"{end - begin} words", f"characters {first} to {last}")
+            for text, begin, end, (first, last) in zip(
+                spans.texts.tolist(),
+                spans.begins.tolist(),
+                spans.ends.tolist(),
+                done.characters.tolist(),
+                strict=True,
+            )
+        ]
+        return Outcome(texts=done.texts, changes=changes)
+
+
+def portions(
+    counts: NDArray[np.int64], limit: int, groups: NDArray[np.uint64] | None = None
+) -> list[slice]:
+    """Slices of rows whose counts add up to about `limit`; rows of a group stay together."""
+    if not len(counts):
+        return []
+    blocks = (np.cumsum(counts) - counts) // limit
+    if groups is not None:
+        opening = np.concatenate([[True], groups[1:] != groups[:-1]])
+        blocks = blocks[opening][np.cumsum(opening) - 1]
+    cuts = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(counts)]
+    return [slice(a, b) for a, b in itertools.pairwise(cuts)]
+
+
+def _joined(spans: list[Spans]) -> Spans:
+    """All spans as one, merged."""
+    columns = [
+        np.concatenate([getattr(one, name) for one in spans])
+        for name in ("texts", "begins", "ends")
+    ]
+    return merged(Spans(*columns))

@@ -1,0 +1,126 @@
+"""toxicity: documents with words of the user's own lists are removed. There is no built-in list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.config import require
+from maskwright.base.errors import ConfigError
+from maskwright.text.curate.arrays.phrases import Phrases, entries, phrases_of
+from maskwright.text.curate.step import Batch, Outcome, Removal, Step
+
+SUMMARY = "removes documents with words or phrases of your own lists"
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The phrases that count and those in which they are fine."""
+
+    listed: Phrases
+    allowed: Phrases | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Step):
+    UNLESS: ClassVar[str] = "offensive words were not looked for"
+
+    words: tuple[str, ...] = ()
+    """Files of words and phrases, one a line (`#` begins a comment). Whole words count, without
+    regard to case; a phrase is its words one after the other, whatever stands between them."""
+    allow: str = ""
+    """A file of phrases in which a listed word is fine, one a line."""
+    most: int | None = None
+    """How many listed words a document may have; without this and `most_share`: 0."""
+    most_share: float | None = None
+    """The share of a document's words that may be of the lists."""
+
+    def check(self) -> None:
+        if not self.words:
+            raise ConfigError(
+                "the lists of words are missing; there is none built in",
+                where="words",
+                found="no file",
+                wanted="text files with one word or phrase a line",
+                do='write your list and name it: words = ["words.txt"]',
+            )
+        if self.most is not None:
+            require("most", self.most, 0)
+        if self.most_share is not None and not 0 <= self.most_share < 1:
+            raise ConfigError(
+                "not a share of words",
+                where="most_share",
+                found=self.most_share,
+                wanted="0 or more and less than 1",
+                do="use 0.01 for one word of a hundred",
+            )
+        if self.most == 0 and self.most_share:
+            raise ConfigError(
+                "`most_share` has no effect where no listed word is allowed",
+                where="most_share",
+                found=f"{self.most_share} beside most = 0",
+                do="leave one of them out, or raise `most`",
+            )
+
+    def files(self) -> Sequence[Path]:
+        return [Path(path) for path in (*self.words, *filter(None, [self.allow]))]
+
+    def open(self) -> Lists:
+        """The lists.
+
+        Raises:
+            UsageError, DataError: a file cannot be read, or has nothing, or an entry without words.
+        """
+        listed = [(*e, path) for path in self.words for e in entries(path, "words")]
+        allowed = [(*e, self.allow) for e in entries(self.allow, "allow")] if self.allow else []
+        return Lists(phrases_of(listed), phrases_of(allowed) if allowed else None)
+
+    def apply(self, batch: Batch, opened: Lists, known: Any = None) -> Outcome:
+        words = batch.words
+        firsts, lasts, phrases = opened.listed.find(words)
+        if opened.allowed is not None and firsts.size:
+            fine = _inside(firsts, lasts, *opened.allowed.find(words)[:2])
+            firsts, lasts, phrases = firsts[~fine], lasts[~fine], phrases[~fine]
+        owners = words.texts[firsts]
+        counts = np.bincount(owners, minlength=len(batch))
+        covered = np.bincount(owners, lasts - firsts + 1, len(batch))
+        shares = covered / np.maximum(words.counts, 1)
+        removals = []
+        for place in np.flatnonzero(counts).tolist():
+            over = self._over(int(counts[place]), float(shares[place]))
+            if over is not None:
+                rule, wanted = over
+                at = int(np.searchsorted(owners, place))
+                where = f"characters {words.begins[firsts[at]]} to {words.ends[lasts[at]]}"
+                value = opened.listed.texts[phrases[at]]
+                removals.append(Removal(place, rule, value, where, wanted))
+        return Outcome(removals=removals)
+
+    def _over(self, count: int, share: float) -> tuple[str, str] | None:
+        """The rule that a document breaks and what it allows."""
+        most = 0 if self.most is None and self.most_share is None else self.most
+        if most is not None and count > most:
+            return "listed_words", f"at most {most} listed words; it has {count}"
+        if self.most_share is not None and share > self.most_share:
+            return "listed_words_share", f"at most {self.most_share:g} of its words; {share:.4f}"
+        return None
+
+
+def _inside(
+    firsts: NDArray[np.int64],
+    lasts: NDArray[np.int64],
+    outer_firsts: NDArray[np.int64],
+    outer_lasts: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Whether each stretch of words lies within one of the outer ones."""
+    if not outer_firsts.size:
+        return np.zeros(len(firsts), np.bool_)
+    order = np.argsort(outer_firsts, kind="stable")
+    reach = np.maximum.accumulate(outer_lasts[order])
+    at = np.searchsorted(outer_firsts[order], firsts, side="right") - 1
+    return (at >= 0) & (reach[np.maximum(at, 0)] >= lasts)

@@ -1,0 +1,357 @@
+"""What became of one document of a curated corpus, from the folder of the result alone.
+
+    changed/STEP.jsonl.gz     what was changed in it
+    removed/STEP.jsonl.gz     why it went; of a copy, the document that was kept for it
+    text/NNNNN.jsonl.gz       where it is now
+    unreadable.jsonl.gz       rows that never became a document
+
+The files are read from beginning to end, a line at a time; only lines that have the name in them
+are looked into.
+"""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import heapq
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.errors import DataError, UsageError, near, shorten
+from maskwright.base.storage.strict_json import parse_object
+from maskwright.text.curate.card import read_card
+from maskwright.text.curate.card_tables import value
+from maskwright.text.curate.curation import UNREADABLE, is_curated
+from maskwright.text.curate.engine.pack import READ_AT
+from maskwright.text.curate.engine.shards import UNREAD
+
+FOUND = 10  # documents of one name, or with one text, that are told of
+NEAR = 20  # names that are compared closely with one that is not there
+EXCERPT = 200
+LARGEST = 1 << 30
+_PLACE = re.compile(r"(.+)([:#])(\d+)", re.DOTALL)
+
+
+@dataclass
+class Fate:
+    """What became of a document.
+
+    Attributes:
+        place: where it was read: `file:line`, or `file#row`.
+        id: its own, or its place.
+        changes: records of what was changed in it, in the order of the steps.
+        removed: the record of its removal, or None.
+        kept: the file of the result that has it and the line there, or None.
+        text: how it begins, as it was when it was removed, or as it is kept.
+        survivor: of a copy: what became of the document that was kept for it.
+    """
+
+    place: str
+    id: str
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    removed: dict[str, Any] | None = None
+    kept: tuple[str, int] | None = None
+    text: str = ""
+    survivor: Fate | None = None
+
+    def lines(self) -> Iterator[str]:
+        """What became of it, a line for each thing that happened."""
+        yield self.place if self.id == self.place else f"{self.id} ({self.place})"
+        for change in self.changes:
+            where = f", {change['where']}" if "where" in change else ""
+            found = shorten(value(change["value"]), EXCERPT)
+            yield f"  changed by {change['step']}, rule {change['rule']}: {found}{where}"
+            if "before" in change:
+                yield f"    it was: {shorten(change['before'], EXCERPT)}"
+        if self.removed is not None:
+            yield from self._removed(self.removed)
+        elif self.kept is not None:
+            yield f"  kept: {self.kept[0]}, line {self.kept[1]}"
+        if self.text:
+            yield f"  text: {shorten(self.text, EXCERPT)}"
+
+    def _removed(self, record: dict[str, Any]) -> Iterator[str]:
+        wanted = f"; allowed: {record['wanted']}" if record.get("wanted") else ""
+        where = f", {record['where']}" if record.get("where") else ""
+        found = shorten(value(record["value"]), EXCERPT)
+        yield f"  removed by {record['step']}, rule {record['rule']}: {found}{where}{wanted}"
+        if self.survivor is not None:
+            end = "is kept" if self.survivor.kept else "was itself removed"
+            yield f"  copy of {self.survivor.place}, which {end}:"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of the documents that were asked for; of a copy, also of those kept for it."""
+
+    fates: Sequence[Fate]
+    more: bool = False
+
+    def lines(self) -> Iterator[str]:
+        for first in self.fates:
+            fate: Fate | None = first
+            while fate is not None:
+                yield from fate.lines()
+                fate = fate.survivor
+        if self.more:
+            yield f"only the first {FOUND} are shown"
+
+
+def why(folder: Path | str, document: str = "", text: str = "") -> Answer:
+    """What became of a document that was read for the corpus `folder`.
+
+    Args:
+        document: its id, or its place, `file:line` or `file#row`; or a file, for all of it.
+        text: or a piece of its text, without regard to case and white space, as it is now, as it
+            was when it was removed, or as it was before a change of its words.
+
+    Raises:
+        UsageError: no curated corpus; no such document, with the names that are near.
+        DataError: a file is damaged.
+    """
+    folder = Path(folder)
+    if not is_curated(folder):
+        raise UsageError(
+            "not a curated corpus",
+            where=folder,
+            wanted="a folder that maskwright curate made",
+            do="name it with --out",
+        )
+    steps = [step["step"] for step in read_card(folder)["steps"]]
+    lookup = _Lookup(folder, steps)
+    chosen = _of_text(text) if text else _of_name(document)
+    fates = lookup.find(chosen)
+    if text:  # a document that is found by its text before a change is elsewhere, too
+        fates = [
+            fate if fate.removed or fate.kept else lookup.find(_of_name(fate.place, exact=True))[0]
+            for fate in fates
+        ]
+    if not fates:
+        raise _not_there(lookup, document, text)
+    for fate in fates[:FOUND]:
+        lookup.follow(fate)
+    return Answer(fates[:FOUND], len(fates) > FOUND)
+
+
+# ------------------------------------------------------------------------------ the records
+@dataclass(frozen=True)
+class _Name:
+    """What a line must have in it, and its record and place be, to be about a document."""
+
+    pieces: tuple[tuple[bytes, ...], ...]
+    fits: Callable[[dict[str, Any], str], bool]
+
+    def may_be_in(self, line: bytes) -> bool:
+        return any(all(piece in line for piece in pieces) for pieces in self.pieces)
+
+
+def _of_name(name: str, *, exact: bool = False) -> _Name:
+    """An id or a place; unless `exact` also a file, for all its documents, and `./a.txt` for
+    `a.txt`."""
+    names = {name} if exact else {name, os.path.normpath(name)}
+    pieces: list[tuple[bytes, ...]] = []
+    for each in names:
+        pieces.append((_written(each),))
+        if match := _PLACE.fullmatch(each):
+            kind = b'"line": ' if match[2] == ":" else b'"row": '
+            pieces.append((_written(match[1]), kind + match[3].encode()))
+
+    def fits(record: dict[str, Any], place: str) -> bool:
+        match = None if exact else _PLACE.fullmatch(place)
+        return not names.isdisjoint((str(record["id"]), place, match[1] if match else place))
+
+    return _Name(tuple(pieces), fits)
+
+
+def _of_text(text: str) -> _Name:
+    wanted = _folded(text)
+
+    def fits(record: dict[str, Any], place: str) -> bool:
+        return any(wanted in _folded(str(record.get(name, ""))) for name in ("text", "before"))
+
+    return _Name(((),), fits)
+
+
+def _written(text: str) -> bytes:
+    """A text as it stands in a line of JSON."""
+    return json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _place(record: dict[str, Any], room: str) -> str:
+    """Where a document of a record, or of a line of text, which may have any columns, was read."""
+    if room == "text":
+        return str(record.get(READ_AT, record["id"]))
+    for name, sign in (("line", ":"), ("row", "#")):
+        if name in record:
+            return f"{record['file']}{sign}{record[name]}"
+    return str(record["file"])
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """The records of a curated folder.
+
+    Attributes:
+        steps: the names of the steps, in order.
+    """
+
+    folder: Path
+    steps: Sequence[str]
+
+    def find(self, name: _Name) -> list[Fate]:
+        """The documents of a name, in the order of their removal, those kept at the end."""
+        found: dict[str, Fate] = {}
+        for room in ("removed", "text", "changed"):
+            for path, number, record in self.records(room, name):
+                place = _place(record, room)
+                # A text does not find the changes of a document that other records have found.
+                if not name.fits(record, place) and place not in found:
+                    continue
+                if len(found) > FOUND and place not in found:
+                    continue
+                fate = found.setdefault(place, Fate(place, str(record["id"])))
+                if room == "changed":
+                    fate.changes.append(record)
+                    continue
+                fate.text = record.get("text", "")
+                if room == "removed":
+                    fate.removed = record
+                else:
+                    fate.kept = (path.relative_to(self.folder).as_posix(), number)
+        return list(found.values())
+
+    def records(self, room: str, name: _Name | None = None) -> Iterator[tuple[Path, int, Any]]:
+        """The records of a room that may be of a name: file, line and record.
+
+        Raises:
+            DataError: a file is damaged.
+        """
+        paths = (self.folder / room).glob("*.jsonl.gz")
+        order = {f"{step}.jsonl.gz": place for place, step in enumerate(self.steps)}
+        for path in sorted(paths, key=lambda p: (order.get(p.name, -1), p.name)):
+            for number, line in enumerate(_lines(path), 1):
+                if name is None or name.may_be_in(line):
+                    where = f"{path}:{number}"
+                    yield path, number, parse_object(line, where, error=DataError, largest=LARGEST)
+
+    def follow(self, fate: Fate) -> None:
+        """Find what became of the document that was kept for a copy, and for that one, if it went
+        later for another."""
+        known = {fate.place}
+        while fate.removed is not None and "survivor" in fate.removed:
+            found = self.find(_of_name(fate.removed["survivor"], exact=True))
+            if not found or found[0].place in known:
+                return
+            fate.survivor = fate = found[0]
+            known.add(fate.place)
+
+    def unreadable(self) -> Iterator[dict[str, Any]]:
+        path = self.folder / UNREADABLE
+        if path.is_file():
+            for number, line in enumerate(_lines(path), 1):
+                where = f"{path}:{number}"
+                yield parse_object(line, where, error=DataError, largest=LARGEST)
+
+    def names(self) -> Iterator[tuple[str, str]]:
+        """The id and the place of every document."""
+        for room in ("removed", "text"):
+            for _, _, record in self.records(room):
+                yield str(record["id"]), _place(record, room)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with gzip.open(path) as file:
+            yield from file
+    except (OSError, EOFError) as error:
+        raise DataError("a file of the corpus is damaged", where=path, found=error) from error
+
+
+# ------------------------------------------------------------------------------ not there
+def _not_there(lookup: _Lookup, document: str, text: str) -> UsageError:
+    """The error for a document that is on no record, with what is likeliest."""
+    card = read_card(lookup.folder)
+    if text:
+        return UsageError(
+            "no document on record has this text",
+            where=lookup.folder,
+            found=repr(shorten(text, EXCERPT)),
+            wanted="a piece of a text that is kept or was removed, or as it was before a change",
+            do="give a shorter piece, or the document's file and line with --why",
+        )
+    match = _PLACE.fullmatch(document)
+    for entry in lookup.unreadable():
+        if _unread(entry, document, match):
+            row = "line" in entry
+            return UsageError(
+                "the row could not be read, so it never was a document"
+                if row
+                else "the file could not be read"
+                + ("" if entry["extent"] == UNREAD else f" to its end: {entry['extent']}"),
+                where=f"{entry['file']}:{entry['line']}" if row else entry["where"],
+                found=f"{entry['reason']}: {entry['found']}",
+                wanted=entry.get("wanted"),
+                do="correct it and curate with --update",
+            )
+    read = card["read"]
+    lost = [f"{read[n]:,} {w}" for n, w in (("blank", "blank"), ("rejected", "unreadable"))]
+    return UsageError(
+        "no such document is on record",
+        where=lookup.folder,
+        found=f"{document!r} among {read['documents']:,} documents; {' and '.join(lost)} rows "
+        "never became one",
+        wanted=_nearest(lookup, document, match, [file["file"] for file in read["files"]]),
+        do="give its id, or its file and line as card.json has them, or --why-text",
+    )
+
+
+def _unread(entry: dict[str, Any], document: str, match: re.Match[str] | None) -> bool:
+    """Whether a record of what could not be read, a row or a file, is about a document."""
+    if "line" not in entry:
+        return entry["file"] in (document, match and match[1])
+    last = entry.get("last_line", entry["line"])
+    here = match is not None and entry["file"] == match[1]
+    return here and match is not None and entry["line"] <= int(match[3]) <= last
+
+
+def _nearest(
+    lookup: _Lookup, document: str, match: re.Match[str] | None, files: Sequence[str]
+) -> str:
+    """The names that are nearest to one that is not there."""
+    if match and match[1] in files:
+        before = ((int(p[3]), name) for _, name in lookup.names() if (p := _in(name, match[1])))
+        best = max((each for each in before if each[0] < int(match[3])), default=None)
+        if best is not None:
+            return f"a line where a document begins; the one before it is {best[1]}"
+    likely = heapq.nlargest(
+        NEAR,
+        (name for pair in lookup.names() for name in set(pair)),
+        key=lambda name: (_alike(name, document), name),
+    )
+    if difflib.get_close_matches(document, likely, cutoff=0.5):
+        return near(document, likely)
+    return "a name as " + " or ".join(dict.fromkeys(next(lookup.names(), ("file:1",))))
+
+
+def _in(place: str, file: str) -> re.Match[str] | None:
+    match = _PLACE.fullmatch(place)
+    return match if match and match[1] == file else None
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two names share at their beginning and end."""
+    return _common(one, other) + _common(one[::-1], other[::-1])
+
+
+def _common(one: str, other: str) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -1,0 +1,238 @@
+"""Several sources of rows as one, each with its share.
+
+An epoch of the mixture has as many rows as all sources together; the shares decide how many come
+from each. A source with too few rows starts its own next epoch; one with too many continues in the
+mixture's next epoch where it stopped, and none of its rows is used twice before all are used once.
+Everything follows from the row's number and the epoch. Of a `ScheduledMixture`, whose shares change
+over a run, everything follows from the number of the sample in the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.config import fingerprint
+from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.base.randomness import key, permute, uniforms
+from maskwright.text.store.rows import Rows, RowSource, check_indices, join
+
+# Samples in a block, fewer in short runs; blocks of a run, so that their counts stay small.
+BLOCK, LEAST_BLOCKS, MOST_BLOCKS = 128, 64, 1 << 16
+GOLDEN_RATIO = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+def mixed(sources: Sequence[RowSource], weights: Sequence[float], *, seed: int = 0) -> RowSource:
+    """A single source unchanged, or several as their mixture."""
+    if len(sources) == 1:
+        return sources[0]
+    return Mixture(list(zip(sources, weights, strict=True)), seed=seed)
+
+
+class Mixture:
+    """Rows of `sources` in proportion to their weights; itself a source.
+
+    Args:
+        sources: (source, weight) pairs; weights are positive and need not sum to one.
+        seed: of the order in which each source gives its rows.
+
+    Raises:
+        ConfigError: no source, an empty one, or a weight that is not positive.
+        IncompatibleError: rows of different lengths.
+    """
+
+    def __init__(self, sources: Sequence[tuple[RowSource, float]], *, seed: int = 0) -> None:
+        self.sources = [source for source, _ in sources]
+        weights = np.array([weight for _, weight in sources], dtype=np.float64)
+        self.length = _checked_length(self.sources, weights, np.isfinite(weights) & (weights > 0))
+        self._seed = seed
+        total = sum(len(source) for source in self.sources)
+        # Rounded so that the shares sum to `total`; a rare source still gives one row.
+        borders = np.round(np.cumsum(weights / weights.sum()) * total).astype(np.int64)
+        counts = np.maximum(1, np.diff(borders, prepend=0))
+        self._borders = np.concatenate([[0], np.cumsum(counts)])
+        prints = [source.fingerprint for source in self.sources]
+        self.fingerprint = fingerprint(["mixture", 1, prints, weights.tolist(), seed])
+        self.description = "mixture of " + "; ".join(
+            f"{count / counts.sum():.1%} {source.description}"
+            for count, source in zip(counts, self.sources, strict=True)
+        )
+
+    def __len__(self) -> int:
+        return int(self._borders[-1])
+
+    def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
+        """The mixture's rows; their `ids` count in the mixture, so no two rows share their
+        masks."""
+        numbers = check_indices(indices, len(self), self.description)
+        owners = np.searchsorted(self._borders, numbers, "right") - 1
+        parts: list[Rows] = []
+        places: list[NDArray[np.int64]] = []
+        for owner in np.unique(owners):
+            source = self.sources[owner]
+            mine = np.flatnonzero(owners == owner)
+            begin, stop = self._borders[owner], self._borders[owner + 1]
+            numbers_in_source = epoch * (stop - begin) + numbers[mine] - begin
+            epochs, numbers_in_source = np.divmod(numbers_in_source, len(source))
+            keys = key("mixture", self._seed, int(owner), epochs)
+            numbers_in_source = permute(keys, len(source), numbers_in_source)
+            for own_epoch in np.unique(epochs):
+                of_epoch = epochs == own_epoch
+                parts.append(source.rows(numbers_in_source[of_epoch], int(own_epoch)))
+                places.append(mine[of_epoch])
+        if not parts:
+            return self.sources[0].rows(numbers, epoch)
+        mixed = join(parts).take(np.argsort(np.concatenate(places)))
+        return replace(mixed, ids=numbers)
+
+
+def _checked_length(
+    sources: Sequence[RowSource], weights: NDArray[np.float64], good: NDArray[np.bool_]
+) -> int:
+    """The row length of all sources.
+
+    Raises:
+        ConfigError: no source, an empty one, or weights that are not `good`.
+        IncompatibleError: rows of different lengths.
+    """
+    if not sources or not good.all():
+        raise ConfigError(
+            "the weights of a mixture are not positive numbers",
+            where="mixture",
+            found=weights.tolist(),
+            wanted="numbers above 0",
+            do="correct corpus.weights",
+        )
+    empty = [source.description for source in sources if len(source) == 0]
+    if empty:
+        raise ConfigError(
+            "a source of a mixture has no rows",
+            where="mixture",
+            found=empty[0],
+            do="give that text more documents, shorten the rows (rows.length), or leave it out",
+        )
+    lengths = {source.length for source in sources}
+    if len(lengths) > 1:
+        raise IncompatibleError(
+            "rows of different lengths do not mix",
+            found=sorted(lengths),
+            wanted="one length",
+            do="make all sources with the same row length",
+        )
+    return lengths.pop()
+
+
+class ScheduledMixture:
+    """Rows of `sources` whose shares change over a run, evenly from some weights to others.
+
+    The samples of a run come in blocks. In each, the shares at its middle decide how many rows come
+    from each source; a keyed permutation decides which samples of the block these are. Fractions of
+    rows are rounded by systematic sampling (Madow 1949) with an offset that moves by the golden
+    ratio from block to block, so that they add up over the run. The rows of a source come as in a
+    `Mixture`: in a keyed order, all of them once before one comes again.
+
+    A row's number counts in the sources one after the other, its epoch is that of its source.
+
+    Args:
+        begin, end: (K,) weights, one for each source; one of the two may be 0.
+        progress: (samples, share of the run that is over after them), ascending pairs; straight
+            lines between.
+        seed: of the order of the rows.
+
+    Raises:
+        As `Mixture`.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[RowSource],
+        begin: NDArray[np.float64],
+        end: NDArray[np.float64],
+        progress: Sequence[tuple[float, float]],
+        *,
+        seed: int = 0,
+    ) -> None:
+        self.sources = list(sources)
+        weights = np.stack([begin, end]).astype(np.float64)
+        good = np.isfinite(weights) & (weights >= 0) & (weights.sum(axis=0) > 0)
+        self.length = _checked_length(self.sources, weights, good)
+        self._shares = weights / weights.sum(axis=1, keepdims=True)
+        self._samples, self._progress = np.array(progress, dtype=np.float64).T
+        self._seed = seed
+        self._borders = np.cumsum([0, *map(len, self.sources)])
+        total = float(self._samples[-1])
+        short = 1 << (int(total) // LEAST_BLOCKS).bit_length() >> 1
+        self._block = max(8, min(BLOCK, short), math.ceil(total / MOST_BLOCKS))
+        self._before = np.zeros((1, len(self.sources)), np.int64)
+        prints = [source.fingerprint for source in self.sources]
+        plain = [self._shares.tolist(), self._samples.tolist(), self._progress.tolist()]
+        self.fingerprint = fingerprint(["scheduled mixture", 1, prints, *plain, seed])
+        self.description = "mixture of " + "; ".join(
+            f"{first:.1%} to {last:.1%} {source.description}"
+            for first, last, source in zip(*self._shares, self.sources, strict=True)
+        )
+
+    def __len__(self) -> int:
+        return int(self._borders[-1])
+
+    def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Row numbers and the epochs of their sources, (count,) each, of `count` samples of the run
+        from number `begin`."""
+        owners, numbers = self._drawn(np.arange(begin, begin + count))
+        rows, epochs = np.zeros_like(numbers), np.zeros_like(numbers)
+        for owner in np.unique(owners):
+            mine, size = owners == owner, len(self.sources[owner])
+            epochs[mine], places = np.divmod(numbers[mine], size)
+            keys = key("mixture", self._seed, int(owner), epochs[mine])
+            rows[mine] = self._borders[owner] + permute(keys, size, places)
+        return rows, epochs
+
+    def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
+        """The rows with these numbers, as each source has them in its `epoch`."""
+        numbers = check_indices(indices, len(self), self.description)
+        owners = np.searchsorted(self._borders, numbers, "right") - 1
+        if not len(numbers):
+            return self.sources[0].rows(numbers, epoch)
+        found = [np.flatnonzero(owners == owner) for owner in np.unique(owners)]
+        parts = []
+        for places in found:
+            owner = owners[places[0]]
+            parts.append(self.sources[owner].rows(numbers[places] - self._borders[owner], epoch))
+        mixed = join(parts).take(np.argsort(np.concatenate(found)))
+        return replace(mixed, ids=numbers)
+
+    def realised(self, samples: int) -> NDArray[np.int64]:
+        """(K,) how many of the first `samples` of the run come from each source."""
+        blocks, rest = divmod(samples, self._block)
+        owners, _ = self._drawn(np.arange(blocks * self._block, blocks * self._block + rest))
+        part = np.bincount(owners, minlength=len(self.sources))
+        return self._until(blocks)[blocks] + part
+
+    def _drawn(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The source of each sample, and how many rows of that source are counted before it."""
+        blocks, places = np.divmod(samples, self._block)
+        until = self._until(int(blocks.max(initial=0)) + 1)
+        places = permute(key("schedule", self._seed, blocks), self._block, places)
+        edges = np.cumsum(until[blocks + 1] - until[blocks], axis=1)  # (samples, K)
+        owners = (places[:, None] >= edges).sum(axis=1)
+        lower = np.where(owners > 0, edges[np.arange(len(owners)), owners - 1], 0)
+        return owners, until[blocks, owners] + places - lower
+
+    def _until(self, block: int) -> NDArray[np.int64]:
+        """(at least block + 1, K) rows of each source before each block."""
+        if len(self._before) <= block:
+            numbers = np.arange(max(block, 2 * len(self._before)))
+            middles = (numbers + 0.5) * self._block
+            over = np.interp(middles, self._samples, self._progress)[:, None]
+            borders = np.cumsum((1 - over) * self._shares[0] + over * self._shares[1], axis=1)
+            offset = float(uniforms(key("schedule", self._seed), 1)[0])
+            offsets = (offset + numbers * GOLDEN_RATIO) % 1.0
+            edges = np.floor(borders[:, :-1] * self._block + offsets[:, None]).astype(np.int64)
+            ends = np.full((len(numbers), 1), self._block)
+            counts = np.diff(np.minimum(edges, self._block), prepend=0, append=ends, axis=1)
+            self._before = np.cumsum(np.vstack([np.zeros_like(counts[:1]), counts]), axis=0)
+        return self._before

@@ -1,0 +1,230 @@
+"""Rows for encoders: whole documents, framed, several to a row, with next to no padding.
+
+    [CLS] a a a a [SEP] [CLS] b b [SEP] [CLS] c c c [SEP] pad
+      0   1 2 3 4   5     0   1 2   3     0   1 2 3   4    0     positions
+      1   1 1 1 1   1     2   2 2   2     3   3 3 3   3    0     documents
+
+Documents longer than a row are cut into pieces that fill one; the remaining pieces and the short
+documents are packed by best-fit decreasing: from the largest piece down, each goes into the row
+where it leaves the least free space. That is done in windows of a keyed shuffle of the pieces, so
+that a row's neighbours come from the whole store, and the result depends on the store, the length
+and the seed alone. Single sentences are packed in the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.config import fingerprint
+from maskwright.base.errors import IncompatibleError
+from maskwright.base.randomness import key, permute
+from maskwright.text.store.pairs import SentencePairs
+from maskwright.text.store.rows import Rows, RowSource, check_indices, spread
+from maskwright.text.store.store import TokenStore
+from maskwright.text.store.stream import Stream, Windows
+
+__all__ = [
+    "PackedDocuments",
+    "PackedSentences",
+    "RowSource",
+    "SentencePairs",
+    "Stream",
+    "Windows",
+    "best_fit",
+]
+
+WINDOW = 1 << 16
+
+
+class PackedDocuments:
+    """Framed documents of `store`, packed into rows of `length` tokens.
+
+    Attributes:
+        fill: the share of all positions that are not padding.
+    """
+
+    kind: ClassVar[str] = "packed"
+    pieces: ClassVar[str] = "documents"
+
+    def __init__(self, store: TokenStore, length: int, *, seed: int = 0) -> None:
+        self.store, self.length = store, length
+        special = store.special
+        opening = special.get("classify", special.get("begin"))
+        closing = special.get("separator", special.get("end"))
+        self._opening = [] if opening is None else [opening]
+        self._closing = [] if closing is None else [closing]
+        self._pad = special.get("pad", 0)
+        self._frame = len(self._opening) + len(self._closing)
+        if length <= self._frame:
+            raise IncompatibleError(
+                "a row has no room for text",
+                found=f"length {length}",
+                wanted=f"more than {self._frame}",
+                do="raise rows.length",
+            )
+        bounds = self._bounds()
+        self._rows = _arrange(bounds, length, self._frame, seed)
+        used = int(self._rows.lengths.sum()) + self._frame * len(self._rows.lengths)
+        self.fill = used / max(1, len(self) * length)
+        self.fingerprint = fingerprint([self.kind, 1, store.fingerprint, length, seed])
+        self.description = (
+            f"{len(bounds) - 1:,} {self.pieces} in {len(self):,} packed rows of {length}, "
+            f"{self.fill:.1%} filled"
+        )
+
+    def _bounds(self) -> NDArray[np.int64]:
+        """Where the pieces begin in the store's tokens, and where the last one stops."""
+        return np.asarray(self.store.offsets)
+
+    def __len__(self) -> int:
+        return len(self._rows.bounds) - 1
+
+    def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
+        """Rows of exactly `length` tokens; the same in every epoch."""
+        numbers = check_indices(indices, len(self), self.description)
+        shape, plan, opening = (len(numbers), self.length), self._rows, len(self._opening)
+        counts = plan.bounds[numbers + 1] - plan.bounds[numbers]
+        pieces = np.repeat(plan.bounds[numbers], counts) + spread(counts)
+        lengths = plan.lengths[pieces]
+        framed = lengths + self._frame
+        begins = np.repeat(np.arange(len(numbers)) * self.length, counts) + plan.places[pieces]
+
+        step = spread(framed)  # 0 … within each framed piece
+        place = np.repeat(begins, framed) + step
+        positions = np.zeros(shape, dtype=np.int64)
+        positions.reshape(-1)[place] = step
+        documents = np.zeros(shape, dtype=np.int32)
+        documents.reshape(-1)[place] = np.repeat(spread(counts) + 1, framed)
+
+        step = spread(lengths)
+        place = np.repeat(begins + opening, lengths) + step
+        source = np.repeat(plan.starts[pieces], lengths) + step
+        found = self.store.tokens[source]
+        tokens = np.full(shape, self._pad, dtype=np.int64)
+        flat = tokens.reshape(-1)
+        flat[place] = found
+        for offset, token in enumerate(self._opening):
+            flat[begins + offset] = token
+        for offset, token in enumerate(self._closing):
+            flat[begins + opening + lengths + offset] = token
+        special = np.ones(shape, dtype=bool)
+        special.reshape(-1)[place] = False
+        starts_word = np.zeros(shape, dtype=bool)
+        starts_word.reshape(-1)[place] = self.store.begins_word(found, step == 0)
+        starts = self.store.begins_sentence(source)
+        starts_sentence = None if starts is None else np.zeros(shape, dtype=bool)
+        if starts_sentence is not None:
+            starts_sentence.reshape(-1)[place] = starts
+        return Rows(
+            tokens=tokens,
+            positions=positions,
+            documents=documents,
+            special=special,
+            starts_word=starts_word,
+            starts_sentence=starts_sentence,
+            ids=numbers,
+        )
+
+
+class PackedSentences(PackedDocuments):
+    """Sentences of `store`, each framed as a document of its own: so a model learns how a sentence
+    begins without anything before it.
+
+    Raises:
+        IncompatibleError: the store does not say where sentences start.
+    """
+
+    kind = "packed-sentences"
+    pieces = "sentences"
+
+    def _bounds(self) -> NDArray[np.int64]:
+        store = self.store
+        if not len(store.sentences):
+            raise IncompatibleError(
+                "the token store does not record where sentences start",
+                where=store.path,
+                do="build it with sentences",
+            )
+        return np.unique(np.concatenate([store.offsets, store.sentences]))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Pieces in order of row and place; row r holds pieces bounds[r] … bounds[r+1] - 1."""
+
+    bounds: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    places: NDArray[np.int64]
+
+
+def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
+    """The bin of each size, bins of `capacity` numbered from 0: best-fit decreasing.
+
+    All pieces of one size are placed together: bins with the smallest sufficient gap take as many
+    of them as fit. The work grows with the number of different sizes, not of pieces.
+    """
+    bins = np.empty(len(sizes), dtype=np.int64)
+    gaps: list[list[NDArray[np.int64]]] = [[] for _ in range(capacity + 1)]
+    opened = 0
+    order = np.argsort(-sizes, kind="stable")
+    for pieces in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
+        if not len(pieces):
+            continue
+        size, gap = int(sizes[pieces[0]]), int(sizes[pieces[0]])
+        while len(pieces):
+            while gap <= capacity and not gaps[gap]:
+                gap += 1
+            per_row = min(gap, capacity) // size
+            needed = -(-len(pieces) // per_row)
+            if gap > capacity:
+                taken = np.arange(opened, opened + needed)
+                opened += needed
+            else:
+                free = gaps[gap].pop()
+                taken, rest = free[:needed], free[needed:]
+                if len(rest):
+                    gaps[gap].append(rest)
+            filled = np.repeat(taken, per_row)[: len(pieces)]
+            bins[pieces[: len(filled)]] = filled
+            pieces = pieces[len(filled) :]
+            held = len(filled) - per_row * (len(taken) - 1)  # the last one may get fewer
+            left = min(gap, capacity)
+            for group, number in ((taken[:-1], per_row), (taken[-1:], held)):
+                if len(group) and left - number * size > 0:
+                    gaps[left - number * size].append(group)
+    return bins
+
+
+def _arrange(offsets: NDArray[np.int64], length: int, frame: int, seed: int) -> _Plan:
+    room = length - frame
+    starts, lengths = _cut(np.asarray(offsets), room)
+    order = permute(key("pack", seed), max(1, len(starts)), np.arange(len(starts)))
+    starts, lengths = starts[order], lengths[order]
+    bins = np.empty(len(starts), dtype=np.int64)
+    opened = 0
+    for begin in range(0, len(starts), WINDOW):
+        window = slice(begin, begin + WINDOW)
+        bins[window] = opened + best_fit(lengths[window] + frame, length)
+        opened = int(bins[window].max()) + 1
+    order = np.argsort(bins, kind="stable")
+    starts, lengths, bins = starts[order], lengths[order], bins[order]
+    bounds = np.searchsorted(bins, np.arange(opened + 1))
+    ends = np.cumsum(lengths + frame)
+    before = ends - lengths - frame
+    places = before - before[bounds[bins]] if opened else before
+    return _Plan(bounds, starts, lengths, places)
+
+
+def _cut(offsets: NDArray[np.int64], room: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Starts and lengths of all pieces, at most `room` tokens each."""
+    sizes = np.diff(offsets)
+    counts = -(-sizes // room)
+    number = spread(counts)
+    starts = np.repeat(offsets[:-1], counts) + number * room
+    lengths = np.minimum(room, np.repeat(offsets[1:], counts) - starts)
+    return starts, lengths

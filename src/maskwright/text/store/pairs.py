@@ -1,0 +1,284 @@
+"""Rows for next-sentence prediction, after BERT (Devlin et al. 2018, section 3.1 and appendix A.2),
+and for sentence-order prediction, after ALBERT (Lan et al. 2019, section 3.1).
+
+    [CLS] A A A A [SEP] B B B [SEP] pad
+      0   0 0 0 0   0   1 1 1   1    0     segments
+
+Every document is divided once into chunks of whole sentences, each just long enough for a row;
+one chunk in ten gets a random shorter goal. A row is a chunk: its first sentences, up to a random
+cut, are A. For half of the rows B is the rest of the chunk (label 0); for the others it starts at a
+random sentence of another document (label 1), as it must where a chunk has only one sentence. What
+is too long loses tokens at a random end, the longer part first.
+
+The cut, the coin and B are drawn anew in every epoch. One thing differs from BERT's own script,
+which re-reads the rest of a chunk whose B came from elsewhere: here the division is the same in all
+epochs, so that a row is a function of its number, and that rest waits for another coin.
+
+For sentence order, the coin swaps A and B instead, before anything is cut off: both always come
+from one document. Where a chunk has only one sentence, that sentence is cut at a random token
+(ALBERT's script takes a stranger there, and so mixes both tasks); a single token is no pair.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.config import fingerprint
+from maskwright.base.errors import DataError, IncompatibleError
+from maskwright.base.randomness import integers, key, uniforms
+from maskwright.text.store.rows import Rows, check_indices, spread
+from maskwright.text.store.store import TokenStore
+
+# Two patterns that each begin with few characters: the search skips to these.
+_OPENING = "\"'“‘«(\\[*–—-"
+_MARK = re.compile(
+    # Group 1: the first letter that follows; small ones without accents are left out at once.
+    rf"[.!?…][\"'”’»)\]]{{0,3}}(?=\s+[{_OPENING}]{{0,3}}([^a-z\s{_OPENING}]))"
+    # Where words are not set apart by spaces, neither are sentences.
+    r"|[。！？][\"'”’»)\]」』）]{0,3}(?=\s*\S)"
+)
+_EMPTY_LINE = re.compile(r"\n[^\S\n]*\n\s*")
+_SHORT = """
+    Mr Mrs Ms Dr Prof St Sr Jr Gen Col Capt Lt Sgt Rev Hon Gov Sen Rep vs etc al cf e.g i.e viz
+    approx No Nos Vol vol pp p Fig fig Eq eq Sec sec Ch ch Inc Ltd Co Corp Jan Feb Mar Apr Jun Jul
+    Aug Sep Sept Oct Nov Dec
+"""
+_ABBREVIATIONS = frozenset(_SHORT.split())
+_LONGEST = 1 + max(map(len, _ABBREVIATIONS))
+
+
+def sentence_starts(text: str) -> list[int]:
+    """Offsets of characters where sentences start; the first is 0.
+
+    The white space before a sentence belongs to it: tokenizers that mark words by the space before
+    them cut the parts exactly as they cut the whole.
+    """
+    starts = {0}
+    for match in _MARK.finditer(text):
+        mark = match.start()
+        small = match[1] is not None and match[1].islower()
+        if not (small or (text[mark] == "." and _abbreviated(text, mark))):
+            starts.add(match.end())
+    for match in _EMPTY_LINE.finditer(text):
+        start = match.start()
+        while start and text[start - 1].isspace():
+            start -= 1
+        if match.end() < len(text):
+            starts.add(start)
+    return sorted(starts)
+
+
+def _abbreviated(text: str, mark: int) -> bool:
+    words = text[max(0, mark - _LONGEST) : mark].split()
+    word = words[-1].lstrip(_OPENING) if words else ""
+    return word in _ABBREVIATIONS or (len(word) == 1 and word.isupper())
+
+
+FRAME = 3
+
+
+class SentencePairs:
+    """Pairs of sentence runs from `store`, in rows of `length` tokens.
+
+    Args:
+        short_fraction: the share of chunks with a shorter goal.
+        negatives: what label 1 means: B from another document, or A and B in the wrong order.
+
+    Raises:
+        IncompatibleError: the tokenizer has no classify or separator token, the store no sentences.
+        DataError: a single document, which has no other to take a second part from.
+    """
+
+    def __init__(
+        self,
+        store: TokenStore,
+        length: int,
+        *,
+        seed: int = 0,
+        short_fraction: float = 0.1,
+        negatives: Literal["foreign", "swapped"] = "foreign",
+    ) -> None:
+        self.store, self.length = store, length
+        self._seed, self._room = seed, length - FRAME
+        self._swaps = negatives == "swapped"
+        self._check()
+        self._pad = store.special.get("pad", 0)
+        self._bounds = np.append(store.sentences, store.num_tokens)
+        # Document d owns the sentences _firsts[d] … _firsts[d + 1] - 1.
+        self._firsts = np.searchsorted(store.sentences, store.offsets)
+        chunks = self._divide(short_fraction)
+        if self._swaps:  # a chunk of one token cannot be cut
+            divisible = self._bounds[chunks[1]] - self._bounds[chunks[0]] > 1
+            chunks = tuple(column[divisible] for column in chunks)
+        self._first, self._stop, self._owner, self._goal = chunks
+        kind = "swapped pairs" if self._swaps else "pairs"
+        self.fingerprint = fingerprint([kind, 1, store.fingerprint, length, seed, short_fraction])
+        self.description = (
+            f"{len(self):,} sentence pairs of {length} from {store.num_documents:,} documents"
+        )
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
+        """Rows of exactly `length` tokens, with `segments` and `pair_label`."""
+        numbers = check_indices(indices, len(self), self.description)
+        (a_start, a_length), (b_start, b_length), label = self._draw(numbers, epoch)
+        shape = (len(numbers), self.length)
+        begins = np.arange(len(numbers)) * self.length
+        b_begins = begins + 2 + a_length
+        parts = ((a_start, a_length, begins + 1), (b_start, b_length, b_begins))
+        tokens = np.full(shape, self._pad, dtype=np.int64)
+        special = np.ones(shape, dtype=bool)
+        starts_word = np.zeros(shape, dtype=bool)
+        for starts, lengths, places in parts:
+            step = spread(lengths)
+            place = np.repeat(places, lengths) + step
+            found = self.store.tokens[np.repeat(starts, lengths) + step]
+            tokens.reshape(-1)[place] = found
+            starts_word.reshape(-1)[place] = self.store.begins_word(found, step == 0)
+            special.reshape(-1)[place] = False
+        tokens[:, 0] = self.store.special["classify"]
+        tokens.reshape(-1)[b_begins - 1] = self.store.special["separator"]
+        tokens.reshape(-1)[b_begins + b_length] = self.store.special["separator"]
+        column = np.arange(self.length)
+        stop = (FRAME + a_length + b_length)[:, None]
+        second = (column >= 2 + a_length[:, None]) & (column < stop)
+        return Rows(
+            tokens=tokens,
+            positions=np.where(column < stop, column, 0),
+            documents=(column < stop).astype(np.int32),
+            special=special,
+            starts_word=starts_word,
+            segments=second.astype(np.int64),
+            ids=numbers,
+            pair_label=label.astype(np.int64),
+        )
+
+    def _draw(
+        self, numbers: NDArray[np.int64], epoch: int
+    ) -> tuple[_Ranges, _Ranges, NDArray[np.bool_]]:
+        """(starts, lengths) of A and of B for each row, and whether B does not follow A."""
+        draws = uniforms(key("pair", self._seed, epoch, numbers), 6)
+        first, stop = self._first[numbers], self._stop[numbers]
+        cut = first + 1 + (draws[:, 0] * np.maximum(1, stop - first - 1)).astype(np.int64)
+        coin = draws[:, 1] < 0.5
+        if self._swaps:
+            (a_start, a_stop), (b_start, b_stop) = self._swapped(first, cut, stop, coin, draws)
+        else:
+            coin |= stop - first == 1
+            a_start, a_stop = self._bounds[first], self._bounds[cut]
+            b_first, b_last = self._foreign(numbers, a_stop - a_start, draws)
+            b_start = self._bounds[np.where(coin, b_first, cut)]
+            b_stop = self._bounds[np.where(coin, b_last, stop)]
+        a_length, b_length = a_stop - a_start, b_stop - b_start
+        kept_a, kept_b = trim(a_length, b_length, self._room)
+        a_start = a_start + (draws[:, 4] * (a_length - kept_a + 1)).astype(np.int64)
+        b_start = b_start + (draws[:, 5] * (b_length - kept_b + 1)).astype(np.int64)
+        return (a_start, kept_a), (b_start, kept_b), coin
+
+    def _foreign(
+        self, numbers: NDArray[np.int64], a_length: NDArray[np.int64], draws: NDArray[np.float64]
+    ) -> _Ranges:
+        """The first sentence of a part from another document, and the one after its last."""
+        owner = self._owner[numbers]
+        other = (draws[:, 2] * (self.store.num_documents - 1)).astype(np.int64)
+        other += other >= owner
+        low, high = self._firsts[other], self._firsts[other + 1]
+        begin = low + (draws[:, 3] * (high - low)).astype(np.int64)
+        goal = self._bounds[begin] + np.maximum(1, self._goal[numbers] - a_length)
+        return begin, np.minimum(np.searchsorted(self._bounds, goal), high)
+
+    def _swapped(
+        self,
+        first: NDArray[np.int64],
+        cut: NDArray[np.int64],
+        stop: NDArray[np.int64],
+        coin: NDArray[np.bool_],
+        draws: NDArray[np.float64],
+    ) -> tuple[_Ranges, _Ranges]:
+        """(starts, stops) of A and of B: the two parts of the chunk, in the other order where the
+        coin decides so."""
+        start, end = self._bounds[first], self._bounds[stop]
+        within = start + 1 + (draws[:, 0] * (end - start - 1)).astype(np.int64)
+        middle = np.where(stop - first == 1, within, self._bounds[cut])
+        a = np.where(coin, middle, start), np.where(coin, end, middle)
+        b = np.where(coin, start, middle), np.where(coin, middle, end)
+        return a, b
+
+    def _divide(self, short_fraction: float) -> tuple[NDArray[np.int64], ...]:
+        """Chunks in order: first sentence, the one after the last, document, goal in tokens.
+
+        All documents advance together, one chunk per turn.
+        """
+        documents = np.arange(self.store.num_documents)
+        at, last = self._firsts[:-1].copy(), self._firsts[1:]
+        found: list[tuple[NDArray[np.int64], ...]] = [(np.zeros(0, np.int64),) * 4]
+        turn = 0
+        while len(documents):
+            keys = key("crop", self._seed, documents, turn)
+            short = uniforms(keys, 1)[:, 0] < short_fraction
+            length = 2 + integers(key("crop", self._seed, documents, turn, 1), 1, self._room - 1)
+            goal = np.where(short, length[:, 0], self._room)
+            stop = np.searchsorted(self._bounds, self._bounds[at] + goal)
+            stop = np.minimum(stop, last[documents])
+            found.append((at, stop, documents, goal))
+            on = stop < last[documents]
+            documents, at = documents[on], stop[on]
+            turn += 1
+        columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        return tuple(column[order] for column in columns)
+
+    def _check(self) -> None:
+        store = self.store
+        missing = {"classify", "separator"} - set(store.special)
+        if missing:
+            raise IncompatibleError(
+                "sentence pairs need special tokens that the tokenizer lacks",
+                where=store.path,
+                found=sorted(store.special),
+                wanted=sorted(missing),
+                do="train the tokenizer with --set tokenizer.style=bert",
+            )
+        if self._room < 4:
+            raise IncompatibleError(
+                "a row has no room for two sentences",
+                wanted="7 or more",
+                found=f"length {self.length}",
+                do="raise rows.length",
+            )
+        if store.num_tokens and not len(store.sentences):
+            raise IncompatibleError(
+                "the token store does not record where sentences start",
+                where=store.path,
+                do="make it again with sentences",
+            )
+        if store.num_documents == 1 and not self._swaps:
+            raise DataError(
+                "sentence pairs need at least two documents",
+                where=store.path,
+                found="1 document",
+                do="give more documents, split the text "
+                "(corpus.form), or hold out more of it (corpus.held_out)",
+            )
+
+
+_Ranges = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def trim(
+    first: NDArray[np.int64], second: NDArray[np.int64], room: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Two lengths after the longer has given up tokens, one by one, until both fit together.
+
+    At equal lengths the second loses a token, as in BERT's script.
+    """
+    more, less = -(-room // 2), room // 2
+    kept_first = np.minimum(first, np.maximum(more, room - second))
+    kept_second = np.minimum(second, np.maximum(less, room - first))
+    return kept_first, kept_second

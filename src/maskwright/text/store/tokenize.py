@@ -1,0 +1,332 @@
+"""Documents to a token store: streamed, resumable, and the same bytes every time.
+
+    documents -> shards of 16 MiB of text -> .work-<name>/shard-00000/ …   one commit each
+                                          -> <name>/                       joined, manifest last
+
+A shard records the hash of its text and what else decides its bytes. A build that was stopped
+reads the text again, which is cheap, and tokenizes only the shards that are not there yet. While
+one shard is written and flushed, the next is tokenized. A finished store with the same text and
+tokenizer is used as it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import DataError, IncompatibleError, OutputError
+from maskwright.base.storage.commit import (
+    DISK,
+    FileSystem,
+    Lock,
+    Staging,
+    commit,
+    read_manifest,
+    remove_folder,
+    verify,
+)
+from maskwright.text.corpus.document import Document
+from maskwright.text.store.pairs import sentence_starts
+from maskwright.text.store.shards import (
+    BLOCK_CHARACTERS,
+    Part,
+    Shard,
+    blocks,
+    in_order,
+    join_hashes,
+    parts,
+    shards,
+)
+from maskwright.text.store.store import FILES, KIND, MANIFEST, TokenStore, checked_cast
+
+__all__ = ["build_store", "sentence_starts"]
+
+COPY_BYTES = 8 << 20
+ROLES = ("pad", "unknown", "classify", "separator", "mask", "begin", "end")
+Progress = Callable[[int, int, int], None]
+
+
+class Encoder(Protocol):
+    """The part of a tokenizer that a store needs."""
+
+    vocabulary_size: int
+    fingerprint: str
+
+    starts_word: NDArray[np.bool_]
+    ends_word: NDArray[np.bool_]
+
+    def encode_batch(self, texts: Sequence[str]) -> Sequence[NDArray[np.integer]]: ...
+
+    def encode_marked(
+        self, texts: Sequence[str], marks: Sequence[Sequence[int]]
+    ) -> Sequence[tuple[NDArray[np.integer], NDArray[np.integer]]]: ...
+
+
+def build_store(
+    documents: Iterable[Document],
+    tokenizer: Encoder,
+    out: Path,
+    *,
+    workers: int = 0,
+    sentences: bool = True,
+    progress: Progress | None = None,
+    read: Callable[[], object] | None = None,
+    files: FileSystem = DISK,
+) -> TokenStore:
+    """Tokenize `documents` into the store `out`, or return the store that exists there.
+
+    Documents without tokens are dropped and counted.
+
+    Args:
+        documents: read once, in order; memory stays bounded however many there are.
+        workers: threads that encode, at least one, while this one reads and cuts; the result is the
+            same for any number. The tokenizer may use all cores in each of them.
+        sentences: record where sentences start; needed for sentence pairs.
+        progress: called with (documents, tokens, bytes of text) after every block.
+        read: called when all documents are read, before the store exists.
+
+    Raises:
+        IncompatibleError: `out` is a good store of another text or tokenizer.
+        DataError: the tokenizer gives an id outside its own vocabulary.
+        OutputError, StoppedError, StorageError: as `commit`.
+    """
+    out = Path(out)
+    builder = _Builder(tokenizer, out, workers, sentences, progress, files)
+    standing = builder.standing()
+    if standing is not None:
+        found = join_hashes(shard.input for shard in shards(documents))
+        builder.check_same("text", standing.manifest.about["input"], found)
+        if builder.work.is_dir():  # of a build that was stopped when all but this was done
+            with Lock(builder.work / "build.lock"):
+                remove_folder(builder.work, files)
+        return standing
+    # Only what is certainly the remains of a store may be replaced.
+    remains = out.is_dir() and {p.name for p in out.iterdir()} <= {MANIFEST, "tokens.bin", *FILES}
+    if os.path.lexists(out) and not remains:
+        raise OutputError(
+            "the folder for the token store holds other files",
+            where=out,
+            do="choose another folder, or remove it first",
+        )
+    with Lock(builder.work / "build.lock"):
+        folders = builder.make_shards(documents)
+        expected = sum(path.stat().st_size for shard in folders for path in shard.glob("*.bin"))
+        if read is not None:
+            read()
+        commit(
+            out,
+            lambda stage: builder.join(stage, folders),
+            manifest=MANIFEST,
+            expected_bytes=expected,
+            replace=remains,
+            files=files,
+        )
+        remove_folder(builder.work, files)
+    return TokenStore.open(out)
+
+
+@dataclass
+class _Encoded:
+    """One shard's ids, block by block, and its counts.
+
+    Attributes:
+        parts: of each document.
+        sizes: tokens of each part.
+        marks: where sentences start, in the shard.
+    """
+
+    parts: list[int] = field(default_factory=list)
+    tokens: list[NDArray[np.integer]] = field(default_factory=list)
+    sizes: list[NDArray[np.int64]] = field(default_factory=list)
+    marks: list[NDArray[np.int64]] = field(default_factory=list)
+
+
+class _Builder:
+    def __init__(
+        self,
+        tokenizer: Encoder,
+        out: Path,
+        workers: int,
+        sentences: bool,
+        progress: Progress | None,
+        files: FileSystem,
+    ) -> None:
+        self.tokenizer, self.out, self.workers = tokenizer, out, workers
+        self.sentences, self.progress, self.files = sentences, progress, files
+        self.work = out.with_name(f".work-{out.name}")
+        roles = {role: getattr(tokenizer, role, None) for role in ROLES}
+        self.facts: dict[str, Any] = {
+            "tokenizer": tokenizer.fingerprint,
+            "vocabulary_size": tokenizer.vocabulary_size,
+            "special": {role: int(n) for role, n in roles.items() if n is not None},
+            "with_sentences": sentences,
+        }
+        self.done = [0, 0, 0]
+
+    def standing(self) -> TokenStore | None:
+        """The store that exists; None if there is none, or a damaged one."""
+        try:
+            about = read_manifest(self.out, manifest=MANIFEST, error=DataError).about
+            store = TokenStore.open(self.out, verify=True)
+        except DataError:
+            return None
+        for name, wanted in self.facts.items():
+            self.check_same(name.replace("_", " "), about.get(name), wanted)
+        return store
+
+    def check_same(self, what: str, found: object, wanted: object) -> None:
+        if found != wanted:
+            raise IncompatibleError(
+                f"a token store of another {what} stands there",
+                where=self.out,
+                found=found,
+                wanted=wanted,
+                do="choose another folder, or remove it first",
+            )
+
+    # -------------------------------------------------------------------------- shards
+    def make_shards(self, documents: Iterable[Document]) -> list[Path]:
+        """Every shard, committed; those of an earlier attempt are used if nothing changed."""
+        folders: list[Path] = []
+        with ThreadPoolExecutor(1) as writer:
+            writing: Future[Any] | None = None
+            for shard in shards(documents):
+                path = self.work / f"shard-{shard.number:05}"
+                folders.append(path)
+                about = {**self.facts, "shard": shard.number, "input": shard.input}
+                if self._is_made(path, about):
+                    continue
+                encoded = self._encode(shard)
+                if writing is not None:
+                    writing.result()
+                writing = writer.submit(self._write_shard, path, shard, encoded, about)
+            if writing is not None:
+                writing.result()
+        return folders
+
+    def _is_made(self, path: Path, about: dict[str, Any]) -> bool:
+        if not path.is_dir():
+            return False
+        try:
+            found = verify(path, manifest=MANIFEST, error=DataError).about
+        except DataError:
+            return False
+        return {name: found.get(name) for name in about} == about
+
+    def _encode(self, shard: Shard) -> _Encoded:
+        """Ids of the shard's documents, in order, and where their sentences start."""
+        encoded, total = _Encoded(), 0
+        cut = blocks(self._cut(shard, encoded.parts))
+        for found in in_order(self._encode_block, cut, max(1, self.workers)):
+            tokens, sizes, marks = found
+            encoded.tokens.append(tokens)
+            encoded.sizes.append(sizes)
+            encoded.marks.append(total + marks)
+            total += len(tokens)
+            self.done[1] += len(tokens)
+            self._report_progress()
+        self.done[0] += len(shard.texts)
+        self.done[2] += sum(shard.bytes)
+        self._report_progress()
+        return encoded
+
+    def _cut(self, shard: Shard, counts: list[int]) -> Iterator[Part]:
+        """The parts of all documents; the number of parts of each goes into `counts`."""
+        for text in shard.texts:
+            split = self.sentences or len(text) > BLOCK_CHARACTERS
+            found = list(parts(text, sentence_starts(text) if split else [0]))
+            counts.append(len(found))
+            yield from found
+
+    def _encode_block(
+        self, block: list[Part]
+    ) -> tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.int64]]:
+        """All ids of the block's parts, tokens of each part, and places of sentence starts."""
+        texts = [text for text, _ in block]
+        places: list[NDArray[np.integer]] = []
+        if self.sentences:
+            marked = self.tokenizer.encode_marked(texts, [marks for _, marks in block])
+            ids, places = [found for found, _ in marked], [found for _, found in marked]
+        else:
+            ids = list(self.tokenizer.encode_batch(texts))
+        sizes = np.fromiter(map(len, ids), np.int64, len(ids))
+        tokens = checked_cast(np.concatenate(ids), self.tokenizer.vocabulary_size)
+        if not self.sentences:
+            return tokens, sizes, np.zeros(0, np.int64)
+        counts = np.fromiter(map(len, places), np.int64, len(places))
+        flat = np.concatenate(places).astype(np.int64)
+        inside = flat < np.repeat(sizes, counts)  # a sentence of which no token is left
+        starts = np.repeat(np.cumsum(sizes) - sizes, counts)
+        return tokens, sizes, np.unique((starts + flat)[inside])
+
+    def _report_progress(self) -> None:
+        if self.progress is not None:
+            self.progress(*self.done)
+
+    def _write_shard(
+        self, path: Path, shard: Shard, encoded: _Encoded, about: dict[str, Any]
+    ) -> None:
+        sizes = np.concatenate([np.zeros(0, np.int64), *encoded.sizes])
+        marks = np.concatenate([np.zeros(0, np.int64), *encoded.marks])
+        lengths = np.add.reduceat(sizes, np.cumsum([0, *encoded.parts[:-1]]))
+        nonempty = lengths > 0
+        largest = max((int(t.max()) for t in encoded.tokens if t.size), default=-1)
+
+        def write(stage: Staging) -> None:
+            stage.write_bytes("tokens.bin", (_raw(t) for t in encoded.tokens))
+            stage.write_bytes("lengths.bin", _raw(lengths[nonempty]))
+            stage.write_bytes("sentences.bin", _raw(marks))
+            stage.write_bytes("document_bytes.bin", _raw(np.array(shard.bytes, np.int64)[nonempty]))
+
+        facts = {
+            **about,
+            "tokens": int(lengths.sum()),
+            "documents": int(nonempty.sum()),
+            "dropped": int((~nonempty).sum()),
+            "largest_id": largest,
+        }
+        commit(path, write, manifest=MANIFEST, about=facts, replace=path.is_dir(), files=self.files)
+
+    # -------------------------------------------------------------------------- the store
+    def join(self, stage: Staging, shards: list[Path]) -> None:
+        """Write the files of the store from those of its shards, a few megabytes at a time."""
+        facts = [read_manifest(shard, manifest=MANIFEST, error=DataError).about for shard in shards]
+        bases = np.cumsum([0, *(f["tokens"] for f in facts)])
+        for name in ("tokens.bin", "document_bytes.bin"):
+            stage.write_bytes(name, itertools.chain.from_iterable(_copy(s / name) for s in shards))
+        with stage.create("offsets.bin") as offsets, stage.create("sentences.bin") as sentences:
+            offsets.write(_raw(np.zeros(1, np.int64)))
+            for shard, base in zip(shards, bases, strict=False):
+                lengths = np.fromfile(shard / "lengths.bin", "<i8")
+                offsets.write(_raw(base + np.cumsum(lengths)))
+                sentences.write(_raw(base + np.fromfile(shard / "sentences.bin", "<i8")))
+        for name in ("starts_word", "ends_word"):
+            table = np.asarray(getattr(self.tokenizer, name), dtype=bool)
+            stage.write_bytes(f"{name}.bin", _raw(table.astype(FILES[f"{name}.bin"])))
+        stage.about.update(self.facts)
+        stage.about.update(
+            kind=KIND,
+            tokens=int(bases[-1]),
+            documents=sum(f["documents"] for f in facts),
+            dropped=sum(f["dropped"] for f in facts),
+            largest_id=max((f["largest_id"] for f in facts), default=-1),
+            input=join_hashes(f["input"] for f in facts),
+        )
+
+
+def _raw(array: NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data
+
+
+def _copy(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while piece := file.read(COPY_BYTES):
+            yield piece

@@ -1,0 +1,235 @@
+"""The classes of a task: those of the training rows, or those that a model has, as they stand in
+the data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from maskwright.base.errors import DataError
+from maskwright.base.findings import Finding
+from maskwright.text.corpus.ledger import Counts
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables import labels
+from maskwright.text.tables.column_contents import spelled, value_of
+from maskwright.text.tables.files import Table
+from maskwright.text.tables.infer import Task
+from maskwright.text.tables.labels import Vocabulary, fold_onto
+from maskwright.text.tables.one_row import label_cells
+from maskwright.text.tables.raw_text import as_integer
+from maskwright.text.tables.rows import Row, usable
+
+LISTED = 8
+# Kinds of columns whose labels are whole numbers.
+NUMBERS = ("whole", "number", "wholes", "numbers", "booleans")
+
+
+def given(
+    classes: Sequence[str],
+    values: Sequence[int] | None,
+    table: Table,
+    task: Task,
+    fold: bool,
+    assume: bool = False,
+) -> Vocabulary:
+    """The classes of a model as they stand in other data: by their names; or as numbers that the
+    data name, or the names of the classes hold, or those of the data it learned from.
+
+    Args:
+        assume: read numbers without names as places in the order of the classes, and record
+            a finding.
+
+    Raises:
+        DataError: labels that are numbers without class names.
+    """
+    role = task.columns.layout.learned
+    column = task.columns[role]
+    plain = tuple(classes)
+    if task.flags and task.flags != len(plain):
+        raise DataError(
+            "not as many flags as the model has classes",
+            where=f"{table.first[0].where}, column {column!r}",
+            found=f"{task.flags} flags in each row",
+            wanted=f"{len(plain)}: {', '.join(plain[:8])}",
+            do="write a flag for each class of the model, or the names of the classes",
+        )
+    rows = [row for part in table.parts.values() for row in part]
+    met = {cell: row for row in rows for cell in readable(row, task)}
+    called = _called(table, task, column, rows)
+    by_number = _numbers_in(plain) if assume else {}
+    if by_number and called and set(plain).isdisjoint(called.values()):
+        # The data name the numbers, and so do the names of the model: LABEL_0.
+        renamed = {name: by_number[n] for n, name in called.items() if n in by_number}
+        places = {name: number for number, name in by_number.items()}
+        record_finding(
+            table, f"the model's classes are those of the same number: {_listed(renamed)}"
+        )
+        return Vocabulary(
+            plain, tuple(places[name] for name in plain), column, renamed, labels.MODEL
+        )
+    if not task.flags and task.columns.column(role).kind not in NUMBERS:
+        folded = fold_onto(plain, map(str, met)) if fold else {}
+        return Vocabulary(plain, plain, column, folded, labels.MODEL)
+    numbers = {number: row for cell, row in met.items() if (number := as_integer(cell)) is not None}
+    if values is not None and plain == tuple(map(str, values)):
+        called = {}  # whatever they are called, the model learned them as numbers
+    learned_from = not called and values is not None
+    if not called and values is not None:
+        called = dict(zip(values, plain, strict=True))
+    if not called and by_number:
+        called = by_number
+        record_finding(
+            table,
+            f"numbers in {column!r} are those in the names of the model's classes: "
+            f"{_listed(called)}",
+        )
+    elif not called and assume and all(n in range(len(plain)) for n in numbers):
+        called = dict(enumerate(plain))
+        record_finding(
+            table,
+            f"assumed: numbers in {column!r} count the model's classes in its order, "
+            f"{_listed(called)}; nothing in the data says so. Where that is wrong, a labels.json "
+            'beside the file says what they are: {"NAME": 0, …}',
+        )
+    if not called:
+        called = {number: str(number) for number in numbers}
+    strange = [n for n in numbers if called.get(n) not in plain]
+    if strange and not learned_from:  # else a number out of range, refused where it stands
+        raise DataError(
+            "the labels are numbers without class names",
+            where=f"{numbers[strange[0]].where}, column {column!r}",
+            found=strange[0],
+            wanted=f"one of {', '.join(map(repr, plain[:8]))}",
+            do="write the names, add a column label_name, or say in a labels.json beside the file "
+            'which number each name has, such as {"NAME": 0, …}',
+        )
+    own = {name: number for number, name in called.items()}
+    return Vocabulary(plain, tuple(own.get(name, name) for name in plain), column, {}, labels.MODEL)
+
+
+def _numbers_in(names: Sequence[str]) -> dict[int, str]:
+    """The number in the name of each class, as in LABEL_0 and "1 star"; empty where one has none,
+    several, or that of another."""
+    digits = [re.findall(r"\d+", name) for name in names]
+    numbers = [int(runs[0]) for runs in digits if len(runs) == 1]
+    one_each = len(numbers) == len(names) == len(set(numbers))
+    return dict(zip(numbers, names, strict=True)) if one_each else {}
+
+
+def _listed(called: Mapping[Any, str]) -> str:
+    listed = [f"{key} = {name!r}" for key, name in list(called.items())[:LISTED]]
+    return ", ".join(listed) + (", …" if len(called) > LISTED else "")
+
+
+def _called(table: Table, task: Task, column: str, rows: Sequence[Row]) -> Mapping[int, str]:
+    """Class names by number, from a names file or a column; empty without either."""
+    names = _names_from_file(table, task, column)
+    if names:
+        return names
+    if "label_name" not in task.columns.roles:
+        return {}
+    pairs = [
+        (as_integer(value_of(row, column)), value_of(row, task.columns["label_name"]))
+        for row in rows
+    ]
+    return {number: str(name) for number, name in pairs if number is not None and name is not None}
+
+
+def _names_from_file(table: Table, task: Task, column: str) -> Mapping[int, str]:
+    """The class names in a file next to the data, or in the data; noted once. A file
+    that the user did not name is left out where it does not fit.
+
+    Raises:
+        DataError: not as many names as flags.
+    """
+    names = table.names_of(column)
+    if not names or not table.names_file:
+        if table.names_file:
+            others = ", ".join(map(repr, table.names))
+            record_finding(
+                table, f"{table.names_file} is not used: it names the classes of {others}"
+            )
+        return names
+    met = {cell for row in table.first for cell in readable(row, task)}
+    fits = all(as_integer(cell) in names or cell in names.values() for cell in met)
+    fits = fits and len(names) == (task.flags or len(names))
+    message = f"classes are named by {table.names_file}"
+    if table.loose and not fits:
+        message = f"{table.names_file} is not used: it names other classes than {column!r} has"
+    record_finding(table, message)
+    return {} if table.loose and not fits else names
+
+
+def record_finding(table: Table, content: Finding | str) -> None:
+    """Have the user know it, once; a sentence is about the names of classes."""
+    finding = Finding("names-of-classes", content) if isinstance(content, str) else content
+    notes = table.counts.setdefault(next(iter(table.parts)), Counts()).notes
+    if finding not in notes:
+        notes.append(finding)
+
+
+def readable(row: Row, task: Task) -> list[Any]:
+    """The labels of a row that are one; what else stands there is refused where it is read."""
+    try:
+        return [cell for cell in label_cells(row, task) if type(cell) in (int, float, str, bool)]
+    except DataError:
+        return []
+
+
+def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabulary:
+    """The classes of the training rows; rows without a usable label do not count."""
+    columns = task.columns
+    role = task.columns.layout.learned
+    name = columns[role]
+    if len(columns.roles[role]) > 1:
+        if table.names_file:
+            record_finding(table, f"{table.names_file} is not used: the columns name the classes")
+        return Vocabulary(columns.roles[role], columns.roles[role], name)
+    if task.named:
+        return Vocabulary(task.named, task.named, name)
+    numbers = columns.column(role).kind in NUMBERS
+    names = _names_from_file(table, task, name)
+    if task.flags:
+        if names and len(names) != task.flags:
+            raise DataError(
+                "not as many names as flags",
+                where=table.names_file or f"{table.first[0].file}, column {name!r}",
+                found=f"{len(names)} names: {', '.join(names.values())}"[:80],
+                wanted=f"{task.flags}, as each row of {name!r} has flags",
+                do="name every class, in the order of the flags",
+            )
+        places = tuple(range(task.flags))
+        called = tuple(names[n] for n in sorted(names)) if names else tuple(map(str, places))
+        if not names:
+            record_finding(
+                table,
+                f"the classes of {name!r} are named by their places, 0 to "
+                f"{task.flags - 1}; a labels.json beside the file may name them",
+            )
+        return Vocabulary(called, places, name)
+
+    def read(row: Row) -> list[tuple[Any, Row]]:
+        cells = list(label_cells(row, task))
+        for cell in cells:
+            spelled(cell, row, name, numbers, words=bool(names))
+        return [(cell, row) for cell in cells]
+
+    cells_by_row, _ = usable(table.first, read, reading)
+    if not any(cells_by_row):
+        raise DataError(
+            "no row has a label",
+            where=f"{table.first[0].file}, column {name!r}",
+            found="empty cells only",
+            wanted="labels",
+            do="add labels, or name another column (--column label=…)",
+        )
+    return labels.learn(
+        [cell for cells in cells_by_row for cell in cells],
+        name,
+        names=names,
+        name_column=columns["label_name"] if "label_name" in columns.roles else None,
+        numbers=numbers,
+        fold=fold,
+        also=task.columns.layout.meanings([cell for cells in cells_by_row for cell, _ in cells]),
+    )

@@ -1,0 +1,275 @@
+"""The rows of labelled files or folders, by part.
+
+    one file                     -> the part "all", divided later (splits.py)
+    a folder with train…, dev…   -> the parts by the files' names; `labels.json` names the classes
+    train=, validation=, test=   -> the parts as given
+
+`rows.py` reads one file; here the rows of all are held.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from maskwright.base.errors import DataError, MaskwrightError, UsageError
+from maskwright.base.findings import Finding
+from maskwright.base.storage.files import write_file
+from maskwright.text.corpus.files import Ignored, Source, find
+from maskwright.text.corpus.ledger import Counts
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.formats import unnamed_files
+from maskwright.text.tables.formats.resolve_annotations import resolve_labels
+from maskwright.text.tables.raw_text import LABEL, Names, read_names
+from maskwright.text.tables.rows import DEFAULT_READING, TABLE_FILE, Row, read_rows
+from maskwright.text.tables.split_files import (
+    ALL,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    by_part,
+    noted_names,
+    separate_class_names,
+)
+
+__all__ = ["TABLE_FILE", "Table", "load"]
+
+# Read also where only the file next to it was named.
+NAMES_NEAR = "labels.json"
+# Names of classes by column, and the file that holds them.
+ClassNames = tuple[dict[str, Names], str]
+# Files by part; names of classes by column; files that belong to no part; what is not read.
+PartSources = tuple[dict[str, list[Source]], ClassNames, list[str], Ignored]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of all parts.
+
+    Attributes:
+        parts: `train`, `validation`, `test`, those there are; or `all` alone.
+        names: the name of each number of a class by column, where a file next to the data or in it
+            holds them; of `label` also where the column is called otherwise (`names_of`).
+        names_file: the file that holds `names`; loose: whether the user did not name it, as it
+            is next to the one file that was named, and it may be of other data.
+        counts: what the reading met, by part.
+        rejects: the list of rows dropped, by part, where one was requested.
+    """
+
+    parts: dict[str, list[Row]]
+    names: dict[str, Names] = field(default_factory=dict)
+    names_file: str = ""
+    loose: bool = False
+    counts: dict[str, Counts] = field(default_factory=dict)
+    rejects: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def first(self) -> list[Row]:
+        """The rows to learn columns and labels from: `train`, or `all`."""
+        return self.parts.get(TRAIN, self.parts.get(ALL, []))
+
+    def names_of(self, column: str) -> Names:
+        """The names of the classes in a column of labels, where a file holds them."""
+        if column in self.names or LABEL in self.columns:
+            return self.names.get(column, {})
+        return self.names.get(LABEL, {})
+
+    def without_labels(self, part: str, rows: Sequence[Row], instead: str) -> bool:
+        """Leave a test part out whose `rows` have no labels, as public sets have it, and note what
+        stands there instead. False of every other part."""
+        if part != TEST or TRAIN not in self.parts:
+            return False
+        del self.parts[part]
+        what = f"not used: {instead} in place of a label in all {len(rows):,} rows"
+        unused = Finding("part-not-used", what)
+        self.counts.setdefault(part, Counts()).notes.append(unused)
+        return True
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column of the first part, in the order met."""
+        return list(dict.fromkeys(name for row in self.first for name in row.values))
+
+
+def load(
+    data: Path | str | Sequence[Path | str] | None = None,
+    *,
+    train: Path | str | None = None,
+    validation: Path | str | None = None,
+    test: Path | str | None = None,
+    header: Sequence[str] = (),
+    reading: Reading = DEFAULT_READING,
+    rejects: Path | str | None = None,
+    learned: bool = True,
+) -> Table:
+    """Read labelled files whole.
+
+    Args:
+        data: a file, or a folder; not together with the other three.
+        train, validation, test: a file or a folder for each part.
+        header: the names of the columns of csv and tsv files that have no header row.
+        reading: encoding, separator, limits, and what becomes of bad rows.
+        rejects: where to list the rows dropped of all parts (with `on_bad="skip"`).
+        learned: whether a folder has to hold something to learn from.
+
+    Raises:
+        UsageError: no path, or data and parts; a missing path; files whose parts are unclear.
+        DataError: bad rows, an empty part, columns that differ between the parts.
+    """
+    _refuse_running_text(reading)
+    named = {TRAIN: train, VALIDATION: validation, TEST: test}
+    given = {part: path for part, path in named.items() if path is not None}
+    if (data is None) == (not given):
+        raise UsageError(
+            "the data are named twice, or not at all",
+            found="both" if given else "no path",
+            wanted="one file or folder (data=…), or train=… with validation=… and test=…",
+            do="give one of the two",
+        )
+    if given and TRAIN not in given:
+        raise UsageError(
+            "no training data",
+            found=f"only {', '.join(given)}",
+            wanted="a path for train",
+            do="give train=FILE, too",
+        )
+    sources, class_names, left, ignored = (
+        _of_parts(given) if data is None else _of_data(data, learned)
+    )
+    names, names_file = class_names
+    loose = False
+    if not names_file and (data := _one_file(data)) is not None:
+        names, names_file = _names_near(data)
+        loose = bool(names)
+    parts: dict[str, list[Row]] = {}
+    counts: dict[str, Counts] = {}
+    lists: dict[str, Path] = {}
+    listed = ""
+    for part, files in sources.items():
+        counts[part] = Counts()
+        if rejects is not None and reading.on_bad == "skip":
+            lists[part] = Path(rejects)
+        parts[part] = list(read_rows(files, reading, header, lists.get(part), counts[part]))
+        if part in lists:  # each reading starts a new list
+            listed += lists[part].read_text(encoding="utf-8")
+            write_file(lists[part], listed.encode())
+        for source in files:
+            names |= noted_names(source)
+    resolve_labels(parts, counts)
+    first = next(iter(counts.values()))
+    first.without_part += left
+    first.ignored.add(ignored)
+    made = Table(parts, names, names_file, loose, counts, lists)
+    _check_columns(made)
+    return made
+
+
+def _refuse_running_text(reading: Reading) -> None:
+    for name in ("column", "form"):
+        if getattr(reading, name) != getattr(DEFAULT_READING, name):
+            raise UsageError(
+                "the option is for running text only",
+                where=f"--read {name}",
+                found=getattr(reading, name),
+                do="name the columns of labelled files: --column ROLE=NAME",
+            )
+
+
+def _refuse_brat(files: Sequence[Source], ignored: Sequence[str]) -> None:
+    """Marks in files next to the texts, as brat writes them, are not read."""
+    stems = {str(source.path.with_suffix("")) for source in files if source.format == "text"}
+    if marks := [name for name in ignored if name.endswith(".ann") and name[:-4] in stems]:
+        raise UsageError(
+            "brat's marks are not in the file of their text",
+            where=marks[0],
+            found=f"{len(marks):,} files ending in .ann",
+            wanted="texts and marks in one file",
+            do='write a line for each text, {"text": …, "entities": [[0, 4, "PER"]]}, with the '
+            "places that stand behind T1, T2 and so on; name the file .jsonl",
+        )
+
+
+def _of_data(data: Path | str | Sequence[Path | str], learned: bool) -> PartSources:
+    """What one path or a list of them holds, by the names of the files."""
+    all_files, ignored = find(data, unnamed_files.sources)
+    _refuse_brat(all_files, ignored.files)
+    files, names, read = separate_class_names(all_files)
+    alone = isinstance(data, str | Path) and not Path(data).is_dir()
+    sources = {ALL: files} if alone else by_part(files, learned=learned)
+    taken = {source.shown for files in sources.values() for source in files}
+    left = [source.shown for source in files if source.shown not in taken]
+    return sources, (names, ", ".join(read)), left, ignored
+
+
+def _one_file(data: Path | str | Sequence[Path | str] | None) -> Path | None:
+    """The one file that was named, if it was one."""
+    path = Path(data) if isinstance(data, str | Path) else None
+    return None if path is None or path.is_dir() else path
+
+
+def _names_near(file: Path) -> ClassNames:
+    """The class names in a `labels.json` next to the one file that was named; none where it holds
+    no names, for it may be of something else."""
+    near = file.parent / NAMES_NEAR
+    if file.name == NAMES_NEAR or not near.is_file():
+        return {}, ""
+    try:
+        (source,), _ = find(near)
+        names = read_names(source)
+    except MaskwrightError:
+        return {}, ""
+    return names or {}, source.shown
+
+
+def _of_parts(given: Mapping[str, Path | str]) -> PartSources:
+    """What a path for each part holds."""
+    by_part_name, ignored = {}, Ignored()
+    for part, path in given.items():
+        files_of_part, ignored_there = find(path, unnamed_files.sources)
+        by_part_name[part] = separate_class_names(files_of_part)
+        ignored.add(ignored_there)
+    sources = {part: files for part, (files, _, _) in by_part_name.items()}
+    names = {
+        column: of_column
+        for _, class_names, _ in by_part_name.values()
+        for column, of_column in class_names.items()
+    }
+    read = [file for _, _, files in by_part_name.values() for file in files]
+    return sources, (names, ", ".join(dict.fromkeys(read))), [], ignored
+
+
+def _check_files(part: str, rows: Sequence[Row]) -> None:
+    """Refuse tables of one part of which each has columns that the other lacks."""
+    first: dict[str, Row] = {}
+    for row in rows:
+        first.setdefault(row.file, row)
+    columns = {
+        file: frozenset(row.values) for file, row in first.items() if TABLE_FILE.search(file)
+    }
+    for (one, here), (other, there) in itertools.combinations(columns.items(), 2):
+        if here - there and there - here:
+            raise DataError(
+                f"two files of the part {part!r} have different columns",
+                where=other,
+                found=", ".join(sorted(there)),
+                wanted=f"{', '.join(sorted(here))}, as in {one}",
+                do="make one table of them, or move one out of the folder",
+            )
+
+
+def _check_columns(made: Table) -> None:
+    for part, rows in made.parts.items():
+        _check_files(part, rows)
+    columns = {part: {n for row in rows for n in row.values} for part, rows in made.parts.items()}
+    for part, here in columns.items():
+        missing = [name for name in made.columns if name not in here]
+        if missing and not here.intersection(made.columns):
+            raise DataError(
+                "the parts have different columns",
+                where=made.parts[part][0].file,
+                found=f"{part}: {', '.join(sorted(here))}",
+                wanted=", ".join(made.columns),
+                do="name the columns alike in all files",
+            )

@@ -1,0 +1,229 @@
+"""Several labels written as one flag for each class.
+
+    a list in each cell     [1, 0, 0, 1]   [true, false]   "[0 1 0]"   "0|1|0"   "0 1 0"   "0110"
+    a mapping in each cell  {"sport": 1, "sea": 0}
+    a column per class      rude, loud     0 and 1, 0.0 and 1.0, true and false, yes and no
+
+Lists of flags differ from lists of class numbers: all have one length, hold nothing but 0
+and 1, and repeat them, which a list of classes does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from maskwright.base.errors import DataError
+from maskwright.text.tables.column_contents import (
+    MISSING_WORDS,
+    MOSTLY,
+    Column,
+    is_empty,
+    is_named,
+    value_of,
+)
+from maskwright.text.tables.rows import Row
+
+NUMBERS = {
+    "0": False,
+    "1": True,
+    "0.0": False,
+    "1.0": True,
+    "0.": False,
+    "1.": True,
+    "false": False,
+    "true": True,
+}
+# Yes and no in languages where the words mean nothing else next to each other.
+YES = ("yes", "y", "t", "ja", "j", "oui", "si", "sí", "sì", "sim", "tak", "да")
+NO = ("no", "n", "f", "nein", "non", "não", "nao", "nee", "nej", "nei", "nie", "нет")
+WORDS = {**dict.fromkeys(YES, True), **dict.fromkeys(NO, False)}
+# What stands where nobody knows.
+UNKNOWN = {"-1", "-1.0", *MISSING_WORDS}
+# Flags only where the user names the columns as labels: a mark or nothing, and 1 or -1.
+MARKS = ("x", "✓", "✔")
+SIGNS = {"-1": False, "1": True, "-1.0": False, "1.0": True}
+# Class names of 0 and 1 alone, such as 0110, and flags with blanks between.
+CODE = re.compile(r"\s*[01]{2,}\s*")
+SPACED = re.compile(r"\s*[01](\.0*)?(\s+[01](\.0*)?)+\s*")
+BY_LETTER, BY_BLANK = "", " "
+
+
+def flag(value: Any) -> bool | None:
+    """Whether `value` says yes; None where it is no flag."""
+    if type(value) is bool:
+        return value
+    if type(value) in (int, float):
+        return bool(value) if value in (0, 1) else None
+    if type(value) is not str:
+        return None
+    word = value.strip().casefold()
+    return NUMBERS.get(word, WORDS.get(word))
+
+
+# ------------------------------------------------------------------------------ lists in cells
+def pieces(cell: Any, separator: str | None) -> Any:
+    """The list that a cell of names or flags spells; what is none stays."""
+    if type(cell) is not str or separator is None:
+        return cell
+    if separator == BY_LETTER:
+        return list(cell.strip())
+    if separator == BY_BLANK:
+        return cell.split()
+    return [piece.strip() for piece in cell.split(separator) if piece.strip()]
+
+
+def flags_in(rows: Sequence[Row], name: str, separator: str | None = None) -> int:
+    """How many flags each list of a column has; 0 where lists are no flags.
+
+    Raises:
+        DataError: flags, but not as many in every row.
+    """
+    cells = [(row, pieces(value_of(row, name), separator)) for row in rows]
+    lists = [(row, cell) for row, cell in cells if type(cell) is list and cell]
+    flagged = [(row, cell) for row, cell in lists if all(flag(v) is not None for v in cell)]
+    sizes = Counter(len(cell) for _, cell in flagged)
+    if not sizes:
+        return 0
+    size = min(sizes, key=lambda n: (-sizes[n], n))
+    if size >= 2 and nearly_all(sizes[size], len(lists)):
+        return size
+    repeating = [(row, cell) for row, cell in flagged if len(set(map(flag, cell))) < len(cell)]
+    if 2 * len(repeating) <= len(lists):
+        return 0
+    row, cell = next((row, cell) for row, cell in repeating if len(cell) != size)
+    raise DataError(
+        "lists of flags of different lengths",
+        where=f"{row.where}, column {name!r}",
+        found=f"{len(cell)} flags: {cell}",
+        wanted=f"one flag for each class, as the {size} in other rows; or lists of the classes",
+        do="write a flag for each class into every row, or the names of the classes that are right",
+    )
+
+
+def places(cell: Any, row: Row, name: str, size: int) -> list[int]:
+    """Which of the `size` flags in a cell say yes, counted from 0.
+
+    Raises:
+        DataError: another number of flags, or what is none.
+    """
+    if type(cell) is list and len(cell) == size:
+        values = [flag(value) for value in cell]
+        if None not in values:
+            return [place for place, is_set in enumerate(values) if is_set]
+    raise DataError(
+        "flags and classes differ in number",
+        where=f"{row.where}, column {name!r}",
+        found="nothing" if cell is None else repr(cell)[:80],
+        wanted=f"a list of {size} flags, each 0 or 1, as in the other rows",
+        do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
+    )
+
+
+def are_codes(rows: Sequence[Row], name: str) -> bool:
+    """Whether all cells are texts of the digits 0 and 1, of one length, which may be flags."""
+    cells = [str(v).strip() for row in rows if not is_empty(v := value_of(row, name))]
+    written = all(CODE.fullmatch(cell) for cell in cells) and len(set(map(len, cells))) == 1
+    return written and any(cell[0] == "0" for cell in cells)
+
+
+def are_spaced(rows: Sequence[Row], name: str) -> bool:
+    """Whether nearly all cells are 0 and 1 with blanks between."""
+    cells = [v for row in rows if not is_empty(v := value_of(row, name))]
+    spaced = sum(type(cell) is str and SPACED.fullmatch(cell) is not None for cell in cells)
+    return spaced > 0 and nearly_all(spaced, len(cells))
+
+
+# ------------------------------------------------------------------------------ a mapping in cells
+def names_in(rows: Sequence[Row], name: str) -> tuple[str, ...]:
+    """The classes that the mappings of a column name, sorted without regard to case."""
+    names = {key for row in rows if is_named(v := value_of(row, name)) for key in v}
+    return tuple(sorted(names, key=lambda key: (key.casefold(), key)))
+
+
+def named(cell: Any, row: Row, name: str, known: Iterable[str]) -> list[str]:
+    """The classes that a mapping says yes to.
+
+    Raises:
+        DataError: no such mapping, or one that leaves out a class.
+    """
+    missing = sorted(set(known) - cell.keys()) if is_named(cell) else []
+    if is_named(cell) and not missing:
+        return [key for key, value in cell.items() if flag(value)]
+    raise DataError(
+        "the cell has no flag for some classes",
+        where=f"{row.where}, column {name!r}",
+        found="nothing" if cell is None else repr(cell)[:80],
+        wanted=f"also {', '.join(missing)}" if missing else 'such as {"sport": 1, "sea": 0}',
+        do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
+    )
+
+
+# ------------------------------------------------------------------------------ a column per class
+def columns_of_flags(columns: Iterable[Column]) -> list[str]:
+    """The columns of which nearly all cells are flags: of 0 and 1, or where there are hardly any of
+    these, of yes and no."""
+    spelled: dict[bool, list[str]] = {True: [], False: []}
+    for column in columns:
+        if not column.scalar:
+            continue
+        words = column.values
+        for numbers, known in ((True, NUMBERS), (False, WORDS)):
+            fitting = {word: n for word, n in words.items() if word in known}
+            # A few rows of which nothing is known, or one mistake, make no other column of it.
+            other_words = {word: n for word, n in words.items() if word not in known}
+            few = nearly_all(sum(fitting.values()), sum(words.values())) and (
+                sum(other_words.values()) <= 1 or other_words.keys() <= UNKNOWN
+            )
+            both = numbers or len(fitting) == 1 or len({known[word] for word in fitting}) == 2
+            if fitting and few and both:
+                spelled[numbers].append(column.name)
+                break
+    return spelled[True] if len(spelled[True]) >= len(spelled[False]) else spelled[False]
+
+
+def columns_of_marks(columns: Iterable[Column]) -> list[str]:
+    """The columns that hold a mark or nothing, or 1 and -1 alone: flags where the user
+    names them as labels."""
+    names = []
+    for column in columns:
+        words = set(column.values)
+        marked = len(words) == 1 and words < set(MARKS) and column.empty > 0
+        if marked or (words <= SIGNS.keys() and {SIGNS[word] for word in words} == {True, False}):
+            names.append(column.name)
+    return names
+
+
+def in_column(value: Any, row: Row, name: str, *, marks: bool = False, signs: bool = False) -> bool:
+    """The flag in a column of its own; with `marks` nothing is no, with `signs` -1 is.
+
+    Raises:
+        DataError: the cell is no flag.
+    """
+    is_right = flag(value)
+    if marks:
+        is_right = False if is_empty(value) else True if _word(value) in MARKS else is_right
+    if signs:
+        is_right = SIGNS.get(_word(value), is_right)
+    if is_right is not None:
+        return is_right
+    nothing = is_empty(value)
+    raise DataError(
+        "the label is empty" if nothing else "the label is no flag",
+        where=f"{row.where}, column {name!r}",
+        found="nothing" if nothing else repr(value),
+        wanted="0 or 1 (or yes or no) in every row of a column that is a label of its own",
+        do="correct the row, or take it out (--read on_bad=skip drops and counts it"
+        + (")" if nothing else f"; where {value} means unknown: --read no_label={value})"),
+    )
+
+
+def _word(value: Any) -> str:
+    return str(value).strip().casefold()
+
+
+def nearly_all(count: int, total: int) -> bool:
+    """All but a mistake in one row, or in few of many."""
+    return total > 0 and (count >= MOSTLY * total or (count == total - 1 and total > 4))

@@ -1,0 +1,103 @@
+"""What programs for annotation export, as rows; each format has its own file.
+
+    Label Studio   JSON, JSON_MIN and CSV (label_studio.py)
+    spaCy          [text, {"entities": [[0, 4, "PER"]]}], and the JSON of its version 2
+    others         doccano, Prodigy, ner-annotator, Dataturks, LightTag, Rasa
+
+`resolve.py` decides which of them are learned from, when all rows are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from maskwright.base.counted import counted
+from maskwright.base.findings import Finding
+from maskwright.text.corpus.ledger import Ledger
+from maskwright.text.tables.formats import label_studio, spacy_json
+from maskwright.text.tables.formats.annotation_labels import Chosen, Exported
+from maskwright.text.tables.formats.annotation_rows import row
+
+
+# ------------------------------------------------------------------------------ files
+def rows(value: Any, file: str, ledger: Ledger) -> list[dict[str, Any]] | None:
+    """The rows of a `.json` file that is such an export; None of any other.
+
+    Raises:
+        DataError: an export of what is no text, or of marks that are no places in it.
+    """
+    items = _listed(value)
+    if items is None:
+        return None
+    if all(map(label_studio.is_task, items)):
+        return label_studio.rows(items, file, ledger)
+    if all(map(spacy_json.is_document, items)):
+        return list(spacy_json.sentences(items, file, ledger))
+    if all(each is None or spacy_json.is_pair(each) for each in items):
+        if blank := items.count(None):
+            what = f"passed over: {counted(blank, 'null')} among the texts"
+            ledger.counts.notes.append(Finding("null-texts", what))
+        return [spacy_json.row(each, number) for number, each in enumerate(items, 1) if each]
+    if isinstance(value, dict) and not all(type(each) is dict for each in items):
+        return None
+    if any(type(each) is not dict or "paragraphs" in each for each in items):
+        return None
+    made = [row(each) for each in items]
+    return made if type(value) is dict or any(type(each) is Exported for each in made) else None
+
+
+def is_one(value: Any) -> bool:
+    """Whether an object is not a row and holds all rows."""
+    return type(value) is dict and _listed(value) is not None
+
+
+def _listed(value: Any) -> list[Any] | None:
+    """The entries of an export: those of a list, or where a program puts them."""
+    if type(value) is list:
+        return value if value else None
+    if type(value) is not dict:
+        return None
+    if label_studio.is_task(value):
+        return [value]
+    if value.keys() >= {"classes", "annotations"}:  # ner-annotator
+        items = value["annotations"]
+    elif "examples" in value:  # LightTag
+        items = value["examples"]
+    else:  # Rasa
+        inner = value.get("rasa_nlu_data")
+        items = inner.get("common_examples") if type(inner) is dict else None
+    return items if type(items) is list and items else None
+
+
+def is_line(value: Any) -> bool:
+    """Whether a line that is no object is a row all the same."""
+    return spacy_json.is_pair(value)
+
+
+def line(value: Any) -> Any:
+    """A line of JSON Lines as a row: also a pair of a text and its marks, as spaCy has it. Other
+    values are given back."""
+    if spacy_json.is_pair(value):
+        return spacy_json.row(value)
+    return row(value) if type(value) is dict else value
+
+
+def is_table(names: Sequence[str]) -> bool:
+    """Whether a table with these columns is an export."""
+    return label_studio.is_row(dict.fromkeys(names)) or set(names) == {
+        "id",
+        "text",
+        "label",
+        "Comments",
+    }
+
+
+def of_table(values: dict[str, str]) -> dict[str, Any]:
+    """A row of such a table."""
+    if label_studio.is_row(values):
+        return label_studio.of_table(values)
+    made = Exported(values)  # doccano
+    if all(pieces := [piece.strip() for piece in values["label"].split("#")]):
+        made["label"] = Chosen(pieces)
+    return made

@@ -1,0 +1,135 @@
+"""Texts without a table: a file each in folders named after their classes, or lines that begin with
+the label, as fastText has them.
+
+    reviews/train/pos/1.txt   reviews/train/neg/2.txt   reviews/test/pos/1.txt
+    __label__pos What a film!
+
+Texts in a folder `unsup` or `unlabelled`, and those next to the folders of the classes, have no
+label and are not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.errors import DataError, UsageError
+from maskwright.base.storage.strict_json import parse
+from maskwright.text.corpus.files import Source
+from maskwright.text.corpus.ledger import Ledger, at
+from maskwright.text.corpus.lines import Block
+
+LABEL = "__label__"
+MULTI_LABEL = re.compile(rf"^{LABEL}\S+[ \t]+{LABEL}", re.MULTILINE)
+LABELS = re.compile(rf"({LABEL}\S*\s*)*")
+UNLABELLED = ("unsup", "unlabelled", "unlabeled")
+
+
+def in_folders(files: Sequence[Source], says_part: Callable[[str], bool]) -> list[Source]:
+    """Those of the texts that lie in the folder of a class; none where there are not two such
+    folders side by side, or there are other files.
+
+    Args:
+        says_part: whether a folder of that name holds a part.
+
+    Raises:
+        UsageError: a folder next to them may be of a class, or of a part.
+    """
+    if any(source.format != "text" for source in files):
+        return []
+    every = {source.path.parent for source in files}
+    above = {folder for path in every for folder in path.parents}
+    leaves = {folder for folder in every - above if folder.name.lower() not in UNLABELLED}
+    folders = {folder for folder in leaves if not says_part(folder.name)}
+    among = {
+        folder
+        for folder in leaves - folders
+        if any(other.parent == folder.parent for other in folders)
+    }
+    if unsure := sorted(folder for folder in among if folder.name.isalpha()):
+        raise UsageError(
+            "a folder that may be a class or a part",
+            where=unsure[0],
+            found=f"texts in it, next to {min(folders).name}",
+            wanted="folders of classes in those of parts, as train/pos",
+            do="rename it, if it is a class; else move it out",
+        )
+    folders |= among  # as `blood-test`: no part is called so that lies among classes
+    parents = {folder.parent for folder in folders}
+    apart = len(parents) == 1 or all(says_part(folder.name) for folder in parents)
+    if not apart or len({folder.name for folder in folders}) < 2:
+        return []
+    return [source for source in files if source.path.parent in folders]
+
+
+def above(source: Source) -> str:
+    """The name of the folder that holds the folder of its class."""
+    return source.path.parent.parent.name
+
+
+def whole_text(blocks: Iterable[Block], path: Path) -> dict[str, str]:
+    """A file as a row.
+
+    Raises:
+        DataError: it holds JSON.
+    """
+    text = "".join(block.text for block in blocks).strip("\n")
+    if text.startswith("{") and _is_json(text):
+        raise DataError(
+            "a file of JSON in the place of a text",
+            where=str(path),
+            found=repr(text[:60]),
+            wanted="a text",
+            do="name such files .json, and take them out of the folders of their "
+            "classes if they hold the labels",
+        )
+    return {"text": text, "label": path.parent.name}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        parse(text)
+    except DataError:
+        return False
+    return True
+
+
+def is_labelled(text: str) -> bool:
+    """Whether a file that begins with `text` has a label at the begin of each line."""
+    return text.lstrip().startswith(LABEL)
+
+
+def has_multi_labels(text: str) -> bool:
+    """Whether a line of `text` begins with several labels."""
+    return MULTI_LABEL.search(text) is not None
+
+
+def lines(
+    blocks: Iterable[Block], multi_label: bool, file: str, ledger: Ledger
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """The rows of such a file, each with its line and its label, or the list of its labels.
+
+    Raises:
+        DataError: a line without a label, or with more than are to be, when the policy is strict.
+    """
+    for number, line in (each for block in blocks for each in block.lines()):
+        if not line.strip():
+            ledger.counts.blank += 1
+            continue
+        match = LABELS.match(line)
+        end = match.end() if match else 0
+        labels = [word.removeprefix(LABEL).rstrip(",") for word in line[:end].split()]
+        if not all(labels) or not labels or (len(labels) > 1 and not multi_label):
+            what = "a line with several labels" if all(labels) and labels else ""
+            fault = DataError(
+                what or "a line without a label",
+                where=at(file, number),
+                found=repr(line[:80]),
+                wanted=f"{LABEL}NAME, then the text",
+                do="correct the line, or take it out",
+            )
+            ledger.reject(fault, file=file, line=number)
+            continue
+        yield {"text": line[end:], "label": labels if multi_label else labels[0]}, number

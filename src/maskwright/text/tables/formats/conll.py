@@ -1,0 +1,565 @@
+"""Sentences whose words have tags, and the files they come in.
+
+{"tokens": ["Kalomi", "sat"], "tags": ["B-PER", "O"]}        a row of JSON Lines
+
+Kalomi NNP B-PER                                             columns, as CoNLL has them: a word
+sat    VBD O                                                 a line, an empty line between
+                                                             sentences; -DOCSTART- lines and
+Tion   NNP B-LOC                                             comments before a sentence, such
+                                                             as "# id 7", are no words
+
+The columns can be named instead (`header`); the user has to name them where the first holds no
+words, or another looks like tags and the last does not. Columns are apart by tabs where a line has
+one, so that a word may hold blanks; else by blanks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from maskwright.base.errors import DataError, UsageError
+from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, at
+from maskwright.text.corpus.lines import Block
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables.formats.conllu import blank_word, sentence_lines
+from maskwright.text.tables.spellings import plain
+
+WORDS = ("word", "words", "token", "tokens")
+SENTENCES = (
+    *("sentence", "sentenceid", "sentenceidx", "sentenceno", "sentencenumber", "sentid"),
+    *("sentno", "sentidx", "sent"),
+)
+NUMBERED = re.compile(r"(sent(ence)?)?\W*\d+(\.0)?", re.IGNORECASE)
+
+
+def columns_of(names: Sequence[str], first: Sequence[str]) -> tuple[str, str] | None:
+    """(what numbers the sentences, what holds the words) by the header and the first row below
+    it; None of another table."""
+    called = {plain(name): name for name in names}
+    number, word = (
+        next((called[spelling] for spelling in spellings if spelling in called), None)
+        for spellings in (SENTENCES, WORDS)
+    )
+    if number is None or word is None:
+        return None
+    one = dict(zip(names, first, strict=True))
+    single = len(one[word].split()) == 1 and not one[word].lstrip().startswith("[")
+    return (number, word) if single and NUMBERED.fullmatch(one[number].strip()) else None
+
+
+def sentences(
+    rows: Iterable[tuple[Mapping[str, str], int]],
+    number: str,
+    word: str,
+    file: str,
+    ledger: Ledger,
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """The sentences, each with the line that it begins at.
+
+    Raises:
+        DataError: a row without a word, when the policy is strict.
+    """
+    sentence: dict[str, Any] = {}
+    start_line = 0
+    for values, line in rows:
+        if not values[word].strip():
+            ledger.reject(
+                DataError(
+                    "the word is missing",
+                    where=at(file, line),
+                    found=repr(values[word]),
+                    wanted=f"one in the column {word!r}",
+                    do="correct the row",
+                ),
+                file=file,
+                line=line,
+            )
+            continue
+        named = values[number].strip() or sentence.get(number, "")
+        if named != sentence.get(number):
+            if sentence:
+                yield sentence, start_line
+            sentence, start_line = {number: named}, line
+        for name, value in values.items():
+            if name != number:
+                sentence.setdefault(name, []).append(value)
+    if sentence:
+        yield sentence, start_line
+
+
+# Also as other programs spell them: b-per, B_PER, PER-B.
+TAG = re.compile(r"O|o|[BIESLUMW][-_]\w.*|[bieslumw]-\w.*|[A-Z]\w+[-_][BIESLUMW]")
+NUMBER = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+([.,]\d+)?[eE][-+]?\d+)")
+SAMPLED_LINES = 20_000  # lines
+# So few lines show whether a column has one value for all words of a sentence.
+MIN_VALUES = 3
+# Of more values than these a column holds no classes; from so many lines on the number decides.
+CLASSES, MANY = 60, 20
+SHOWN = 8
+MOSTLY = 0.95
+TOKENS, TAGS = "tokens", "tags"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a file.
+
+    Attributes:
+        names: of each column, None of one that is left out.
+    """
+
+    names: tuple[str | None, ...]
+
+    def row(self, words: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """A sentence by column."""
+        return {
+            name: [columns[place] for columns in words]
+            for place, name in enumerate(self.names)
+            if name is not None
+        }
+
+
+class _Column:
+    """What a column holds in the lines looked at."""
+
+    def __init__(self, sentences: Sequence[Sequence[Sequence[str]]], place: int) -> None:
+        self.place = place
+        self.by_sentence = [[columns[place] for columns in words] for words in sentences]
+        self.values = [value for values in self.by_sentence for value in values]
+        self.distinct = set(self.values)
+        self.tags = sum(bool(TAG.fullmatch(value)) for value in self.values)
+
+    @property
+    def has_tags(self) -> bool:
+        return self.tags >= MOSTLY * len(self.values)
+
+    @property
+    def has_entity_tags(self) -> bool:
+        """Tags, and not all of them O."""
+        return self.has_tags and self.distinct != {"O"}
+
+    @property
+    def may_have_tags(self) -> bool:
+        return 2 * self.tags > len(self.values) and self.distinct != {"O"}
+
+    @property
+    def has_entity_types(self) -> bool:
+        """Entity types without a scheme: PER, and O of most words."""
+        others = self.distinct - {"O"}
+        return "O" in self.distinct and 0 < len(others) <= CLASSES and all(map(_is_name, others))
+
+    @property
+    def has_classes(self) -> bool:
+        """Few names that come back, such as parts of speech."""
+        few = 1 < len(self.distinct) <= min(CLASSES, len(self.values) // 2)
+        return few and 2 * sum(map(_is_name, self.distinct)) > len(self.distinct)
+
+    @property
+    def is_number(self) -> bool:
+        return all(value.isdecimal() for value in self.distinct)
+
+    @property
+    def is_fraction(self) -> bool:
+        fractions = sum(bool(NUMBER.fullmatch(value)) for value in self.distinct)
+        return fractions > 0 and all(
+            NUMBER.fullmatch(value) or value.isdecimal() for value in self.distinct
+        )
+
+    @property
+    def counts_words(self) -> bool:
+        """Whether each word's number is the one before it and one more."""
+        if not self.is_number or max(map(len, self.by_sentence)) < 2:
+            return False
+        return all(
+            [int(value) - int(values[0]) for value in values] == list(range(len(values)))
+            for values in self.by_sentence
+        )
+
+    @property
+    def is_of_sentence(self) -> bool:
+        """Whether it has one value for all words of a sentence, such as a document's name."""
+        longer = [values for values in self.by_sentence if len(values) > 1]
+        same = all(len(set(values)) == 1 for values in longer)
+        return same and sum(map(len, longer)) >= MIN_VALUES
+
+    @property
+    def is_lettered(self) -> bool:
+        """Whether most of it is written in letters alone, as words are."""
+        return sum(value.isalpha() for value in self.values) * 2 > len(self.values)
+
+
+def layout_of(
+    sentences: Sequence[Sequence[Sequence[str]]], where: str, header: Sequence[str]
+) -> Layout:
+    """The columns of sentences that have as many.
+
+    Args:
+        sentences: the columns of each line of the first of them.
+        where: the place of the first, for messages.
+        header: the names of all columns, where the user gives them.
+
+    Raises:
+        DataError: it is not clear which column is what.  UsageError: not so many names as columns.
+    """
+    width = len(sentences[0][0])
+    if header:
+        require_names(header, sentences[0][0], where)
+        return Layout(tuple(header))
+    alike = list(_sample(sentences))
+    columns = [_Column(alike, place) for place in range(width)]
+    left = 0
+    if width > 1 and columns[0].counts_words and not (width == 2 and columns[1].has_tags):
+        left = 1  # numbers of the words
+    _require_words(columns[left:], where, width)
+    if width - left > 1:
+        _require_tags(columns[left:], where, width)
+    names: list[str | None] = [f"column {place + 1}" for place in range(width)]
+    names[0], names[left] = None, TOKENS
+    if width - left > 1:
+        names[-1] = TAGS
+    return Layout(tuple(names))
+
+
+def require_names(header: Sequence[str], columns: Sequence[str], where: str) -> None:
+    """Refuse names given by the user that are not one for each of the `columns` of a row.
+
+    Raises:
+        UsageError: more or fewer names than columns, or one twice.
+    """
+    if len(header) != len(columns):
+        raise UsageError(
+            "the names given do not fit the file",
+            where=where,
+            found=f"{len(header)} names for {len(columns)} columns: {', '.join(columns)}",
+            wanted=f"{len(columns)} names",
+            do="name every column: --read header=NAME,NAME,…",
+        )
+    if twice := [name for name in header if header.count(name) > 1]:
+        raise UsageError(
+            "two columns have the same name",
+            where="--read header",
+            found=twice[0],
+            wanted="every name once",
+            do="rename one of them",
+        )
+
+
+def _sample(sentences: Sequence[Sequence[Sequence[str]]]) -> Iterator[Sequence[Sequence[str]]]:
+    lines = 0
+    for words in sentences:
+        lines += len(words)
+        if lines <= SAMPLED_LINES or lines == len(words):
+            yield words
+
+
+def _is_name(value: str) -> bool:
+    return any(sign.isalpha() for sign in value)
+
+
+def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
+    """Refuse a first column that holds no words."""
+    first, others = columns[0], columns[1:]
+    if not others:
+        return
+    tags = next((c.place for c in others[::-1] if c.has_entity_tags), others[-1].place)
+    if first.may_have_tags and len(first.values) >= MIN_VALUES and not others[-1].has_tags:
+        words = next((c for c in others if c.is_lettered), others[0])
+        raise _unclear(
+            "the tags stand before the words", where, first, width, words.place, first.place
+        )
+    if len(others) > 1:
+        words = next((c for c in others if not c.is_of_sentence and not c.is_number), others[0])
+        if first.is_of_sentence and not words.is_of_sentence:
+            raise _unclear(
+                "the first column holds no words, but the same for all words of a sentence",
+                where,
+                first,
+                width,
+                words.place,
+                tags,
+            )
+        if first.is_number and len(first.values) >= MIN_VALUES and words.is_lettered:
+            raise _unclear(
+                "the first column holds no words, but numbers",
+                where,
+                first,
+                width,
+                words.place,
+                tags,
+            )
+        richer = next(
+            (
+                c
+                for c in others[:-1]
+                if c.is_lettered
+                and not c.is_of_sentence
+                and len(c.distinct) > MIN_VALUES * len(first.distinct)
+            ),
+            None,
+        )
+        if richer is not None and first.has_classes and len(first.values) >= MANY:
+            raise _unclear(
+                "the first column holds few different values, and another many words",
+                where,
+                first,
+                width,
+                richer.place,
+                tags,
+            )
+
+
+def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
+    """Refuse a last column that holds no tags, where another may."""
+    words, last, between = columns[0], columns[-1], columns[1:-1]
+    if last.has_tags:
+        return
+    other = (
+        next((c for c in between[::-1] if c.has_entity_tags), None)
+        or next(
+            (c for c in between[::-1] if c.has_entity_types and not last.has_entity_types), None
+        )
+        or next((c for c in between if c.has_classes), None)
+    )
+    doubtful = (
+        len(last.distinct) == 1
+        or last.is_fraction
+        or not any(map(_is_name, last.distinct))
+        # Nearly as many as words, and many more than the other: lemmas.
+        or (
+            other is not None
+            and 2 * len(last.distinct) > len(words.distinct)
+            and len(last.distinct) > MIN_VALUES * len(other.distinct)
+        )
+    )
+    if other is not None and (
+        other.has_entity_tags or (other.has_entity_types and not last.has_entity_types)
+    ):
+        raise _unclear(
+            "the last column holds no tags, and another seems to",
+            where,
+            last,
+            width,
+            words.place,
+            other.place,
+        )
+    if other is not None and doubtful:
+        raise _unclear(
+            "the last column seems to hold no tags", where, last, width, words.place, other.place
+        )
+    if last.is_fraction:
+        raise DataError(
+            "the last column holds numbers, not tags",
+            where=where,
+            found=_shown(last),
+            wanted="a word, and its tag in the last column",
+            do="put the tags into the last column",
+        )
+
+
+def _unclear(
+    what: str, where: str, column: _Column, width: int, words: int, tags: int
+) -> DataError:
+    names = [f"column{place + 1}" for place in range(width)]
+    names[tags] = TAGS
+    names[words] = TOKENS
+    return DataError(
+        what,
+        where=where,
+        found=f"column {column.place + 1} of {width}: {_shown(column)}",
+        wanted="words in the first column and their tags in the last, or the names of the columns",
+        do=f"name all columns in their order, words as {TOKENS} and tags as {TAGS}, perhaps "
+        f"--read header={','.join(names)}",
+    )
+
+
+def _shown(column: _Column) -> str:
+    values = list(dict.fromkeys(column.values))
+    return ", ".join(map(repr, values[:SHOWN])) + (", …" if len(values) > SHOWN else "")
+
+
+DOCUMENT = "-DOCSTART-"
+# As CoNLL-U and MultiCoNER write them; a tweet may begin with the word "#".
+COMMENT = re.compile(
+    r"#\s*([\w.:]+\s*=|(id|newdoc|newpar|doc(ument)?|sent(ence)?|(begin|end) document)\b)", re.I
+)
+LOOKED_AT = 200  # lines
+LAST = re.compile(r"O|[BIESLUM](-\w.*)?")  # of one entity type, which has no name
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Words and, where they are known, a tag for each, None where that of a word is not; checked
+    when it is made.
+
+    Attributes:
+        text: what the words stand in, in order; by default the words with a blank between them.
+        where: file and row, for messages.
+    Raises:
+        DataError: not one tag for each word, or a word that is not in the text.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str | None, ...] | None = None
+    text: str = ""
+    where: str = ""
+
+    def __post_init__(self) -> None:
+        if self.tags is not None and len(self.words) != len(self.tags):
+            raise DataError(
+                "words and tags differ in number",
+                where=self.where or None,
+                found=f"{len(self.tags)} tags",
+                wanted=f"{len(self.words)}, one for each word",
+                do="correct the row",
+            )
+        if not self.text:
+            object.__setattr__(self, "text", " ".join(self.words))
+        self.spans  # noqa: B018  a word that is not in the text is refused here
+
+    @cached_property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """(begin, end) in the text of each word."""
+        spans, at = [], 0
+        for number, word in enumerate(self.words, 1):
+            begin = self.text.find(word, at)
+            if begin < 0:
+                raise DataError(
+                    "a word that is not in the text",
+                    where=self.where or None,
+                    found=f"{word!r}, word {number}",
+                    wanted=f"a part of {self.text[at : at + 40]!r}",
+                    do="correct the row",
+                )
+            at = begin + len(word)
+            spans.append((begin, at))
+        return tuple(spans)
+
+
+# ------------------------------------------------------------------------------ files
+def is_one(text: str) -> bool:
+    """Whether a .tsv that begins with `text` is such a file, and no table with a header: a word
+    and its tag in the first line, and lines of as many columns with tags up to an empty one."""
+    lines = text.replace("\r\n", "\n").lstrip("\n").partition("\n\n")
+    words = [line.split("\t") for line in lines[0].split("\n")]
+    if len(words) > 1 and words[0][0].startswith("#") and len(words[0]) != len(words[1]):
+        words = words[1:]  # a comment
+    width = len(words[0])
+    if not lines[1] or width < 2 or any(len(columns) != width for columns in words):
+        return False
+    return all(len(columns[0].split()) <= 1 for columns in words) and any(
+        all(LAST.fullmatch(columns[place]) for columns in words) for place in range(width)
+    )
+
+
+def is_words(text: str) -> bool:
+    """Whether a text that begins so is words with tags, and no prose: columns of which one holds
+    tags of entities or chunks in every line, up to an empty one."""
+    lines = text.split("\n")[:LOOKED_AT]
+    if lines and lines[0].startswith(DOCUMENT):
+        return True
+    if "" not in (line.strip() for line in lines):
+        return False  # no sentence ends
+    words = [_columns(line) for line in lines if line.strip() and not COMMENT.match(line)]
+    width = len(words[0]) if words else 0
+    if width < 2 or any(len(columns) != width for columns in words):
+        return False
+    columns = [{line[place] for line in words} for place in range(width)]
+    return any(values != {"O"} and all(map(TAG.fullmatch, values)) for values in columns)
+
+
+def rows(
+    blocks: Iterable[Block], file: str, header: Sequence[str] = (), ledger: Ledger | None = None
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """The sentences of a file of columns as rows `{"tokens": […], "tags": […]}`, each with the line
+    that it begins at. The first column is the word, the last its tag; a single column has none, and
+    one that numbers the words is none; those between are called by their places, `column 2`. A
+    sentence with a bad line is dropped whole, where that is the policy.
+
+    Args:
+        blocks: the lines.
+        file: the name, for messages.
+        header: the names of all columns, where it is not so.
+        ledger: takes the bad sentences; without one, a bad line stops the reading.
+
+    Raises:
+        DataError: columns that seem to be something else; when the policy is strict, a line with
+            another number of columns than the others, or a word of blanks.
+        UsageError: more or fewer names than columns.
+    """
+    blocks, ledger = iter(blocks), ledger or Ledger(Reading(), Counts(), None)
+    first = next(blocks, None)
+    if first is None:
+        return
+    sample = list(_sentences(iter([first]), file, None, 0))
+    widths = [len(words[0]) for words, _ in sample]
+    usual = max(set(widths), key=widths.count, default=0)
+    layouts: dict[int, Layout] = {}  # sentences of another width are looked at by themselves
+    for words, line in _sentences(itertools.chain([first], blocks), file, ledger, usual):
+        width = len(words[0])
+        if width not in layouts:
+            alike = [each for each in sample if len(each[0][0]) == width] or [(words, line)]
+            where = at(file, alike[0][1])
+            layouts[width] = layout_of([words for words, _ in alike], where, header)
+        yield layouts[width].row(words), line
+
+
+def _sentences(
+    blocks: Iterator[Block], file: str, ledger: Ledger | None, usual: int
+) -> Iterator[tuple[list[list[str]], int]]:
+    """The columns of each line of each sentence, and its first line; without a ledger, of those
+    that have no fault. `usual` is the number of columns of most sentences."""
+    words: list[list[str]] = []
+    start_line, fault = 0, None
+    for number, line in sentence_lines(blocks, ledger):
+        columns = _columns(line) if line is not None else []
+        if line is None or not columns or columns[0] == DOCUMENT:
+            if ledger is not None:
+                ledger.counts.rows += start_line > 0
+            if fault is not None and ledger is not None:
+                ledger.reject(fault, file=file, line=start_line, last=number - 1, rows=1)
+            elif words and fault is None:
+                yield words, start_line
+            words, start_line, fault = [], 0, None
+            continue
+        if not words and COMMENT.match(line):
+            continue
+        if len(words) == 1 and words[0][0].startswith("#") and len(columns) != len(words[0]):
+            words, fault = [], None  # it was a comment, such as a source: "#", "http://…"
+        start_line = start_line if words else number
+        width = len(words[0]) if words else len(columns)
+        fault = fault or _fault(line, columns, width, usual, at(file, number))
+        if fault is not None and ledger is not None and ledger.reading.on_bad == "strict":
+            raise fault
+        words.append(columns)
+
+
+def _fault(line: str, columns: list[str], width: int, usual: int, where: str) -> DataError | None:
+    if "\r" in line:
+        return DataError(
+            "a carriage return within a line",
+            where=where,
+            found=repr(line[:60]),
+            wanted="lines that end with LF or CRLF",
+            do=f"do lines end in CR? then read with line_ends='any', {OR_SKIP}",
+        )
+    if len(columns) < max(width, usual) and len(columns) == usual - 1 and line[:1] in " \t":
+        return blank_word(where, line)
+    if len(columns) == width and not width == 1 < usual:
+        return None
+    return DataError(
+        "a line with another number of columns than the one before",
+        where=where,
+        found=f"{len(columns)}: {line[:60]!r}",
+        wanted=f"{max(width, usual) if width == 1 else width}",
+        do=f"correct the line (between sentences is an empty one), {OR_SKIP}",
+    )
+
+
+def _columns(line: str) -> list[str]:
+    apart = line.split("\t") if "\t" in line else line.split(" ")
+    return [column.strip(" ") for column in apart if column.strip(" ")]

@@ -1,0 +1,179 @@
+"""Label Studio's exports: a task for each text, with what each annotator made of it.
+
+    JSON        {"id": 1, "data": {"text": …}, "annotations": [{"result": [
+                    {"from_name": "label", "type": "labels",
+                     "value": {"start": 0, "end": 4, "text": "Anna", "labels": ["PER"]}}]}]}
+    JSON_MIN    {"text": …, "label": [{"start": 0, "end": 4, "labels": ["PER"]}], "annotator": 1, …}
+    CSV         the same in cells
+
+Each is read to rows as JSON_MIN has them: a row for each annotation, a column for each type of
+question. (HumanSignal, label-studio-converter.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from maskwright.base.counted import counted
+from maskwright.base.errors import DataError
+from maskwright.base.findings import Finding
+from maskwright.base.storage.strict_json import parse
+from maskwright.text.corpus.ledger import Ledger
+from maskwright.text.tables.formats.annotation_labels import Chosen, Exported
+
+# Type of result -> the key of its value that holds the answer.
+VALUES = {
+    "labels": "labels",
+    "choices": "choices",
+    "rating": "rating",
+    "number": "number",
+    "textarea": "text",
+    "pairwise": "selected",
+}
+# Whose places are not those of characters of a text.
+OTHER_PLACES = ("hypertextlabels", "paragraphlabels", "timeserieslabels")
+BOOKS = ("annotation_id", "annotator")
+
+
+def is_task(value: Any) -> bool:
+    """Whether a value is a task of the full export, or an annotation with its task in it, as they
+    are put into a storage."""
+    if type(value) is not dict:
+        return False
+    if type(value.get("result")) is list and type(value.get("task")) is dict:
+        return type(value["task"].get("data")) is dict
+    if type(value.get("data")) is not dict:
+        return False
+    return type(value.get("annotations", value.get("completions"))) is list
+
+
+def is_row(values: Mapping[str, Any]) -> bool:
+    """Whether a row is one of the short exports."""
+    return all(name in values for name in BOOKS)
+
+
+def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
+    """A row for each annotation of each task that was not cancelled, or of those that are marked as
+    the truth, where some are; of a task without any, its data alone.
+
+    Raises:
+        DataError: an annotation of another form, or marks that are no character spans.
+    """
+    exported_rows: list[dict[str, Any]] = []
+    unread: Counter[str] = Counter()
+    multiply_annotated = golden = 0
+    for number, task in enumerate(tasks, 1):
+        where = f"{file}, item {number}"
+        if "result" in task:
+            task = {**task["task"], "annotations": [task]}
+        every = task.get("annotations", task.get("completions"))
+        if not all(type(each) is dict and type(each.get("result")) is list for each in every):
+            raise DataError(
+                "no annotation of Label Studio",
+                where=where,
+                found=repr(every)[:80],
+                wanted='objects with a list "result"',
+                do="export the project as JSON or JSON-MIN",
+            )
+        live = [a for a in every if not a.get("was_cancelled") and not a.get("skipped")]
+        true = [a for a in live if a.get("ground_truth") is True]
+        golden += bool(true) and len(true) < len(live)
+        live = true or live
+        multiply_annotated += len(live) > 1
+        base = Exported(task["data"])
+        base.setdefault("id", task.get("id"))
+        if not live:
+            base.left_out, base.item = _why(task, every), number
+            exported_rows.append(base)
+        for annotation in live:
+            annotated = Exported({**base, **_answers(annotation["result"], unread, where)})
+            annotated.item = number
+            exported_rows.append(annotated)
+    _note(ledger.counts.notes, multiply_annotated, golden, unread)
+    return exported_rows
+
+
+def _note(notes: list[Finding], multiply_annotated: int, golden: int, unread: Counter[str]) -> None:
+    if multiply_annotated:
+        what = f"{counted(multiply_annotated, 'text')} with several annotations: a row for each"
+        notes.append(Finding("several-annotations", what))
+    if golden:
+        what = (
+            f"of {counted(golden, 'text')} only the annotation that is marked as the truth is read"
+        )
+        notes.append(Finding("annotation-marked-true", what))
+    for result_type, number in unread.items():
+        what = f"not read: {counted(number, 'result')} of the type {result_type}"
+        notes.append(Finding("results-not-read", what))
+
+
+def _why(task: Mapping[str, Any], every: list[Any]) -> str:
+    if every:
+        return "its annotation was cancelled"
+    return "predictions, and no annotation" if task.get("predictions") else "no annotation"
+
+
+def _answers(results: list[Any], unread: Counter[str], where: str) -> dict[str, Any]:
+    """The answers of one annotator, by the names of the questions."""
+    answers: dict[str, Any] = {}
+    for result in results:
+        result_type, name = str(result.get("type")), result.get("from_name")
+        value = result.get("value")
+        if result_type in OTHER_PLACES:
+            raise DataError(
+                "the marks are no character spans",
+                where=where,
+                found=result_type,
+                wanted="labels of a plain text",
+                do="annotate as Text, and not as HyperText or Paragraphs",
+            )
+        answer = value.get(VALUES.get(result_type, "")) if type(value) is dict else None
+        marks = result_type == "labels"
+        # A rating or choice of a part of a text is no label of the text.
+        if answer is None or type(name) is not str or (not marks and "start" in value):
+            unread[
+                result_type if marks or "start" not in (value or {}) else f"{result_type} of a part"
+            ] += 1
+        elif marks:
+            answers.setdefault(name, []).append(value)
+        elif result_type == "choices":
+            answers[name] = Chosen([*answers.get(name, ()), *answer])
+        else:
+            answers[name] = _single(answer)
+    return answers
+
+
+def _single(answer: Any) -> Any:
+    return answer[0] if type(answer) is list and len(answer) == 1 else answer
+
+
+def row(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the short export with its values as the full one has them."""
+    return Exported({name: _value(value) for name, value in values.items()})
+
+
+def of_table(values: Mapping[str, str]) -> dict[str, Any]:
+    """The same of a table, in whose cells JSON stands."""
+    cells = {}
+    for name, cell in values.items():
+        cells[name] = cell
+        if cell.startswith(("[{", '{"')):
+            try:
+                cells[name] = parse(cell)
+            except DataError:
+                continue  # a text that begins so
+    return row(cells)
+
+
+def _value(value: Any) -> Any:
+    if type(value) is list and len(value) == 1 and type(value[0]) is dict:
+        inner = value[0]
+        if "start" not in inner and (keys := inner.keys() & {"rating", "number", "selected"}):
+            return inner[keys.pop()]
+    if type(value) is dict and type(value.get("choices")) is list:
+        return Chosen(value["choices"])
+    if type(value) is dict and value.keys() == {"text"}:
+        return _single(value["text"])
+    return value

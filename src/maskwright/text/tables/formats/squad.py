@@ -1,0 +1,185 @@
+"""Questions about contexts, and the SQuAD file they come in (Rajpurkar et al. 2016, 2018).
+
+    {"data": [{"title": …, "paragraphs": [{"context": …, "qas": [
+        {"id": …, "question": …, "answers": [{"text": …, "answer_start": …}], "is_impossible": …}
+    ]}]}]}
+
+Places count characters of the file's text, before any tokenizer changes it; that an answer stands
+at its place is checked where rows are read (`layouts/question.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.base.errors import DataError
+
+FIELDS = ("id", "title", "context", "question", "is_impossible", "plausible_answers")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A slice of a context: its text and the character it begins at."""
+
+    text: str
+    start: int
+
+    @property
+    def stop(self) -> int:
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a context; checked when it is made.
+
+    Attributes:
+        id: its name, unique in the file.
+        answers: the gold answers, at their places in the context; none where it does not answer.
+        where: file and place, for messages.
+    Raises:
+        DataError: a blank question.
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...] = ()
+    where: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.question.strip():
+            raise DataError(
+                "a question without words",
+                where=", ".join(part for part in (self.where, f"question {self.id}") if part),
+                found=repr(self.question),
+                wanted="a text",
+                do="write one, or take the row out",
+            )
+
+
+# ------------------------------------------------------------------------------ files
+def rows_and_faults(document: Any, where: str = "") -> Iterator[dict[str, Any] | DataError]:
+    """The questions of a parsed SQuAD document, 1.1 or 2.0, as flat rows in the order of the file,
+    and what is wrong in the place of a question, paragraph or article that is bad:
+
+        {"id": …, "title": …, "context": …, "question": …,
+         "answers": {"text": […], "answer_start": […]}}
+
+    A question without the field has none here either, as one that is only to be answered.
+
+    Raises:
+        DataError: no list of articles.
+    """
+    known: set[str] = set()
+    for number, row_or_fault in enumerate(_questions(document, where), start=1):
+        if isinstance(row_or_fault, DataError):
+            yield row_or_fault
+            continue
+        try:
+            yield _row(*row_or_fault, number, known)
+        except DataError as error:
+            yield error
+
+
+def _row(
+    title: str, context: str, row: Any, place: str, number: int, known: set[str]
+) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise DataError(
+            "a question that is no object",
+            where=place,
+            found=repr(row)[:80],
+            wanted='{"question": "…", "answers": […]}',
+        )
+    name = str(row.get("id", number))
+    named = f"{place}, question {name}"
+    if name in known:
+        raise DataError(
+            "two questions of the same id",
+            where=place,
+            found=repr(name),
+            wanted="another id for each question",
+        )
+    known.add(name)
+    impossible, golds = row.get("is_impossible"), row.get("answers", row.get("answer", []))
+    labelled = bool({"answers", "answer"} & row.keys()) or impossible is True
+    if type(golds) is dict:  # one answer, or columns of several
+        values = [value if type(value) is list else [value] for value in golds.values()]
+        if len(set(map(len, values))) > 1:
+            raise _wrong("answers", list, golds, named)
+        golds = [dict(zip(golds, each, strict=True)) for each in zip(*values, strict=True)]
+    labelled &= type(golds) is not str  # a text alone is looked for in the context
+    if type(golds) is not list and labelled:
+        raise _wrong("answers", list, golds, named)
+    if (impossible is True and golds) or (impossible is False and labelled and not golds):
+        raise DataError(
+            "answers and is_impossible do not agree",
+            where=named,
+            found=f"{len(golds)} answers, is_impossible {impossible}",
+            wanted="answers, or is_impossible true",
+        )
+    return {
+        "id": name,
+        "title": title,
+        "context": context,
+        "question": _field(row, "question", str, named),
+    } | (
+        {
+            "answers": {
+                "text": [_field(gold, "text", str, named) for gold in golds],
+                "answer_start": [_field(gold, "answer_start", int, named) for gold in golds],
+            }
+        }
+        if labelled
+        else {name: value for name, value in row.items() if name not in FIELDS}
+    )  # what a question has in the place of answers is reported where answers are learned
+
+
+def _questions(document: Any, where: str) -> Iterator[tuple[str, str, Any, str] | DataError]:
+    """(title, context, question as it stands, place) for each question."""
+    for a, article in enumerate(_field(document, "data", list, where), 1):
+        at = f"{where}, article {a}".removeprefix(", ")
+        title = article.get("title", "") if isinstance(article, Mapping) else ""
+        try:
+            paragraphs = _field(article, "paragraphs", list, at)
+        except DataError as error:
+            yield error
+            continue
+        for p, paragraph in enumerate(paragraphs, 1):
+            place = f"{at}, paragraph {p}"
+            try:
+                context = _field(paragraph, "context", str, place)
+                questions = _field(paragraph, "qas", list, place)
+            except DataError as error:
+                yield error
+                continue
+            for row in questions:
+                yield str(title), context, row, place
+
+
+def _field(row: Any, name: str, expected: type, where: str) -> Any:
+    if not isinstance(row, Mapping) or name not in row:
+        shown = ", ".join(map(str, row)) if isinstance(row, Mapping) else repr(row)[:80]
+        shown = shown or "no fields"
+        raise DataError(
+            f'the field "{name}" is missing',
+            where=where or None,
+            found=shown,
+            wanted=f'"{name}", as SQuAD has it',
+        )
+    if type(row[name]) is not expected:
+        raise _wrong(name, expected, row[name], where)
+    return row[name]
+
+
+def _wrong(name: str, expected: type, shown: Any, where: str) -> DataError:
+    words = {str: "a text", list: "a list", int: "a whole number"}
+    return DataError(
+        f'the field "{name}" has another type',
+        where=where,
+        found=repr(shown)[:80],
+        wanted=words[expected],
+    )

@@ -1,0 +1,288 @@
+"""Which task a table is for: from the shape of its columns and from what the labels are.
+
+    columns -> layout, with the form of the labels -> the task type that declares both (`shapes.py`)
+
+Whole numbers with few different values are classes; fractions are regression; lists, or names with
+a separator between them, are several labels at once. The reason is one sentence, and a task that is
+given overrules it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from maskwright.base.errors import DataError
+from maskwright.text.tables import flags
+from maskwright.text.tables.column_contents import Column, is_empty, is_no_label, value_of
+from maskwright.text.tables.columns import Columns
+from maskwright.text.tables.files import Table
+from maskwright.text.tables.raw_text import as_integer
+from maskwright.text.tables.roles import find
+from maskwright.text.tables.rows import Row
+from maskwright.text.tables.shapes import Label, Shape, shape_for, shape_of
+from maskwright.text.tables.spellings import plain
+from maskwright.text.tables.unclear_labels import SCORES, refuse_unclear
+
+# Whole numbers up to so many are classes under any name; a column called a score needs fewer.
+FEW = 20
+FEW_SCORES = 10
+# Of pairs a few whole numbers written with a point may be degrees; so many are hardly.
+FEW_OF_PAIRS = 3
+# Numbers 0 … n-1 without gaps are classes when each comes so often on average.
+OFTEN = 5
+# Kinds of columns whose cells are lists.
+LISTS = ("texts", "wholes", "numbers", "booleans")
+SEPARATORS = ("|", ";", ",")
+# At least this share of the cells has a separator in it.
+MIN_SEPARATED = 0.1
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learned.
+
+    Attributes:
+        shape: what the task type declares of its data.
+        why: one sentence.
+        columns: which column is what.
+        separator: what stands between several labels in one cell; None for lists and columns.
+        flags: how many flags each cell has, one for each class; 0 where labels are names.
+        named: the classes that mappings of flags name; empty where there are none.
+        marks: columns of one label each in which an empty cell means no; signs: in which -1 does.
+    """
+
+    shape: Shape
+    why: str
+    columns: Columns
+    separator: str | None = None
+    flags: int = 0
+    named: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What `--task` takes."""
+        return self.shape.name
+
+    def lines(self) -> list[str]:
+        """What was found, for the user: the task with its reason, then the columns."""
+        return [f"task: {self.name}, because {self.why}", *self.columns.lines()]
+
+
+def infer(
+    table: Table,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    task: str | None = None,
+    no_label: str | None = None,
+) -> Task:
+    """The task of a table.
+
+    Args:
+        table: the rows; cells of a csv that spell lists become lists, in place.
+        columns: role -> column, for what must not be searched for.
+        task: its name, if the user gives one.
+        no_label: what stands where a label is not known, and does not count as a label.
+
+    Raises:
+        UsageError: an unknown task, role or column.
+        DataError: no task fits, or not the one given.
+    """
+    requested = None if task is None else shape_of(task)
+    among = None if requested is None else (requested.layout,)
+    selected = find(table, columns, among)
+    if no_label is not None and len(names := selected.roles.get("label", ())) == 1:
+        table = _known(table, names[0], no_label)
+        selected = find(table, columns, among)
+    if not selected.layout.has_label_forms:
+        shape = requested or shape_for(selected.layout, "")
+        if shape is None:
+            raise _no_task(table, selected, selected.layout.reason(selected))
+        return Task(shape, selected.layout.reason(selected), selected)
+    if requested is None:
+        refuse_unclear(table.first, selected)
+    form, why, separator = label_form(table.first, selected)
+    if form == "number" and _are_named(table, selected):
+        form, why = "classes", f"the numbers in {selected['label']!r} have names"
+    if requested is not None and (form != requested.label or not requested.inferred):
+        _check_possible(table, selected, requested, form)
+        why, separator = f"it was given (otherwise {why})", None
+        if requested.label == "several":
+            separator = _separator(table.first, selected["label"], 0.0) or SEPARATORS[0]
+            if flags.are_codes(table.first, selected["label"]):
+                separator = flags.BY_LETTER
+        form = requested.label
+    shape = requested or shape_for(selected.layout, form)
+    if shape is None:
+        raise _no_task(table, selected, why)
+    made = Task(shape, why, selected, separator)
+    return _with_flags(made, table.first) if form == "several" else made
+
+
+def _no_task(table: Table, columns: Columns, why: str) -> DataError:
+    """Pairs with several labels each, or a layout for which no task is inferred."""
+    if "second" in columns.roles:
+        return DataError(
+            "no task learns several labels for a pair",
+            where=f"{table.first[0].file}, column {columns['label']!r}",
+            found=why,
+            wanted="one label for each pair",
+            do="keep one label, or join the two texts into one column",
+        )
+    return DataError(
+        "no task is inferred from such a table",
+        where=table.first[0].file,
+        found=why,
+        do="name the task (--task)",
+    )
+
+
+def _are_named(table: Table, columns: Columns) -> bool:
+    """Whether a file next to the data, or the data, names every number of the label."""
+    names = table.names_of(columns["label"])
+    cells = (value_of(row, columns["label"]) for row in table.first)
+    return bool(names) and {as_integer(v) for v in cells if not is_empty(v)} <= names.keys()
+
+
+def _with_flags(task: Task, rows: Sequence[Row]) -> Task:
+    """The same, where its labels are flags, with how they are to be read."""
+    names, column = task.columns.roles["label"], task.columns.column("label")
+    if len(names) > 1:
+        marked = flags.columns_of_marks([task.columns.described[name] for name in names])
+        signs = tuple(name for name in marked if task.columns.described[name].kind == "whole")
+        marks = set(marked) - set(signs)
+        empty = {name for name in names if task.columns.described[name].kind == "empty"}
+        return replace(task, signs=signs, marks=tuple(marks | empty) if marks else ())
+    if column.kind == "flags":
+        return replace(task, named=flags.names_in(rows, column.name))
+    if not (size := flags.flags_in(rows, column.name, task.separator)):
+        return task
+    return replace(
+        task, why=f"{column.name!r} holds {size} flags in each row, one for each class", flags=size
+    )
+
+
+def label_form(rows: Sequence[Row], columns: Columns) -> tuple[Label, str, str | None]:
+    """(`classes`, `number` or `several`; the reason; what separates several labels in a cell)."""
+    names = columns.roles["label"]
+    if len(names) > 1:
+        return "several", f"{len(names)} columns hold flags, one for each label", None
+    column = columns.column("label")
+    name = repr(column.name)
+    if column.kind in LISTS:
+        return "several", f"{name} holds a list of labels in each row", None
+    if column.kind == "flags":
+        return "several", f"{name} maps each class to 0 or 1", None
+    if "label_name" in columns.roles:
+        why = f"{name} holds {column.distinct} values, which {columns['label_name']!r} names"
+        return "classes", why, None
+    if column.kind == "boolean":
+        return "classes", f"{name} holds true or false", None
+    if column.kind == "whole":
+        form, why = _of_whole_numbers(rows, column)
+        return form, why, None
+    if column.kind == "number":
+        most = FEW_SCORES if "text" in columns.roles else FEW_OF_PAIRS
+        if column.integral and column.distinct <= most and plain(column.name) not in SCORES:
+            return (
+                "classes",
+                f"{name} holds {column.distinct} different whole numbers, though "
+                "written with a point",
+                None,
+            )
+        notation = "written with a point" if column.integral else "with fractions"
+        return "number", f"{name} holds numbers {notation}", None
+    if flags.are_spaced(rows, column.name):
+        return "several", f"{name} holds flags with blanks between", flags.BY_BLANK
+    separator = _separator(rows, column.name)
+    if separator is not None:
+        return "several", f"{name} holds names with {separator!r} between them", separator
+    return "classes", f"{name} holds {column.distinct:,} different names", None
+
+
+def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
+    name, distinct = repr(column.name), column.distinct
+    few = FEW_SCORES if plain(column.name) in SCORES else FEW
+    if distinct <= few:
+        return "classes", f"{name} holds only {distinct} different whole numbers"
+    values = {as_integer(value_of(row, column.name)) for row in rows} - {None}
+    dense = min(values, key=_order) in (0, 1) and _span(values) == len(values)
+    if dense and column.rows >= OFTEN * distinct and plain(column.name) not in SCORES:
+        return "classes", (
+            f"{name} holds the whole numbers {min(values, key=_order)} to "
+            f"{max(values, key=_order)} without gaps, {column.rows // distinct} rows of each"
+        )
+    return "number", f"{name} holds {distinct:,} different whole numbers"
+
+
+def _known(table: Table, name: str, no_label: str) -> Table:
+    """The table without the training rows whose label is not known, but for one of no others."""
+    rows = [row for row in table.first if not is_no_label([no_label], value_of(row, name))]
+    first = next(part for part, each in table.parts.items() if each is table.first)
+    return replace(table, parts={**table.parts, first: rows}) if rows else table
+
+
+def _order(value: int | None) -> int:
+    return 0 if value is None else value
+
+
+def _span(values: set[int | None]) -> int:
+    numbers = [v for v in values if v is not None]
+    return max(numbers) - min(numbers) + 1
+
+
+def _separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> str | None:
+    """What stands between several names in a cell, if the pieces come back in other cells and at
+    least such a share of the cells has it; 0 where the user says that there are several."""
+    cells = [v for row in rows if type(v := value_of(row, name)) is str and not is_empty(v)]
+    for separator in SEPARATORS:
+        split = [[p.strip() for p in cell.split(separator)] for cell in cells]
+        separated = sum(len(pieces) > 1 for pieces in split)
+        often = Counter(
+            p for distinct in {tuple(pieces) for pieces in split} for p in distinct if p
+        )
+        # 'Business, Finance' and 'Sports, Games' are two names: no piece of them comes back.
+        recurring = max(often.values(), default=0) > 1
+        recurring &= least == 0 or len(often) <= len(set(cells))
+        if separated and separated >= least * len(cells) and recurring:
+            return separator
+    return None
+
+
+def _check_possible(table: Table, columns: Columns, requested: Shape, form: Label) -> None:
+    """Numbers may be read as classes and the reverse; names are no numbers."""
+    column, names = columns.column("label"), columns.roles["label"]
+    if len(names) > 1 and requested.label != "several":
+        raise DataError(
+            f"{requested.name} has one column of labels",
+            where=table.first[0].file,
+            found=", ".join(map(repr, names)),
+            wanted="one column",
+            do=f"name one (--column label=…){_or_multi_label(columns, ', of columns of 0 and 1')}",
+        )
+    fits = shape_for(columns.layout, form)
+    if requested.label == "number" and column.kind not in ("whole", "number"):
+        raise DataError(
+            f"{requested.name} needs numbers as labels",
+            where=f"{table.first[0].file}, column {column.name!r}",
+            found=f"{column.distinct:,} different values of the type {column.kind}",
+            wanted="numbers",
+            do=(f"choose the task {fits.name}, or " if fits else "choose ")
+            + "the column with the numbers (--column label=…)",
+        )
+    if requested.label == "classes" and column.kind in (*LISTS, "flags"):
+        raise DataError(
+            f"{requested.name} needs one label in each row",
+            where=f"{table.first[0].file}, column {column.name!r}",
+            found="lists",
+            wanted="one name or whole number",
+            do=f"write one label in each row{_or_multi_label(columns)}",
+        )
+
+
+def _or_multi_label(columns: Columns, which: str = "") -> str:
+    """The advice to choose the task of several labels, where there is one for such columns."""
+    multi_label = shape_for(columns.layout, "several")
+    return "" if multi_label is None else f", or choose the task {multi_label.name}{which}"

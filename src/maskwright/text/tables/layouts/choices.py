@@ -1,0 +1,205 @@
+"""A question with choices, in a column of lists or a column each, and which of them is right.
+
+{"question": "…", "choices": ["…", "…"], "label": 1}
+{"question": "…", "choices": {"text": ["…", "…"], "label": ["A", "B"]}, "answerKey": "B"}
+{"article": "…", "question": "…", "options": ["…", "…"], "answer": "B"}
+"""
+
+from __future__ import annotations
+
+import itertools
+import string
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from maskwright.base.errors import DataError
+from maskwright.base.findings import Finding
+from maskwright.text.tables.column_contents import (
+    is_empty,
+    joined,
+    missing,
+    text_in,
+    text_of,
+    value_of,
+)
+from maskwright.text.tables.columns import Columns
+from maskwright.text.tables.examples import Choice
+from maskwright.text.tables.files import Table
+from maskwright.text.tables.infer import Task
+from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.raw_text import as_integer
+from maskwright.text.tables.role_search import TEXTLIKE, Search
+from maskwright.text.tables.rows import Row
+from maskwright.text.tables.spellings import NUMBERED
+
+LETTERS = string.ascii_uppercase
+MIN_ROWS = 5  # rows; in fewer a 0 may be missing by chance
+
+# Names of the column of the right choice.
+ANSWERING = (
+    *("label", "answer", "answerkey", "correct", "correctoption", "correctanswer", "gold"),
+    *("target",),
+)
+
+
+class Choices(Layout):
+    """A question, two choices or more, and which of them is right."""
+
+    name = "choices"
+    roles = ("question", "choices", "label")
+    multi_column = ("choices",)
+    joined = ("question",)
+    lists = ("choices",)
+    rank = 30
+
+    def find(self, search: Search) -> None:
+        search.by_name("choices", lambda c: c.kind in ("texts", "object"))
+        if "choices" not in search.roles:
+            numbered: dict[str, list[str]] = {}
+            for column in search.free():
+                match = NUMBERED.fullmatch(column.name.lower())
+                if match and column.kind in TEXTLIKE:
+                    numbered.setdefault(match[1], []).append(column.name)
+            letters = [search.by_plain.get(letter) for letter in "abcdefgh"]
+            lettered = list(itertools.takewhile(lambda name: name is not None, letters))
+            if len(lettered) > 2:
+                numbered["letters"] = [name for name in lettered if name is not None]
+            most = max(numbered.values(), key=len, default=[])
+            if len(most) >= 2:
+                order = sorted(most, key=lambda name: (len(name), name))
+                search.take("choices", order, "by their numbered names")
+        if "choices" in search.roles:
+            search.by_name("context", lambda c: c.kind == "text" and c.words >= 2)
+            search.by_name("question", lambda c: c.kind == "text")
+            if "question" not in search.roles and "context" in search.roles:
+                search.take("question", search.roles.pop("context"), search.why.pop("context"))
+            for spelling in ANSWERING:
+                name = search.by_plain.get(spelling)
+                if "label" not in search.roles and name in {c.name for c in search.free()}:
+                    assert name is not None
+                    search.take("label", [name], "by its name")
+
+    def reason(self, columns: Columns) -> str:
+        return "each row has a question and several choices"
+
+    def prepare(
+        self, table: Table, task: Task, classes: Sequence[str]
+    ) -> tuple[Table, Iterator[Finding]]:
+        require_from_zero(itertools.chain.from_iterable(table.parts.values()), task.columns)
+        return table, iter(())
+
+    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Choice:
+        columns = task.columns
+        options = options_of(row, columns.roles["choices"])
+        right = right_of(row, columns["label"], options, keys_of(row, columns.roles["choices"]))
+        about = columns.roles.get("context", ())
+        context = text_in(row, about) if about else ""
+        return Choice(question_of(row, columns.roles), options, right, row.where, context)
+
+
+def question_of(row: Row, columns: Mapping[str, Sequence[str]]) -> str:
+    """The question of a row with choices, behind the text that it is about, if there is one.
+
+    Raises:
+        DataError: one of them is no text.
+    """
+    read = [role for role in ("context", "question") if role in columns]
+    return joined(text_in(row, columns[role]) for role in read)
+
+
+def keys_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
+    """What the choices of a row are called there: {"text": […], "label": ["A", "B"]}."""
+    value = value_of(row, names[0]) if len(names) == 1 else None
+    keys = value.get("label") if type(value) is dict else None
+    return tuple(str(key).strip() for key in keys) if type(keys) is list else ()
+
+
+def options_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
+    """The choices in a column of lists, or in a column each, of which the last may be empty.
+
+    Raises:
+        DataError: fewer than two, or no texts.
+    """
+    if len(names) > 1:
+        filled = [n for n, name in enumerate(names) if not is_empty(value_of(row, name))]
+        count = max(filled, default=-1) + 1
+        if count < 2:
+            raise missing(row, names[min(count, 1)], "choice", "at least two")
+        return tuple(text_of(row, name) for name in names[:count])
+    value = value_of(row, names[0])
+    if type(value) is dict:
+        value = value.get("text")
+    texts = [v for v in value if type(v) is str and not is_empty(v)] if type(value) is list else []
+    if len(texts) < 2 or texts != value:
+        raise missing(row, names[0], "list of choices", "a list of at least two texts")
+    return tuple(value)
+
+
+def right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) -> int:
+    """The right choice by what it is called, by its place, counted from 0, by its letter, or by its
+    words."""
+    value = value_of(row, name)
+    if len(set(keys)) == len(options) and str(value).strip() in keys:
+        return keys.index(str(value).strip())
+    place = as_integer(value)
+    if type(value) is str:
+        known = Counter(options)
+        letter = value.strip().upper()
+        if known[value] == 1:
+            own = options.index(value)
+            if place is not None and place != own and 0 <= place < len(options):
+                raise DataError(
+                    "the label means two choices of this row",
+                    where=f"{row.where}, column {name!r}",
+                    found=f"{value!r}: choice {place} is {options[place]!r}, choice {own} is it",
+                    wanted="a place, counted from 0, or the words of a choice",
+                    do="write letters, A for the first choice, in all rows",
+                )
+            place = own
+        elif place is None and len(letter) == 1 and letter in LETTERS:
+            place = LETTERS.index(letter)
+    if place is None or not 0 <= place < len(options):
+        raise DataError(
+            "the label is no choice of this row",
+            where=f"{row.where}, column {name!r}",
+            found=repr(value),
+            wanted=f"0 to {len(options) - 1}, a letter from A on, or the choice itself",
+            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
+        )
+    return place
+
+
+def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
+    """Refuse places of choices that nowhere are 0, and somewhere as many as there are choices: they
+    count from 1, and most would name the choice after the right one.
+
+    Raises:
+        DataError: these do.
+    """
+    name, choices = columns["label"], columns.roles["choices"]
+    last, count = None, 0
+    for row in rows:
+        value = value_of(row, name)
+        place = as_integer(value)
+        if place is None or str(value).strip() in keys_of(row, choices):
+            continue
+        if place < 1:
+            return
+        try:
+            options = options_of(row, choices)
+        except DataError:  # reported when the row is read
+            continue
+        last = last or (row if place == len(options) and value not in options else None)
+        count += 1
+    if last is not None and count >= MIN_ROWS:
+        raise DataError(
+            "the right choices seem to be counted from 1",
+            where=f"{last.where}, column {name!r}",
+            found=f"{value_of(last, name)!r}, and nowhere a 0",
+            wanted="places counted from 0, letters from A on, or the choices themselves",
+            do="take one from each, or write letters: A for 1",
+        )
+
+
+CHOICES = Choices()

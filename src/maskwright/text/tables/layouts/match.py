@@ -1,0 +1,43 @@
+"""Two texts that belong together, and texts that nearly do."""
+
+from __future__ import annotations
+
+from maskwright.text.tables.column_contents import text_in, text_of
+from maskwright.text.tables.columns import Columns
+from maskwright.text.tables.examples import Match as MatchExample
+from maskwright.text.tables.infer import Task
+from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.role_search import Search
+from maskwright.text.tables.rows import Row
+from maskwright.text.tables.spellings import MATCHES, NEGATIVE, plain
+
+
+class Match(Layout):
+    """{"anchor": "…", "positive": "…", "negative": "…"}"""
+
+    name = "match"
+    roles = ("anchor", "positive")
+    optional = ("negative",)
+    multi_column = ("negative",)
+    joined = ("anchor", "positive")
+    rank = 70
+
+    def find(self, search: Search) -> None:
+        search.two(("anchor", "positive"), MATCHES)
+        near = [c.name for c in search.free() if NEGATIVE.fullmatch(plain(c.name))]
+        if near and "negative" not in search.roles:
+            ordered = sorted(near, key=lambda name: (len(name), name))
+            search.take("negative", ordered, "by the name" + "s" * (len(near) > 1))
+
+    def reason(self, columns: Columns) -> str:
+        return "each row has two texts that belong together"
+
+    def read(self, row: Row, task: Task, known: Vocabulary | None) -> MatchExample:
+        roles = task.columns.roles
+        anchor, positive = (text_in(row, roles[role]) for role in ("anchor", "positive"))
+        negatives = tuple(text_of(row, name) for name in roles.get("negative", ()))
+        return MatchExample(anchor, positive, row.where, negatives)
+
+
+MATCH = Match()

@@ -1,0 +1,45 @@
+"""Two texts and the label of both: classes, several classes, or a number."""
+
+from __future__ import annotations
+
+from maskwright.text.tables.column_contents import text_in
+from maskwright.text.tables.columns import Columns
+from maskwright.text.tables.examples import Pair
+from maskwright.text.tables.infer import Task
+from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.one_row import target_of
+from maskwright.text.tables.role_search import Search
+from maskwright.text.tables.rows import Row
+from maskwright.text.tables.spellings import PAIRS
+
+
+class TwoTexts(Layout):
+    """{"first": "…", "second": "…", "label": "entailment"}"""
+
+    name = "pair"
+    roles = ("first", "second", "label")
+    multi_column = ("label",)
+    joined = ("first", "second")
+    lists = ("label",)
+    rank = 40
+    has_label_forms = True
+
+    def find(self, search: Search) -> None:
+        search.two(("first", "second"), PAIRS)
+        if "first" in search.roles and "second" in search.roles:
+            search.label()
+            answer = search.by_plain.get("answer")  # yes or no to a question about a passage
+            if "label" not in search.roles and answer and search.described[answer].has_classes:
+                search.take("label", [answer], "by its name")
+            search.label_name()
+
+    def reason(self, columns: Columns) -> str:
+        return "each row has two texts and a label"
+
+    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Pair:
+        first, second = (text_in(row, task.columns.roles[role]) for role in ("first", "second"))
+        return Pair(first, second, target_of(row, task, known), row.where)
+
+
+PAIR = TwoTexts()

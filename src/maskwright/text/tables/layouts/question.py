@@ -1,0 +1,205 @@
+"""A question, and where in its context the answers stand.
+
+Characters are counted as Python counts them, and the context must hold the answer at that place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from maskwright.base.counted import counted
+from maskwright.base.errors import DataError, near
+from maskwright.base.findings import Finding
+from maskwright.text.tables import raw_text, required_fields
+from maskwright.text.tables.column_contents import is_empty, missing, text_in, value_of
+from maskwright.text.tables.columns import Columns
+from maskwright.text.tables.examples import Answered, Examples
+from maskwright.text.tables.files import TABLE_FILE
+from maskwright.text.tables.infer import Task
+from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.marked_text import cause_of_place
+from maskwright.text.tables.raw_text import as_integer
+from maskwright.text.tables.role_search import TEXTLIKE, Search
+from maskwright.text.tables.rows import Row
+from maskwright.text.tables.spellings import NAMES, plain
+
+YES_OR_NO = {"yes", "no", "true", "false", "y", "n", "maybe", "0", "1"}
+TRUE, FALSE = {"1", "1.0", "true"}, {"0", "0.0", "false"}
+NONE = '{"text": [], "answer_start": []}'
+UNANSWERABLE = ("isimpossible", "impossible", "unanswerable")
+
+
+class Question(Layout):
+    """{"question": "…", "context": "…", "answers": {"text": ["…"], "answer_start": [34]}}"""
+
+    name = "question"
+    roles = ("question", "context", "answers")
+    joined = ("question",)
+    lists = ("answers",)
+    learned = "answers"
+    rank = 20
+
+    def find(self, search: Search) -> None:
+        if "answers" not in search.roles and any(
+            c.kind in ("texts", "object") and plain(c.name) in NAMES["choices"]
+            for c in search.free()
+        ):
+            return  # one of these is right, and it need not stand in the text
+        if "answers" not in search.roles and (_has_verdicts(search) or _is_yes_or_no(search)):
+            return
+        search.by_name("answers", lambda c: c.kind in ("object", "texts", "text"))
+        search.by_name("context", lambda c: c.kind in TEXTLIKE)
+        if "context" in search.roles:
+            search.by_name("question", lambda c: c.kind in TEXTLIKE)
+
+    def answers(self, row: Row, columns: Columns) -> list[Any]:
+        value = value_of(row, columns["answers"])
+        texts = value.get("text") if type(value) is dict else value
+        if type(texts) is not list or not texts:
+            return [texts]
+        return [each.get("text") if type(each) is dict else each for each in texts]
+
+    def reason(self, columns: Columns) -> str:
+        return "each row has a question, a context and answers in it"
+
+    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Answered:
+        columns = task.columns
+        question = text_in(row, columns.roles["question"])
+        text_in(row, columns.roles["context"])  # nothing that is read is refused as such
+        context = text_in(row.as_given(), columns.roles["context"])
+        answers = _answers(row, columns["answers"], context)
+        impossible = _impossible(row)
+        if impossible is not None and impossible == bool(answers):
+            raise DataError(
+                "the answers and the mark of an unanswerable question contradict each other",
+                where=row.where,
+                found=f"{counted(len(answers), 'answer')}, marked as "
+                f"{'unanswerable' if impossible else 'answerable'}",
+                wanted="answers, or that mark",
+                do="correct one of the two, or take the row out (--read on_bad=skip drops and "
+                "counts it)",
+            )
+        return Answered(question, context, answers, row.where)
+
+    def findings(self, part: str, examples: Examples) -> Iterator[Finding]:
+        """How many questions of a part have no answer."""
+        rows = examples.parts[part]
+        none = [row for row in rows if not row.answers]
+        if none:
+            yield Finding(
+                "questions-without-answer",
+                f"{counted(len(none), 'question')} of {len(rows):,} in {part} "
+                f"({len(none) / len(rows):.0%}) have no answer in their context",
+                f"the first: {none[0].where}",
+            )
+        columns = examples.task.columns
+        empty = columns.column("answers").empty if none else 0
+        if empty and TABLE_FILE.search(none[0].where.rpartition(",")[0]):  # else null is refused
+            yield Finding(
+                "empty-answers",
+                f"an empty cell in the column {columns['answers']!r} is read as no answer",
+                remedy="take out rows whose answers are not known",
+            )
+
+
+def _has_verdicts(search: Search) -> bool:
+    """Whether a label rates each answer."""
+    answer, label = search.by_plain.get("answer"), search.by_plain.get("label")
+    return (
+        bool(answer and label)
+        and search.described[str(answer)].kind == "text"
+        and (search.described[str(label)].has_classes)
+    )
+
+
+def _is_yes_or_no(search: Search) -> bool:
+    """Whether all answers are one of the two, which need not stand in the text."""
+    name = next((n for s in NAMES["answers"] if (n := search.by_plain.get(s))), None)
+    answers = {str(value_of(row, name)).strip().lower() for row in search.rows} if name else set()
+    return bool(answers) and answers <= YES_OR_NO
+
+
+def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
+    """The answers, each at its place. Without places the answer must occur just once."""
+    value = value_of(row, name)
+    starts: list[Any] = []
+    if value is None and _impossible(row):
+        return ()
+    required_fields.require_field(row, "answers", name, NONE)
+    if value is None:
+        raise DataError(
+            "null in the place of answers",
+            where=f"{row.where}, column {name!r}",
+            found="null",
+            wanted="answers",
+            do=f"where there is none, write {NONE}; or take the row out (--read on_bad=skip drops "
+            "and counts it)",
+        )
+    if type(value) is dict:
+        if "text" not in value:
+            raise DataError(
+                "an answer without a text",
+                where=f"{row.where}, column {name!r}",
+                found=f"the fields {', '.join(value) or '(none)'}",
+                wanted="'text'",
+                do=f"rename the field ({near('text', value)}), or take the row out (--read "
+                "on_bad=skip drops and counts it)",
+            )
+        texts, starts = value["text"], value.get("answer_start", [])
+    elif type(value) is list and value and all(type(each) is dict for each in value):
+        texts, starts = [v.get("text") for v in value], [v.get("answer_start") for v in value]
+    else:
+        texts = value if type(value) is list else [] if is_empty(value) else [value]
+        start = value_of(row, "answer_start")
+        starts = start if type(start) is list else [] if is_empty(start) else [start]
+    if type(texts) is str:
+        texts, starts = [texts], [starts]
+    if type(texts) is not list or not all(type(t) is str for t in texts):
+        raise missing(row, name, "answer", '{"text": ["…"], "answer_start": [0]}')
+    if type(starts) is not list or (starts and len(starts) != len(texts)):
+        raise missing(row, name, "place of an answer", "as many answer_start as text")
+    begins = [as_integer(start) for start in starts] if starts else [None] * len(texts)
+    return tuple(
+        _placed(text, start, context, row, name) for text, start in zip(texts, begins, strict=True)
+    )
+
+
+def _impossible(row: Row) -> bool | None:
+    """Whether the row is marked as a question without an answer; None without a mark."""
+    name = next((name for name in row.values if plain(name) in UNANSWERABLE), None)
+    value = "" if name is None else str(row.values[name]).strip().lower()
+    return True if value in TRUE else False if value in FALSE else None
+
+
+def _placed(text: str, start: int | None, context: str, row: Row, name: str) -> tuple[str, int]:
+    """(the answer as it stands in the context, where it begins)."""
+    stands = start is not None and start >= 0 and context[start : start + len(text)] == text
+    if start is not None and stands and text.strip():
+        return text, start
+    count = context.count(text) if text.strip() else 0
+    if start is None and count == 1:
+        return text, context.index(text)
+    if start is not None and (slice_ := raw_text.slice_of(context, text, start)) is not None:
+        return context[slice_], slice_.start
+    there = "" if start is None else context[max(0, start) : max(0, start) + len(text)]
+    cause = cause_of_place(context, text, start) if start is not None else None
+    if count == 1:
+        do = f"it stands there once, at character {context.index(text)}: correct answer_start"
+    elif count:
+        places = [match.start() for match in re.finditer(re.escape(text), context)]
+        do = f"it stands there {count} times, at {', '.join(map(str, places[:5]))}: give its place"
+    else:
+        do = "correct the answer, or take the row out (--read on_bad=skip drops and counts it)"
+    raise DataError(
+        "the answer is not in the context at its place",
+        where=f"{row.where}, column {name!r}",
+        found=f"{text!r}, at character {start}: {there!r}" if start is not None else repr(text),
+        wanted="context[start : start + len(answer)] == answer, in characters",
+        do=f"{do}; {cause}" if cause else do,
+    )
+
+
+QUESTION = Question()

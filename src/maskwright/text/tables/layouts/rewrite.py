@@ -1,0 +1,72 @@
+"""A text to read and one to write."""
+
+from __future__ import annotations
+
+from maskwright.text.tables.column_contents import MANY_ROWS, missing, text_in, value_of
+from maskwright.text.tables.columns import Columns
+from maskwright.text.tables.examples import Rewrite as RewriteExample
+from maskwright.text.tables.files import Table
+from maskwright.text.tables.infer import Task
+from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.role_search import Search
+from maskwright.text.tables.rows import Row
+from maskwright.text.tables.spellings import SEQUENCES
+
+REFERENCES = "references"
+
+
+class Rewrite(Layout):
+    """{"source": "…", "target": "…", "references": ["…", "…"]}"""
+
+    name = "rewrite"
+    roles = ("source", "target")
+    optional = (REFERENCES,)
+    joined = ("source",)
+    lists = (REFERENCES,)
+    learned = "target"
+    rank = 60
+
+    def find(self, search: Search) -> None:
+        search.two(("source", "target"), SEQUENCES)
+        sides = [name for name in search.described if name.startswith("translation.")]
+        if len(sides) == 2 and not {"source", "target"} & set(search.roles):
+            search.take("source", sides[:1], "the first language of 'translation'")
+            search.take("target", sides[1:], "the second language of 'translation'")
+        if "target" in search.roles and search.why["target"] != "as given" and not search.alone:
+            target = search.described[search.roles["target"][0]]
+            if target.rows >= MANY_ROWS and target.distinct <= target.rows / 10:
+                del search.roles["target"]  # few values that come back: classes, no texts to write
+
+    def complete(self, table: Table, columns: Columns) -> Columns:
+        """The same with the column `references`, where every row has a list of texts in it."""
+        if REFERENCES in columns.roles or REFERENCES not in columns.left_out:
+            return columns
+        for rows in table.parts.values():
+            for row in rows:
+                value = row.values.get(REFERENCES)
+                if type(value) is not list or not value or {type(each) for each in value} != {str}:
+                    return columns
+        return Columns(
+            columns.layout,
+            columns.roles | {REFERENCES: (REFERENCES,)},
+            columns.why | {REFERENCES: "by its name"},
+            columns.described,
+        )
+
+    def reason(self, columns: Columns) -> str:
+        return "each row has one text to read and one to write"
+
+    def read(self, row: Row, task: Task, known: Vocabulary | None) -> RewriteExample:
+        roles = task.columns.roles
+        source, target = (text_in(row, roles[role]) for role in self.roles)
+        others: tuple[str, ...] = ()
+        if REFERENCES in roles:
+            value = value_of(row, roles[REFERENCES][0])
+            if type(value) is not list or not value or not all(type(v) is str for v in value):
+                raise missing(row, roles[REFERENCES][0], "list of references", "a list of texts")
+            others = tuple(value)
+        return RewriteExample(source, target, row.where, others)
+
+
+REWRITE = Rewrite()

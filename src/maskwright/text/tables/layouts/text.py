@@ -1,0 +1,69 @@
+"""A text and its label: classes, several classes, or a number."""
+
+from __future__ import annotations
+
+from maskwright.text.tables.column_contents import text_in
+from maskwright.text.tables.columns import Columns
+from maskwright.text.tables.examples import Single
+from maskwright.text.tables.infer import Task
+from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.one_row import target_of
+from maskwright.text.tables.role_search import TEXTLIKE, Search
+from maskwright.text.tables.rows import Row
+
+# Of two columns of texts, one is the longer when the other has less than this share of its words.
+ALIKE = 0.5
+
+
+class Text(Layout):
+    """{"text": "…", "label": "good"}"""
+
+    name = "text"
+    roles = ("text", "label")
+    multi_column = ("label",)
+    joined = ("text",)
+    lists = ("label",)
+    rank = 50
+    has_label_forms = True
+
+    def find(self, search: Search) -> None:
+        # Who calls them so means it, even if the texts spell numbers.
+        exact = "text" in search.by_plain and not {"label", "labels"}.isdisjoint(search.by_plain)
+        if exact and "text" not in search.roles:
+            name = search.by_plain["text"]
+            if name in {c.name for c in search.free() if c.kind in TEXTLIKE}:
+                search.take("text", [name], "by its name")
+        search.by_name(
+            "text",
+            lambda c: (
+                c.kind == "text"
+                and not (c.has_classes and c.words < 1.5)
+                and not search.is_group(c)
+            ),
+        )
+        if "text" not in search.roles and search.by_content:
+            label = search.roles.get("label", ())
+            if not label:
+                search.by_name("label", lambda c: c.scalar and not c.is_prose)
+            texts = [c for c in search.free() if c.kind == "text" and c.words >= 2]
+            texts = [c for c in texts if not search.is_group(c)] or texts
+            texts.sort(key=lambda c: -c.words)
+            # A second column of much the same length may belong to the task: the user decides.
+            if texts and all(c.words < ALIKE * texts[0].words for c in texts[1:]):
+                why = f"the longest texts, {texts[0].words:.0f} words on average"
+                search.take("text", [texts[0].name], why)
+        if "text" in search.roles:
+            search.label()
+            search.label_name()
+
+    def reason(self, columns: Columns) -> str:
+        return "each row has a text and a label"
+
+    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Single:
+        return Single(
+            text_in(row, task.columns.roles["text"]), target_of(row, task, known), row.where
+        )
+
+
+TEXT = Text()

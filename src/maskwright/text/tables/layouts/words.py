@@ -1,0 +1,317 @@
+"""Words, and a tag for each of them; or a text in which parts are marked.
+
+Tags that begin a span with I- are rewritten as IOB2 has them where the user asks for it: faults of
+annotation, and files in IOB1, such as those of CoNLL-2003, where B- stands only between two spans
+of one class that touch. Tags of a class O are outside.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from maskwright.base.counted import counted
+from maskwright.base.errors import DataError, UsageError
+from maskwright.base.findings import Finding
+from maskwright.text.tables import labels, required_fields, tag_spelling, tags
+from maskwright.text.tables.column_contents import (
+    MANY_ROWS,
+    NoTag,
+    is_empty,
+    is_no_label,
+    missing,
+    text_of,
+    value_of,
+)
+from maskwright.text.tables.columns import Columns
+from maskwright.text.tables.examples import UNKNOWN, Examples, Tagged
+from maskwright.text.tables.files import Table
+from maskwright.text.tables.infer import Task
+from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.marked_text import marked
+from maskwright.text.tables.role_search import Search
+from maskwright.text.tables.rows import Row
+from maskwright.text.tables.spellings import NAMES, plain
+from maskwright.text.tables.tag_spelling import as_usual, spelling_of
+
+# So many rows, and such a share of those with parts that cut words, are no chance.
+MISCOUNTED_ROWS, MISCOUNTED = 3, 0.9
+
+
+class Words(Layout):
+    """{"tokens": ["Rome", "fell"], "tags": ["B-LOC", "O"]}"""
+
+    name = "words"
+    roles = ("tokens", "tags")
+    lists = ("tokens", "tags")
+    learned = "tags"
+    ignored = ("-100",)  # what torch's cross-entropy leaves out, as datasets of tokens have it
+    rank = 10
+
+    def find(self, search: Search) -> None:
+        marks = [c.name for c in search.free() if c.kind == "parts"]
+        marks = [name for name in marks if search.commonest([name, *marks]) == name]
+        if len(marks) > 1:  # of a document of spaCy, the words have places and tags, too
+            marks = [name for name in marks if plain(name) not in NAMES["tokens"]]
+        if len(marks) == 1 and not {"tokens", "tags"} & set(search.roles):
+            texts = {c.name for c in search.free() if c.kind == "text"}
+            text = next((n for s in NAMES["text"] if (n := search.by_plain.get(s)) in texts), None)
+            if text is not None:
+                search.take("tokens", [text], "by its name; it is cut into words")
+                search.take("tags", marks, f"each marks parts of {text!r}")
+        search.by_name("tokens", lambda c: c.kind == "texts")
+        search.by_name("tags", lambda c: c.kind in ("texts", "wholes"))
+        if "tokens" in search.roles and "tags" not in search.roles and search.by_content:
+            size = _lengths(search.rows, search.roles["tokens"][0])
+            alike = [c.name for c in search.free() if c.kind in ("texts", "wholes")]
+            alike = [name for name in alike if _lengths(search.rows, name) == size]
+            if len(alike) == 1:
+                search.take("tags", alike, "as many in each row as there are tokens")
+
+    def reason(self, columns: Columns) -> str:
+        if columns.column("tags").kind == "parts":
+            return "each row has a text and a list of what is marked in it"
+        return "each row has a list of tokens and a list of tags"
+
+    def prepare(
+        self, table: Table, task: Task, classes: Sequence[str]
+    ) -> tuple[Table, Iterator[Finding]]:
+        """The table with outside for tags of a class O."""
+        table, outside = _without_empty(table, task, classes)
+        return table, (
+            Finding(
+                "tag-read-as-outside",
+                f"{counted(count, 'tag')} {tag!r} read as outside: no entity has the type O",
+            )
+            for tag, count in sorted(outside.items())
+        )
+
+    def repair(self, table: Table, task: Task) -> tuple[Table, int]:
+        return _repaired(table, task)
+
+    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Tagged:
+        assert known is not None
+        columns = task.columns
+        if (text := _marked_text(row, columns)) is not None:
+            tagging = marked(text, value_of(row, columns["tags"]), row.where)
+            numbers = tuple(known.index(tag, row) for tag in tagging.tags)
+            return Tagged(
+                tagging.words, numbers, row.where, text, tagging.widened, tagging.miscounted
+            )
+        cells = self.answers(row, columns)
+        return _tagged(row, columns["tokens"], columns["tags"], cells, known)
+
+    def answers(self, row: Row, columns: Columns) -> list[Any]:
+        value = value_of(row, columns["tags"])
+        if columns.column("tags").kind == "parts":
+            return [value]
+        return value if type(value) is list else [] if is_empty(value) else [value]
+
+    def without(self, row: Row, columns: Columns, no_label: Collection[str]) -> Row | None:
+        """The row with a `NoTag` for each of these tags; None where all are."""
+        tags = self.answers(row, columns)
+        known = [not is_no_label(no_label, tag) for tag in tags]
+        if all(known):
+            return row
+        masked = [tag if ok else NoTag(tag) for tag, ok in zip(tags, known, strict=True)]
+        name = columns["tags"]
+        return replace(row, values={**row.values, name: masked}) if any(known) else None
+
+    def meanings(self, labels: Collection[Any]) -> Callable[[str], set[str]]:
+        return tag_spelling.meanings({label for label in labels if type(label) is str})
+
+    def label_cells(self, row: Row, task: Task) -> Iterator[Any]:
+        name = task.columns["tags"]
+        required_fields.require_field(row, "tags", name)
+        value = value_of(row, name)
+        if (text := _marked_text(row, task.columns)) is not None:
+            yield from marked(text, value, f"{row.where}, column {name!r}").tags
+            return
+        if value is None:
+            raise missing(row, name, "tags", "a list of tags")
+        yield from (tag for tag in self.answers(row, task.columns) if type(tag) is not NoTag)
+
+    def require_sound(self, made: Sequence[Any]) -> None:
+        """Refuse texts whose marked parts begin and end within words, but in another counting of
+        places with words: taking the whole words would mark the wrong ones."""
+        cut = [row for row in made if row.widened]
+        causes = Counter(row.miscounted for row in cut if row.miscounted)
+        cause, rows = max(causes.items(), key=lambda item: item[1], default=("", 0))
+        if rows >= MISCOUNTED_ROWS and rows >= MISCOUNTED * len(cut):
+            first = next(row for row in cut if row.miscounted == cause)
+            raise DataError(
+                f"the places of marked parts seem to be counted in {cause}",
+                where=first.where,
+                found=f"{counted(len(cut), 'row')} with parts that begin or end within a word; so "
+                f"counted, none does in {rows:,} of them",
+                wanted="places that count characters of the text as given",
+                do="count the places in characters",
+            )
+
+    def findings(self, part: str, examples: Examples) -> Iterator[Finding]:
+        """Words without a tag, and marked parts that do not begin and end where words do."""
+        if unknown := sum(row.tags.count(UNKNOWN) for row in examples.parts[part]):
+            yield Finding(
+                "words-without-tag",
+                f"{counted(unknown, 'word')} of {part} without a tag: neither learned nor scored",
+            )
+        widened = [row for row in examples.parts[part] if row.widened]
+        if widened:
+            yield Finding(
+                "marks-within-words",
+                f"{counted(sum(row.widened for row in widened), 'marked part')} of {part} "
+                "begin or end within a word, and take the whole of it",
+                f"the first: {widened[0].where}",
+            )
+
+    def label_findings(self, names: Sequence[str]) -> Iterator[Finding]:
+        yield from tag_spelling.findings(names)
+
+
+def _marked_text(row: Row, columns: Columns) -> str | None:
+    """The text of a row in which parts are marked; None of words with tags."""
+    if columns.column("tags").kind != "parts":
+        return None
+    text_of(row, columns["tokens"])  # nothing that is read is refused as such
+    return text_of(row.as_given(), columns["tokens"])
+
+
+def _tagged(row: Row, name: str, tags_name: str, tags: list[Any], known: Vocabulary) -> Tagged:
+    tokens = value_of(row, name)
+    if (
+        type(tokens) is not list
+        or not all(type(t) is str for t in tokens)
+        or not any(map(str.strip, tokens))
+    ):
+        raise missing(row, name, "list of tokens", "a list of texts that are not all blank")
+    if len(tokens) != len(tags):
+        raise DataError(
+            "tokens and tags differ in number",
+            where=f"{row.where}, columns {name!r} and {tags_name!r}",
+            found=f"{len(tokens)} tokens and {len(tags)} tags",
+            wanted="one tag for each token",
+            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
+        )
+    numbers = tuple(UNKNOWN if type(tag) is NoTag else known.index(tag, row) for tag in tags)
+    _check_spans(numbers, tokens, row, tags_name, known)
+    return Tagged(tuple(tokens), numbers, row.where)
+
+
+def _check_spans(
+    numbers: Sequence[int], tokens: Sequence[str], row: Row, name: str, known: Vocabulary
+) -> None:
+    """Refuse spans that are not written as the scheme of the tags writes them."""
+    spelling, scheme = spelling_of(known.names), tag_spelling.scheme_of(known.names)
+    if spelling is None or scheme is None:
+        return
+    places = [place for place, number in enumerate(numbers) if number != UNKNOWN]
+    given = [known.names[numbers[place]] for place in places]
+    read = [spelling.read(tag) for tag in given]
+    legal, _ = tags.repair(read, scheme, row.where)
+    if not any(spelling.read(name)[0] in "SUW" for name in known.names):  # a word alone is B
+        legal = [f"B{tag[1:]}" if tag.startswith("S") else tag for tag in legal]
+    split = [
+        (tags.split_tag(tag), tags.split_tag(right)) for tag, right in zip(read, legal, strict=True)
+    ]
+    wrong = next((n for n, (tag, right) in enumerate(split) if tag != right), None)
+    if wrong is None:
+        return
+    raise DataError(
+        "a span begins with I-" if scheme == "IOB2" else "two schemes of tags, or a broken span",
+        where=f"{row.where}, column {name!r}, token {places[wrong] + 1}",
+        found=f"{given[wrong]!r} of {tokens[places[wrong]]!r} after "
+        f"{given[wrong - 1] if wrong else labels.OUTSIDE!r}",
+        wanted=f"{spelling.write(legal[wrong])!r}, as {scheme} writes the span",
+        do="correct the row, take it out (--read on_bad=skip drops and counts it), or let "
+        "all spans begin with B- and go on with I- (--read repair_tags=true, for files in IOB1, "
+        "too)",
+    )
+
+
+def _repaired(table: Table, task: Task) -> tuple[Table, int]:
+    """The same with the spans of `task`'s tags as IOB2 writes them, and how many tags changed; the
+    words that belong to a span, and its type, stay as they are.
+
+    Raises:
+        UsageError: tags that are numbers.
+        DataError: a tag that is none of a span.
+    """
+    name, changed = task.columns["tags"], 0
+    names = _tags(table, name)
+    spelling = spelling_of(names)
+    parts: dict[str, list[Row]] = {}
+    for part, rows in table.parts.items():
+        parts[part] = []
+        for row in rows:
+            given = value_of(row, name)
+            made = row
+            if type(given) is list and given:
+                known = [n for n, tag in enumerate(given) if type(tag) is not NoTag]
+                if not all(type(given[n]) is str for n in known):
+                    raise UsageError(
+                        "tags that are numbers do not mark where a span begins",
+                        where=f"{row.where}, column {name!r}",
+                        found=given[:5],
+                        wanted="tags such as B-LOC",
+                        do="leave it out",
+                    )
+                # Of several spellings in one file each tag is read in its own.
+                read = [
+                    spelling.read(tag) if spelling else as_usual(tag, names)
+                    for tag in map(given.__getitem__, known)
+                ]
+                legal = list(given)
+                for n, tag in zip(known, tags.repair(read, "IOB2", row.where)[0], strict=True):
+                    legal[n] = spelling.write(tag) if spelling else tag
+                here = sum(a != b for a, b in zip(given, legal, strict=True))
+                changed += here
+                made = replace(row, values={**row.values, name: legal}) if here else row
+            parts[part].append(made)
+    return replace(table, parts=parts), changed
+
+
+def _without_empty(
+    table: Table, task: Task, known: Collection[str] = ()
+) -> tuple[Table, Counter[str]]:
+    """The same with O for tags of the type O, as I-O, and how often each stood there. Those that a
+    model has as classes (`known`) stay."""
+    name = task.columns["tags"]
+    spelling = spelling_of(_tags(table, name))
+    empty = spelling.empty - set(known) if spelling is not None else frozenset[str]()
+    counts: Counter[str] = Counter()
+    if spelling is None or not empty:
+        return table, counts
+    parts: dict[str, list[Row]] = {}
+    for part, rows in table.parts.items():
+        parts[part] = []
+        for row in rows:
+            given = value_of(row, name)
+            made = row
+            if type(given) is list and (empty_tags := [tag for tag in given if _is_in(tag, empty)]):
+                counts.update(empty_tags)
+                legal = [spelling.outside if _is_in(tag, empty) else tag for tag in given]
+                made = replace(row, values={**row.values, name: legal})
+            parts[part].append(made)
+    return replace(table, parts=parts), counts
+
+
+def _is_in(tag: Any, tags: Collection[str]) -> bool:
+    return type(tag) is str and tag in tags
+
+
+def _tags(table: Table, name: str) -> set[str]:
+    """Every tag of all parts that is a text."""
+    rows = (row for part in table.parts.values() for row in part)
+    lists = (value for row in rows if type(value := value_of(row, name)) is list)
+    return {tag for tags in lists for tag in tags if type(tag) is str}
+
+
+def _lengths(rows: Sequence[Row], name: str) -> list[int]:
+    values = [value_of(row, name) for row in rows[:MANY_ROWS]]
+    return [len(v) if type(v) is list else -1 for v in values]
+
+
+WORDS = Words()

@@ -1,0 +1,351 @@
+"""Texts in which parts are marked, as programs for annotation write them, and what tags their words
+have by that:
+
+    {"text": "John lives in Rome", "label": [[0, 4, "PER"], [14, 18, "LOC"]]}
+    {"text": "…", "entities": [{"start": 0, "end": 4, "label": "PER"}]}
+
+Places count characters of the text as given, as Python counts them. A part that brings its own text
+must have it at its place. Blanks at the borders of a part are not of it; a part that begins or ends
+within a word takes the whole of it, which is counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+from maskwright.base.errors import DataError
+from maskwright.text.tables.raw_text import CONTROL, CONTROLS, as_read
+from maskwright.text.tables.spellings import plain
+from maskwright.text.tables.tags import OUTSIDE
+
+# Scripts whose words are not separated by blanks, or, as in Korean, whose endings are not: Thai to
+# Tibetan, Burmese, Hangul, Khmer, Chinese and Japanese.
+UNSPACED = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u9fff\ua960-\ua97f"
+    "\ua980-\ua9df\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff]"
+)
+JOINERS = "\u200c\u200d\u00ad\u2060"
+LONGEST = 40  # characters of a word; what is longer, such as a hash, is none
+
+
+def words_in(text: str) -> Iterator[tuple[int, int]]:
+    """(begin, end) of every word and sign."""
+    return (match.span() for match in _words().finditer(text))
+
+
+def whole_words(text: str, begin: int, end: int) -> tuple[int, int]:
+    """The slice of `text`, widened to the ends of its words; in scripts without blanks between
+    words only to the ends of letters with marks."""
+    first, last = begin, end
+    while first > 0 and _joined(text, first):
+        first -= 1
+    while last < len(text) and _joined(text, last):
+        last += 1
+    return begin if begin - first > LONGEST else first, end if last - end > LONGEST else last
+
+
+def _joined(text: str, at: int) -> bool:
+    """Whether the characters before and after the place `at` are of one word."""
+    before, after = text[at - 1], text[at]
+    if _is_mark(after):
+        return not before.isspace()
+    return _is_letter(before) and _is_letter(after)
+
+
+def _is_letter(sign: str) -> bool:
+    known = sign.isalnum() or sign == "_" or sign in JOINERS or _is_mark(sign)
+    return known and not UNSPACED.match(sign)
+
+
+def _is_mark(sign: str) -> bool:
+    return sign > "\u02ff" and unicodedata.category(sign)[0] == "M"
+
+
+@cache
+def _words() -> re.Pattern[str]:
+    """A letter may be written as several: with marks over or after it, joined to the next, or with
+    a hyphen that is seen at the end of a line only. So may a sign: two letters make a flag, and a
+    picture may have a colour, or others joined to it."""
+    every = map(chr, range(0x300, 0x20000))
+    marks = re.escape("".join(sign for sign in every if unicodedata.category(sign)[0] == "M"))
+    colours, flag = "\U0001f3fb-\U0001f3ff", "[\U0001f1e6-\U0001f1ff]{2}"
+    sign = rf"[^\w\s{re.escape(CONTROLS)}](?:[{marks}{colours}]|\u200d[^\w\s])*"
+    # What is no part of a text as it is read is no sign, and no border within a word.
+    left_out = re.escape(CONTROLS)
+    word = rf"\w(?:[\w{marks}\u200c\u200d\u00ad\u2060]|[{left_out}]+(?=\w))*"
+    return re.compile(rf"{word}|{flag}|{sign}")
+
+
+# (its name in messages, the text that the place counts in).
+Counting = tuple[str, Callable[[str], str]]
+COUNTINGS: tuple[Counting, ...] = (
+    ("the text without the blanks it begins with", str.lstrip),
+    ("a text that begins with a byte order mark", lambda text: "\ufeff" + text),
+    ("the text with LF for CRLF", lambda text: text.replace("\r\n", "\n")),
+    ("the text with CRLF for LF", lambda text: text.replace("\r\n", "\n").replace("\n", "\r\n")),
+    ("the text without control characters", as_read),
+    ("the text in Unicode form NFC", lambda text: unicodedata.normalize("NFC", text)),
+    ("the text in Unicode form NFD", lambda text: unicodedata.normalize("NFD", text)),
+    ("the text with single blanks", lambda text: " ".join(text.split())),
+)
+
+
+# (its name in messages, the size of a character before another).
+UNITS: tuple[tuple[str, Callable[[str, str], int]], ...] = (
+    ("UTF-16 units, as JavaScript and Java do", lambda one, _: 1 + (ord(one) > 0xFFFF)),
+    ("bytes of UTF-8", lambda one, _: len(one.encode("utf-8", "surrogatepass"))),
+    ("the text with LF for CRLF", lambda one, other: int((one, other) != ("\r", "\n"))),
+    ("the text with CRLF for LF", lambda one, _: 1 + (one == "\n")),
+    ("the text without control characters", lambda one, _: int(CONTROL.match(one) is None)),
+)
+
+
+def cause_of_place(text: str, part: str, begin: int) -> str | None:
+    """What `begin` seems to count, where `part` does not begin at that character of `text`; None
+    where no other counting explains it."""
+    if begin < 0 or not part:
+        return None
+    if _utf16(text, begin, len(part.encode("utf-16-le", "surrogatepass")) // 2) == part:
+        return "it seems to be counted in UTF-16 units, as JavaScript and Java do: count characters"
+    if _bytes(text, begin, len(part.encode("utf-8", "surrogatepass"))) == part:
+        return "it seems to be counted in bytes of UTF-8: count characters"
+    for what, change in COUNTINGS:
+        changed, wanted = change(text), change(part)
+        if changed != text and wanted and changed[begin : begin + len(wanted)] == wanted:
+            return f"it seems to be counted in {what}: count characters of the text as given"
+    if begin and text[begin - 1 : begin - 1 + len(part)] == part:
+        return "it seems to be counted from 1: count from 0"
+    return None
+
+
+def cause_of_part(text: str, part: str, begin: int, end: int) -> str | None:
+    """The same of a part with an end."""
+    if part and text[begin : end + 1] == part:
+        return "the end seems to be the last character: it is the one behind it here"
+    return cause_of_place(text, part, begin)
+
+
+def counting_that_fits(
+    text: str, parts: Sequence[tuple[int, int]], words: Sequence[tuple[int, int]]
+) -> str:
+    """In what (begin, end) of all `parts` of `text` may be counted, so that they begin and end
+    where `words` do; empty where no other counting than characters does that."""
+    begins, ends = ({word[side] for word in words} for side in (0, 1))
+    for what, size in UNITS:
+        before = [0, *itertools.accumulate(map(size, text, text[1:] + " "))]
+        if before[-1] == len(text):
+            continue
+        # Characters of no size stand before the one that begins at the same place.
+        first = {place: number for number, place in enumerate(before)}
+        last = {place: number for number, place in reversed([*enumerate(before)])}
+        if all(first.get(begin) in begins and last.get(end) in ends for begin, end in parts):
+            return what
+    blanks = len(text) - len(text.lstrip())
+    if blanks and all(b + blanks in begins and e + blanks in ends for b, e in parts):
+        return "the text without the blanks it begins with"
+    return ""
+
+
+def _utf16(text: str, begin: int, length: int) -> str:
+    units = text.encode("utf-16-le", "surrogatepass")[2 * begin : 2 * (begin + length)]
+    return units.decode("utf-16-le", "replace")
+
+
+def _bytes(text: str, begin: int, length: int) -> str:
+    return text.encode("utf-8", "surrogatepass")[begin : begin + length].decode("utf-8", "replace")
+
+
+BEGINS = ("start", "begin", "startoffset")
+ENDS = ("end", "stop", "endoffset")
+LABEL_KEYS = (
+    *("label", "labels", "entitygroup", "type", "entitytype", "entitylabel", "tag", "entity"),
+)
+# What a part's own text is called; a value may also be another name of the thing (Rasa).
+TEXTS = (
+    *("text", "word", "surface", "surfaceform", "mention", "string", "phrase", "quote"),
+    *("coveredtext", "entitytext", "spantext", "exact", "entity"),
+)
+VALUES = ("value",)
+DO = "correct the row, or take it out (--read on_bad=skip drops and counts it)"
+
+
+class Part(NamedTuple):
+    """A marked part; `own` is the text that it brings, where it does, and `loose` whether that may
+    be another name of the thing. One without exactly one label has them, or none, in `labels`."""
+
+    begin: int
+    end: int
+    label: str
+    own: str = ""
+    loose: bool = False
+    labels: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """The words of a text with a tag each.
+
+    Attributes:
+        widened: how many of the marked parts end or begin within a word.
+        miscounted: in what the places seem to be counted, if none would in that counting.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    widened: int
+    miscounted: str = ""
+
+
+def are_parts(value: Any) -> bool:
+    """Whether a value is a list of marked parts, and not an empty one."""
+    return type(value) is list and bool(value) and all(_part(each) is not None for each in value)
+
+
+def marked(text: str, value: Any, where: str) -> Marked:
+    """The words of `text` with B- and I- tags for the parts in `value`.
+
+    Raises:
+        DataError: what is no list of parts; a part that is not in the text, has no word, or shares
+            a word with another.
+    """
+    parts = [_part(each) for each in value] if type(value) is list else [None]
+    if None in parts:
+        raise DataError(
+            "no list of marked parts",
+            where=where,
+            found=repr(value)[:80],
+            wanted='[[0, 4, "PER"]]: begin, end and label of each',
+            do=DO,
+        )
+    places = list(words_in(text))
+    tags, widened = [OUTSIDE] * len(places), 0
+    for part in sorted(part for part in parts if part is not None):
+        begin, end, label = part[:3]
+        shown = f"{text[max(0, begin) : max(0, end)]!r} at {begin} to {end}, {label}"
+        if part.labels is not None:
+            raise DataError(
+                "a marked part with several labels"
+                if part.labels
+                else "a marked part without a label",
+                where=where,
+                found=f"{shown}{', '.join(part.labels) or 'none'}",
+                wanted="one label for each part",
+                do="keep one of them, or take the row out (--read on_bad=skip drops and counts it)",
+            )
+        if not 0 <= begin < end <= len(text):
+            raise DataError(
+                "a marked part that is not in the text",
+                where=where,
+                found=shown,
+                wanted=f"0 <= begin < end <= {len(text)}, in characters",
+                do=_advice(text, part),
+            )
+        if _disagrees(text, part):
+            raise DataError(
+                "a marked part has another text than the one at its place",
+                where=where,
+                found=shown,
+                wanted=repr(part.own[:80]),
+                do=_advice(text, part),
+            )
+        inside = [n for n, (one, other) in enumerate(places) if one < end and begin < other]
+        if not inside:
+            raise DataError(
+                "a marked part without a word",
+                where=where,
+                found=shown,
+                wanted="a word or a sign",
+                do=DO,
+            )
+        if any(tags[n] != OUTSIDE for n in inside):
+            raise DataError(
+                "two marked parts share a word",
+                where=where,
+                found=shown,
+                wanted="one label for each word: of parts within others keep one",
+                do=DO,
+            )
+        first, last = places[inside[0]], places[inside[-1]]
+        widened += first[0] < begin or end < last[1]
+        tags[inside[0]] = f"B-{label}"
+        for n in inside[1:]:
+            tags[n] = f"I-{label}"
+    marks = [(part.begin, part.end) for part in parts if part is not None]
+    cause = counting_that_fits(text, marks, places) if widened else ""
+    return Marked(tuple(text[one:other] for one, other in places), tuple(tags), widened, cause)
+
+
+def _disagrees(text: str, part: Part) -> bool:
+    """Whether a part's own text is not the one at its place, blanks, case and accents aside, which
+    programs change."""
+    wanted = _folded(part.own)
+    if not wanted or _folded(text[part.begin : part.end]) == wanted:
+        return False
+    return not part.loose or wanted in _folded(text)
+
+
+def _folded(text: str) -> str:
+    plainly = unicodedata.normalize("NFKD", as_read(text)).casefold().replace("##", "")
+    return "".join(c for c in plainly if not c.isspace() and unicodedata.category(c)[0] not in "MC")
+
+
+def _advice(text: str, part: Part) -> str:
+    own = part.own.strip()
+    if own and (cause := cause_of_part(text, own, part.begin, part.end)):
+        return f"{cause}; {DO}"
+    if own and text.count(own) == 1:
+        apart = part.begin - text.index(own)
+        signs = "taken out before it" if apart > 0 else "put before it"
+        return (
+            f"{own[:40]!r} stands at {text.index(own)}, {abs(apart)} characters "
+            f"{'before' if apart > 0 else 'behind'} that: were blanks or other signs {signs}? "
+            f"{DO}"
+        )
+    units = len(text.encode("utf-16-le", "surrogatepass")) // 2
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if len(text) < part.end <= units:
+        return f"are places counted in UTF-16 units? Count characters; {DO}"
+    if len(text) < part.end <= size:
+        return f"are places counted in bytes? Count characters; {DO}"
+    return DO
+
+
+def _part(value: Any) -> Part | None:
+    """None of what is no part."""
+    own, loose = "", False
+    if type(value) is dict:
+        value, own, loose = _of_mapping(value)
+    if type(value) is not list or len(value) != 3:
+        return None
+    begin, end, label = value
+    if type(begin) is not int or type(end) is not int:
+        return None
+    if type(label) is list and len(label) != 1 and all(type(each) is str for each in label):
+        return Part(begin, end, "", own, loose, tuple(label))
+    if type(label) is not str or not label.strip():
+        return None
+    return Part(begin, end, label.strip(), own, loose)
+
+
+def _of_mapping(value: Mapping[str, Any]) -> tuple[list[Any] | None, str, bool]:
+    """(begin, end and label; the part's own text; whether that may be another name)."""
+    named = {plain(name): inner for name, inner in value.items()}
+    values, taken = [], set()
+    spellings: tuple[tuple[str, ...], ...] = (BEGINS, ENDS, LABEL_KEYS)
+    for names in spellings:
+        name = next((name for name in names if name in named), None)
+        if name is None:
+            return None, "", False
+        taken.add(name)
+        inner = named[name]
+        values.append(inner[0] if type(inner) is list and len(inner) == 1 else inner)
+    for name in (*TEXTS, *VALUES):
+        if name not in taken and type(named.get(name)) is str:
+            return values, named[name], name in VALUES
+    return values, "", False

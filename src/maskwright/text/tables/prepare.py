@@ -1,0 +1,280 @@
+"""Rows to examples: every value checked on the way, and refused with its file, line and remedy.
+
+The classes are learned from the training rows, so a label that only validation has is an error. By
+the policy `skip`, bad rows are left out, counted and listed, up to a share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.errors import DataError, UsageError
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.tables import classes as classes_of
+from maskwright.text.tables import files as table
+from maskwright.text.tables import splits
+from maskwright.text.tables.classes import record_finding
+from maskwright.text.tables.column_contents import is_empty, means_nothing, spelled, value_of
+from maskwright.text.tables.columns import Columns
+from maskwright.text.tables.examples import Example, Examples
+from maskwright.text.tables.files import Table
+from maskwright.text.tables.infer import Task, infer
+from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.one_row import reader
+from maskwright.text.tables.rows import DEFAULT_READING, Row, list_rejected, usable
+from maskwright.text.tables.split_files import ALL
+from maskwright.text.tables.splits import Division
+
+# One answer in all rows of a part is no chance where it is less likely than this: eight rows of a
+# class that half of the training rows have may be a test of that class.
+UNLIKELY = 1e-6
+
+
+def build(
+    table: Table,
+    task: Task,
+    *,
+    fold_labels: bool = False,
+    repair_tags: bool = False,
+    no_label: str | None = None,
+    reading: Reading = DEFAULT_READING,
+    classes: Sequence[str] = (),
+    values: Sequence[int] | None = None,
+    assume: bool = False,
+) -> Examples:
+    """Every row as an example; the classes are those of the training rows.
+
+    Args:
+        table: the rows.
+        task: as inferred.
+        fold_labels: join labels that differ only by case or blanks.
+        repair_tags: let spans of tags begin with B- where they begin with I-.
+        no_label: what stands where a label is not known; such rows are left out.
+        reading: whether bad rows stop it or are left out (`on_bad`), and how many may be bad.
+        classes: the names of the classes in their order, where a model has them already.
+        values: the number of each class in the data that the model learned from, where these had
+            numbers.
+        assume: whether numbers that nothing connects with `classes` are taken in their order; this
+            is noted.
+
+    Raises:
+        DataError: a bad row, or with `skip` too many of them; bad classes.
+        StorageError: the list of rejected rows cannot be written.
+    """
+    known, changed, unlabelled = None, 0, 0
+    layout = task.columns.layout
+    if missing := {*layout.ignored, *([] if no_label is None else [no_label])} - {*classes}:
+        table, unlabelled = _labelled(table, task, missing)
+    table, notes = layout.prepare(table, task, classes)
+    for message in notes:
+        record_finding(table, message)
+    if repair_tags:
+        if (repaired := layout.repair(table, task)) is None:
+            raise UsageError(
+                "only tags of words are repaired",
+                where="--read repair_tags",
+                found=task.name,
+                wanted="rows of tokens and tags",
+                do="leave it out",
+            )
+        table, changed = repaired
+    if task.shape.has_classes:
+        if classes:
+            known = classes_of.given(classes, values, table, task, fold_labels, assume)
+        else:
+            known = classes_of.learned(table, task, fold_labels, reading)
+    read = reader(task, known)
+    parts: dict[str, list[Any]] = {}
+    groups: dict[str, list[str]] = {}
+    dropped: list[tuple[str, str]] = []
+    for part, rows in list(table.parts.items()):
+        if rows is not table.first:
+            hidden = hidden_by(rows, table.first, task.columns)
+            if hidden is not None and table.without_labels(part, rows, instead(hidden)):
+                continue
+            if hidden is not None and means_nothing(hidden):
+                raise no_answers(part, rows, task.columns, hidden)
+        made, bad = usable(rows, lambda row: (row, read(row)), reading)
+        parts[part] = [example for _, example in made]
+        if "group" in task.columns.roles:
+            names = [value_of(row, task.columns["group"]) for row, _ in made]
+            groups[part] = ["" if is_empty(name) else str(name) for name in names]
+        list_rejected(bad, table.rejects.get(part))
+        dropped += [(error.where or "", error.what) for _, error in bad]
+        if not made:
+            _refuse_empty(part, bad)
+        layout.require_sound(parts[part])
+        if rows is table.first and not classes:
+            _refuse_one_answer(parts[part], rows, task.columns)
+    return Examples(
+        task,
+        parts,
+        known,
+        dropped,
+        table.counts,
+        groups,
+        repaired=changed,
+        unlabelled=unlabelled,
+        folded=_joined(table, task, known) if fold_labels else 0,
+        rejects=next(iter(table.rejects.values()), None),
+    )
+
+
+def _refuse_empty(part: str, bad: Sequence[tuple[Row, DataError]]) -> None:
+    if not bad:
+        raise DataError(
+            "the part has no rows",
+            where=part,
+            found="0 rows",
+            wanted="at least one row",
+            do="leave the part out",
+        )
+    row, first = bad[0]
+    raise DataError(
+        "all rows of the part were left out, as they are bad",
+        where=row.file,
+        found=f"{len(bad):,} bad rows; the first: {first.what}, {first.found} ({first.where})",
+        wanted=first.wanted,
+        do="correct the rows",
+    )
+
+
+def _joined(table: Table, task: Task, known: Vocabulary | None) -> int:
+    """How many labels stand there in a spelling that was joined with another."""
+    if known is None or not known.folded:
+        return 0
+    rows = (row for part in table.parts.values() for row in part)
+    return sum(
+        spelled(cell, row, known.column, known.has_numbers, words=True) in known.folded
+        for row in rows
+        for cell in classes_of.readable(row, task)
+        if not is_empty(cell)
+    )
+
+
+def _labelled(table: Table, task: Task, no_label: Collection[str]) -> tuple[Table, int]:
+    """The rows without answers that `no_label` stands for, and how many had no other."""
+    columns = task.columns
+    made = {
+        part: [columns.layout.without(row, columns, no_label) for row in rows]
+        for part, rows in table.parts.items()
+    }
+    parts = {part: [row for row in rows if row is not None] for part, rows in made.items()}
+    for part, rows in list(table.parts.items()):
+        if rows and not parts[part]:
+            hidden = str(columns.layout.answers(rows[0], columns)[0])
+            if not table.without_labels(part, rows, instead(hidden)):
+                raise no_answers(part, rows, columns, hidden)
+            del parts[part]
+    return replace(table, parts=parts), sum(row is None for rows in made.values() for row in rows)
+
+
+def hidden_by(rows: Sequence[Row], learned_from: Sequence[Row], columns: Columns) -> str | None:
+    """What stands in place of the answer in all `rows` of a part whose answers are hidden, as those
+    of public test sets are; None where they are not.
+
+    It is one value: nothing, a sign for nothing that no row of `learned_from` has, or an answer
+    that all of so many rows, drawn as these were, hardly ever share.
+    """
+    values = {_spelled(row, columns) for row in rows}
+    if len(values) != 1:
+        return None
+    (value,) = values
+    again = sum(_spelled(row, columns) == value for row in learned_from)
+    if all(map(is_empty, value)) or (not again and all(map(means_nothing, value))):
+        return value[0]
+    share = (again + 1) / (len(learned_from) + 1)
+    return value[0] if len(rows) > 1 and share ** len(rows) < UNLIKELY else None
+
+
+def instead(hidden: str) -> str:
+    """How `hidden` is shown."""
+    return repr(hidden) if hidden else "nothing"
+
+
+def _spelled(row: Row, columns: Columns) -> tuple[str, ...]:
+    """The values of the answer of a row as texts; of equal ones, one."""
+    values = columns.layout.answers(row, columns)
+    spelled = tuple("" if is_empty(value) else str(value).strip() for value in values)
+    return spelled if len(set(spelled)) > 1 else (spelled[:1] or ("",))
+
+
+def no_answers(part: str, rows: Sequence[Row], columns: Columns, hidden: str) -> DataError:
+    """The error for a part of which `hidden_by` says what stands in place of its answers."""
+    return DataError(
+        "the rows have no labels" if part == ALL else f"the part {part!r} has no labels",
+        where=f"{rows[0].file}, column {columns[columns.layout.answer_role]!r}",
+        found=f"{instead(hidden)} in all {len(rows):,} rows",
+        wanted="labels to compare with",
+        do="name a part or a file with labels, or take the file out of the folder: a part can be "
+        "drawn from the training rows",
+    )
+
+
+def _refuse_one_answer(examples: Sequence[Example], rows: Sequence[Row], columns: Columns) -> None:
+    """Refuse training rows of which all have one answer, unless it is a text."""
+    first = examples[0]
+    may_be_right = first.has_text_answer and first.repeated
+    if len({e.repeated for e in examples}) == 1 and len(examples) > 1 and not may_be_right:
+        role = columns.layout.answer_role
+        raise DataError(
+            "all labels are the same",
+            where=f"{rows[0].file}, column {columns[role]!r}",
+            found=f"{instead(_spelled(rows[0], columns)[0])} in all {len(examples):,} rows",
+            wanted="at least two different answers",
+            do=f"add rows with another, or name another column (--column {role}=…)",
+        )
+
+
+def prepare(
+    data: Path | str | Sequence[Path | str] | None = None,
+    *,
+    train: Path | str | None = None,
+    validation: Path | str | None = None,
+    test: Path | str | None = None,
+    header: Sequence[str] = (),
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    task: str | None = None,
+    fold_labels: bool = False,
+    repair_tags: bool = False,
+    no_label: str | None = None,
+    division: Division = splits.DEFAULT,
+    reading: Reading = DEFAULT_READING,
+    rejects: Path | str | None = None,
+) -> Examples:
+    """Labelled files as a task with all its parts; `task.lines()` says what was understood.
+
+    Args:
+        data, train, validation, test, header, reading, rejects: as `table.load` takes them.
+        columns: role -> column, where it must not be guessed; `group` keeps rows together.
+        task: its name, where it must not be inferred.
+        fold_labels: join labels that differ only by case or blanks.
+        no_label: what stands where a label is not known; such rows are left out.
+        repair_tags: let spans of tags begin with B- where they begin with I- (`repair.py`).
+        division: how parts that did not come as files are drawn.
+
+    Raises:
+        UsageError, DataError: as the steps do, with file, line and remedy.
+    """
+    rows = table.load(
+        data,
+        train=train,
+        validation=validation,
+        test=test,
+        header=header,
+        reading=reading,
+        rejects=rejects,
+    )
+    inferred = infer(rows, columns, task, no_label)
+    made = build(
+        rows,
+        inferred,
+        fold_labels=fold_labels,
+        repair_tags=repair_tags,
+        no_label=no_label,
+        reading=reading,
+    )
+    return splits.complete(made, division)

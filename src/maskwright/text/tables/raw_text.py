@@ -1,0 +1,282 @@
+"""Texts as they are given, and as they are read: without NUL and control characters, and with LF in
+place of CRLF.
+
+Places of spans and answers count the characters of the text as given, whatever is left out of it
+afterwards; so do the places that a model answers with.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import DataError
+from maskwright.base.storage.strict_json import parse
+from maskwright.text.corpus.files import Source
+from maskwright.text.corpus.ledger import Ledger
+from maskwright.text.corpus.lines import STRIPPED, strip_controls
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+INTEGER = re.compile(r"\s*[-+]?\d{1,4000}\s*")  # Python converts no more digits
+
+
+def as_integer(value: object) -> int | None:
+    """`value` as a whole number, also where a text or a float spells one; else None."""
+    if isinstance(value, int):  # also true and false
+        return int(value)
+    try:
+        if isinstance(value, str) and INTEGER.fullmatch(value):
+            return int(value)  # a float has not room for all of its digits
+        number = float(value) if isinstance(value, str | float) else float("nan")
+        return int(number) if number == int(number) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+# The number in the data of each class -> its name, by number.
+Names = dict[int, str]
+FILE = re.compile(
+    r"(?:(.+?)[_-])?(labels?|id2label|label2id|label[_-]?map|label[_-]?names|class[_-]?names"
+    r"|classes|dataset_infos?)\.json$",
+    re.IGNORECASE,
+)
+# Files that hold more than class names, and may have none.
+ABOUT = re.compile(r"dataset_infos?\.json$", re.IGNORECASE)
+LABEL = "label"
+WRAPPED = ("id2label", "label2id", "names", "labels", "classes", "label_names", "class_names")
+NUMBER_OF, NAME_OF = ("id", "label_id", "index", "value"), ("name", "label", "class")
+WANTED = '["bad", "good"], {"0": "bad", "1": "good"} or {"bad": 0, "good": 1}'
+
+
+def is_of_names(source: Source) -> bool:
+    """Whether a file is called as one with the names of classes."""
+    return FILE.search(source.path.name) is not None
+
+
+def read_names(source: Source) -> dict[str, Names] | None:
+    """The names by column, `label` where the file names no column; None where the file holds rows.
+
+    Raises:
+        DataError: not UTF-8, no JSON, or names that cannot be read.
+    """
+    match = FILE.search(source.path.name)
+    assert match is not None
+    about = ABOUT.search(source.path.name) is not None
+    column = f"{match[1]}_label" if match[1] else LABEL
+    try:
+        value = parse(source.path.read_text("utf-8-sig"), source.shown)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            "not UTF-8",
+            where=source.shown,
+            found=error.reason,
+            wanted="a list of names, in UTF-8",
+            do="save the file as UTF-8",
+        ) from error
+    except DataError:
+        if match[1]:  # train_labels.json may be JSON Lines
+            return None
+        raise
+    if about:
+        return dict(_of_features(value, source.shown))
+    if type(value) is dict and (names := dict(_of_features(value, source.shown))):
+        return names
+    while type(value) is dict and (inner := [key for key in WRAPPED if key in value]):
+        if type(value[inner[0]]) not in (list, dict):
+            break
+        value = value[inner[0]]
+    if type(value) is list and value and all(type(each) is dict for each in value):
+        pairs = [_pair(each) for each in value]
+        if None in pairs and match[1]:
+            return None
+        return {column: _numbered([p for p in pairs if p is not None], value, source.shown)}
+    return {column: _of_value(value, source.shown)}
+
+
+def _of_value(value: Any, file: str) -> Names:
+    if type(value) is list and all(type(name) is str for name in value):
+        return _numbered(list(enumerate(value)), value, file)
+    if type(value) is not dict:
+        raise _refusal(value, file)
+    keys, values = list(value), list(value.values())
+    if all(type(v) is int for v in values):
+        return _numbered([(number, name) for name, number in value.items()], value, file)
+    if all(type(v) is str for v in values) and all(as_integer(k) is not None for k in keys):
+        if any(as_integer(v) is None for v in values):
+            return _numbered([(as_integer(k), name) for k, name in value.items()], value, file)
+        raise _refusal(value, file, "numbers on both sides")
+    if all(type(v) is str and as_integer(v) is not None for v in values):
+        return _numbered([(as_integer(v), name) for name, v in value.items()], value, file)
+    raise _refusal(value, file)
+
+
+def _pair(entry: Mapping[str, Any]) -> tuple[int, str] | None:
+    """The number and the name of a class that an object describes."""
+    numbers = [n for key in NUMBER_OF if (n := as_integer(entry.get(key))) is not None]
+    names = [entry[key] for key in NAME_OF if type(entry.get(key)) is str]
+    row = "text" in entry or "sentence" in entry
+    return (numbers[0], names[0]) if len(numbers) == len(names) == 1 and not row else None
+
+
+def _numbered(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) -> Names:
+    """The names by rising number.
+
+    Raises:
+        DataError: none, or a name or a number twice.
+    """
+    numbered = [(number, name) for number, name in pairs if number is not None]
+    names = dict(sorted(numbered))
+    if not numbered or (type(value) in (list, dict) and len(numbered) < len(value)):
+        raise _refusal(value, file)
+    twice = len(names) < len(numbered) or len(set(names.values())) < len(names)
+    if twice or any(not name.strip() for name in names.values()):
+        raise _refusal(value, file, "a name or a number twice" if twice else "an empty name")
+    return names
+
+
+def _of_features(value: Any, file: str) -> Iterable[tuple[str, Names]]:
+    """The names of each column in the notes of the datasets library."""
+    if type(value) is not dict:
+        return
+    inner = value.get("features", value)
+    if (
+        inner is value
+        and len(value)
+        and all(type(v) is dict and "features" in v for v in value.values())
+    ):
+        inner = next(iter(value.values()))["features"]  # one entry for each configuration
+    if type(inner) is not dict:
+        return
+    for column, feature in inner.items():
+        if type(feature) is dict:
+            of_list = feature.get("feature")
+            feature = of_list if type(of_list) is dict else feature
+            listed = feature.get("names")
+            if type(listed) is list and listed:
+                yield column, _of_value([str(name) for name in listed], file)
+
+
+def _refusal(value: Any, file: str, reason: str = "") -> DataError:
+    return DataError(
+        "the names of the classes cannot be read",
+        where=file,
+        found=(f"{reason}: " if reason else "") + repr(value)[:80],
+        wanted=WANTED,
+        do="write them so, or move the file out of the folder",
+    )
+
+
+CONTROLS = "".join(map(chr, STRIPPED))
+CONTROL = re.compile(f"[{re.escape(CONTROLS)}]")
+LEFT_OUT = re.compile(f"[{re.escape(CONTROLS)}]|\r(?=\n)")
+
+
+def as_read(text: str) -> str:
+    """The text as a model reads it."""
+    return LEFT_OUT.sub("", text) if LEFT_OUT.search(text) else text
+
+
+def places_read(text: str) -> NDArray[np.int64]:
+    """(length of `as_read(text)` + 1,): the place in `text` of each character that is read, and of
+    the end."""
+    kept = np.ones(len(text) + 1, bool)
+    kept[[match.start() for match in LEFT_OUT.finditer(text)]] = False
+    return np.flatnonzero(kept)
+
+
+def slice_of(given: str, text: str, start: int) -> slice | None:
+    """Where `text` stands in `given`, of which something is left out when it is read: from `start`
+    on as counted in `given`, else as counted in what is read. None where it is at neither."""
+    wanted, read = as_read(text), as_read(given)
+    if len(read) == len(given) or not wanted or start < 0:
+        return None
+    places = places_read(given)
+    for begin in (int(np.searchsorted(places, start)), start):
+        if read[begin : begin + len(wanted)] == wanted:
+            return slice(int(places[begin]), int(places[begin + len(wanted) - 1]) + 1)
+    return None
+
+
+def encode(tokenizer: Tokenizer, texts: Iterable[str]) -> list[tuple[Any, NDArray[np.integer]]]:
+    """For each text its tokens as it is read, and the (begin, end) of each (T, 2) in the text as
+    given."""
+    given = list(texts)
+    encoded = tokenizer.encode_batch(map(as_read, given), offsets=True)
+    for number, text in enumerate(given):
+        if LEFT_OUT.search(text):
+            ids, spans = encoded[number]
+            places = places_read(text)
+            begin = places[spans[:, 0]]
+            # The end is that of the last character read, not the begin of the next one.
+            end = np.where(
+                spans[:, 1] > spans[:, 0], places[np.maximum(spans[:, 1], 1) - 1] + 1, begin
+            )
+            encoded[number] = ids, np.stack([begin, end], axis=1)
+    return encoded
+
+
+def cleaned(
+    values: dict[str, Any], ledger: Ledger, *, line_ends: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(the row as it is read, the values of those columns that this changed as they were given).
+
+    Args:
+        values: the row.
+        ledger: counts what is left out.
+        line_ends: of a table: CRLF in a text becomes LF, too, and a byte order mark at the begin
+            of its line is left out.
+    """
+    texts = [value for value in values.values() if type(value) is str]
+    if len(texts) == len(values):  # most rows of tables: nothing to do
+        every = "".join([*values, *texts])
+        if not LEFT_OUT.search(every) and "\ufeff" not in every:
+            return values, {}
+    read = _clean(values, ledger, line_ends)
+    first = next(iter(read), "")
+    if line_ends and type(read.get(first)) is str and read[first].startswith("\ufeff"):
+        read = {**read, first: read[first].removeprefix("\ufeff")}
+        ledger.counts.byte_order_marks += 1
+    if read is values or len(read) != len(values):
+        return read, {}
+    given = {
+        name: old
+        for (name, new), old in zip(read.items(), values.values(), strict=True)
+        if new is not old
+    }
+    return read, given
+
+
+def _clean(value: Any, ledger: Ledger, line_ends: bool) -> Any:
+    """The value with each text in it as it is read; the same object where nothing changes."""
+    if type(value) is str:
+        return text_as_read(value, ledger, line_ends)
+    if isinstance(value, list):
+        inner = [_clean(each, ledger, line_ends) for each in value]
+        if all(map(operator.is_, inner, value)):
+            return value
+        made = copy.copy(value)
+        made[:] = inner
+        return made
+    if isinstance(value, dict):
+        names = [text_as_read(name, ledger, line_ends) for name in value]
+        inner = [_clean(each, ledger, line_ends) for each in value.values()]
+        if all(map(operator.is_, names, value)) and all(map(operator.is_, inner, value.values())):
+            return value
+        row = copy.copy(value)
+        row.clear()
+        row.update(zip(names, inner, strict=True))
+        return row
+    return value
+
+
+def text_as_read(text: str, ledger: Ledger, line_ends: bool) -> str:
+    """`text` without control characters, which are counted; `line_ends`: with LF for CRLF."""
+    if CONTROL.search(text):
+        text = strip_controls(text, ledger.counts)
+    return text.replace("\r\n", "\n") if line_ends and "\r\n" in text else text

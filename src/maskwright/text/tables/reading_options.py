@@ -1,0 +1,91 @@
+"""How labelled files are read, as options: `on_bad=skip`, `encoding=latin-1`, `separator=;`.
+
+Every field of `Reading` can be set, and four things more: `header=text,label` names the columns of
+a file without a header row, `fold_labels=true` joins labels that differ only by case or blanks,
+`no_label=-1` leaves out rows whose label is that, `repair_tags=true` lets spans of tags begin with
+B-.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from maskwright.base import config, dotted
+from maskwright.base.errors import UsageError, near
+from maskwright.text.corpus.reading import Reading
+
+WHERE = "--read"
+FLAGS = ("fold_labels", "repair_tags")
+AS_TYPED = ("no_label", "separator", "escapechar")
+SPELLED = {"tab": "\t", "\\t": "\t"}
+
+
+@dataclass(frozen=True)
+class HowRead:
+    """What `tasks.prepare` takes by these names, all of them: `prepare(data, **vars(read))`."""
+
+    reading: Reading = field(default_factory=Reading)
+    header: tuple[str, ...] = ()
+    fold_labels: bool = False
+    repair_tags: bool = False
+    no_label: str | None = None
+
+    def require_only(self, *names: str) -> None:
+        """Refuse options other than `names`, which would do nothing.
+
+        Raises:
+            UsageError: naming it.
+        """
+        usual = HowRead()
+        for each in fields(self):
+            if each.name not in names and getattr(self, each.name) != getattr(usual, each.name):
+                raise UsageError(
+                    "option has no effect here", where=f"{WHERE} {each.name}", do="leave it out"
+                )
+
+
+AS_IT_COMES = HowRead()
+
+
+def how_read(settings: str | Sequence[str], usual: HowRead = AS_IT_COMES) -> HowRead:
+    """From one word such as `on_bad=skip`, or several; what they do not name is as `usual`.
+
+    Raises:
+        UsageError: not NAME=VALUE, or no such name.  ConfigError: a value that is none of it.
+    """
+    # Of labelled data all columns are read; others choose which stay with the text.
+    own = [each.name for each in fields(Reading) if each.name != "notes" or usual.reading.notes]
+    known = [*own, "header", "no_label", *FLAGS]
+    values: dict[str, Any] = {}
+    for setting in [settings] if isinstance(settings, str) else settings:
+        name, sign, text = setting.partition("=")
+        if not sign or name not in known:
+            raise UsageError(
+                "unknown reading option",
+                where=WHERE,
+                found=repr(setting),
+                wanted=f"NAME=VALUE, {near(name, known)}",
+                do=f"of {', '.join(known)}",
+            )
+        values[name] = text if name in AS_TYPED else dotted.parse_value(text)
+        if name == "separator":
+            values[name] = SPELLED.get(text, text)
+    no_label = values.pop("no_label", usual.no_label)
+    header = values.pop("header", None)
+    flags = {name: values.pop(name, getattr(usual, name)) for name in FLAGS}
+    for name, value in flags.items():
+        if type(value) is not bool:
+            raise UsageError(
+                "neither true nor false",
+                where=f"{WHERE} {name}",
+                found=value,
+                wanted="true or false",
+                do=f"write {name}=true, or leave it out",
+            )
+    names = usual.header
+    if header is not None:
+        names = tuple(name.strip() for name in str(header).split(",") if name.strip())
+    reading = config.from_plain(Reading, config.to_plain(usual.reading) | values, WHERE)
+    return HowRead(reading, names, no_label=no_label, **flags)

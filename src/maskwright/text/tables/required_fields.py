@@ -1,0 +1,83 @@
+"""Whether a row has the fields that are learned from: one that is missing is no empty one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from maskwright.base.errors import DataError
+from maskwright.text.tables.column_contents import stands
+from maskwright.text.tables.columns import COMMON, Columns
+from maskwright.text.tables.rows import Row
+from maskwright.text.tables.shapes import may_be_joined
+
+ALIKE = 0.75  # of two names, as difflib measures it: `body` and `bodi`, `answer` and `answers`
+
+
+# Roles whose fields are required where they are read: of choices there may be fewer, and answers
+# are needed by questions only that are not marked as unanswerable.
+ELSEWHERE = (*COMMON, "choices", "answers")
+
+RARE = (
+    0.25  # of two fields, the one may be the other misspelt if it has less than this share of rows
+)
+
+
+def require(row: Row, columns: Columns) -> None:
+    """Refuse a row without a field of `columns`. Of a text of several, some may be left out, unless
+    another field of the row is called much the same.
+
+    Raises:
+        DataError: naming the field, and what may be it.
+    """
+    for role, names in columns.roles.items():
+        if role in ELSEWHERE or role in columns.layout.optional:
+            continue
+        if may_be_joined(role) and len(names) > 1:
+            _require_any(row, role, names, columns)
+        else:
+            for name in names:
+                require_field(row, role, name)
+
+
+def require_field(row: Row, role: str, name: str, empty: str = "") -> None:
+    """Refuse a row without the field `name`, which holds the `role`; null is a value.
+
+    Args:
+        empty: what is written where there is nothing to write, if there is such a value.
+
+    Raises:
+        DataError: it has none.
+    """
+    if not stands(name, row.values):
+        raise _missing(row, role, name, empty)
+
+
+def _require_any(row: Row, role: str, names: Sequence[str], columns: Columns) -> None:
+    missing = [name for name in names if not stands(name, row.values)]
+    if len(missing) == len(names):
+        raise _missing(row, role, names[0])
+    known = {name for each in columns.roles.values() for name in each}
+    seen = {name: column.rows for name, column in columns.described.items()}
+    for name in missing:
+        # A title may be missing where there is a subtitle; misspelt is what few rows have.
+        others = [
+            other
+            for other in row.values
+            if other not in known and seen.get(other, 0) < RARE * seen.get(name, 0)
+        ]
+        if get_close_matches(name, others, n=1, cutoff=ALIKE):
+            raise _missing(row, role, name)
+
+
+def _missing(row: Row, role: str, name: str, empty: str = "") -> DataError:
+    alike = get_close_matches(name, row.values, n=1, cutoff=ALIKE)
+    fixes = [f"rename the field {alike[0]!r}"] if alike else []
+    fixes += [f"write {empty}, where there is none"] if empty else [] if alike else ["write it"]
+    return DataError(
+        "a field is missing",
+        where=row.where,
+        found=f"the fields {', '.join(row.values) or '(none)'}",
+        wanted=f"{name!r}, which is used as {role}",
+        do=f"{', or '.join(fixes)}; or take the row out (--read on_bad=skip drops and counts it)",
+    )

@@ -1,0 +1,169 @@
+"""The search for the columns of a layout: what the layouts' own rules (`Layout.find`) share.
+
+Names are looked at first. Only a second attempt, `by_content`, looks at what columns hold: the one
+with few values is the label, the one with the longest texts the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from maskwright.text.tables.column_contents import Column
+from maskwright.text.tables.columns import Columns
+from maskwright.text.tables.flags import columns_of_flags
+from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.rows import Row
+from maskwright.text.tables.spellings import NAMES, plain
+
+# Of the names of labels, the first so many mean nothing else.
+SURE = 5
+# Of them, names that one of several flags may have, too, such as those of what a review is about.
+ASPECTS = {
+    *("overall", "category", "topic", "similarity", "relatedness", "relevance", "score"),
+    *("grade", "points", "genre", "language", "lang", "quality", "duplicate", "emotion"),
+    *("output",),
+}
+# Short texts may happen to spell numbers.
+TEXTLIKE = ("text", "whole", "number")
+
+
+class Search:
+    """One attempt: roles are filled one after the other, and a column has one role only."""
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        described: dict[str, Column],
+        given: Mapping[str, tuple[str, ...]],
+        by_content: bool,
+        alone: bool = False,
+    ) -> None:
+        self.rows, self.described, self.by_content = rows, described, by_content
+        self.alone = alone  # whether no other layout is tried
+        self.roles = dict(given)
+        self.why = dict.fromkeys(given, "as given")
+        self.spellings: Mapping[str, tuple[str, ...]] = {}
+        self.by_plain: dict[str, str] = {}
+        for name in described:
+            self.by_plain.setdefault(plain(name), name)
+
+    def search(self, layout: Layout) -> Columns | None:
+        """The columns of `layout`; None where one of its roles has none."""
+        self.spellings = layout.spellings
+        layout.find(self)
+        if not all(role in self.roles for role in layout.roles):
+            return None
+        order = [*layout.roles, *(r for r in self.roles if r not in layout.roles)]
+        return Columns(
+            layout=layout,
+            roles={role: self.roles[role] for role in order},
+            why={role: self.why[role] for role in order},
+            described=self.described,
+        )
+
+    def free(self) -> list[Column]:
+        """Columns without a role; rows may be grouped by one that has another role, too."""
+        used = {name for role, names in self.roles.items() if role != "group" for name in names}
+        return [c for c in self.described.values() if c.name not in used]
+
+    def is_group(self, column: Column) -> bool:
+        return column.name in self.roles.get("group", ())
+
+    def take(self, role: str, names: Sequence[str], why: str) -> None:
+        self.roles[role], self.why[role] = tuple(names), why
+
+    def by_name(self, role: str, fits: Callable[[Column], bool]) -> None:
+        if role in self.roles:
+            return
+        free = {c.name for c in self.free() if fits(c)}
+        spelled = self.spellings.get(role) or NAMES[role]
+        called = [self.by_plain.get(spelling) for spelling in spelled]
+        if matches := [name for name in called if name is not None and name in free]:
+            self.take(role, [self.commonest(matches)], "by its name")
+
+    def commonest(self, names: Sequence[str]) -> str:
+        """The first of several names; another where more rows have it and none has both, so that
+        it is the first that is misspelt."""
+        best = names[0]
+        for other in names[1:]:
+            rows = [{best, other} & row.values.keys() for row in self.rows]
+            more = sum(other in there for there in rows) > sum(best in there for there in rows)
+            if more and all(len(there) < 2 for there in rows):
+                best = other
+        return best
+
+    def two(self, roles: tuple[str, str], couples: Iterable[tuple[str, str]]) -> None:
+        """Two columns whose names belong together."""
+        free = {c.name for c in self.free() if c.kind in TEXTLIKE}
+        for couple in couples:
+            names = [self.by_plain.get(spelling) for spelling in couple]
+            pairs = list(zip(roles, names, strict=True))
+            if all(
+                self.roles.get(r) == (n,) or (r not in self.roles and n in free) for r, n in pairs
+            ):
+                for role, name in pairs:
+                    if role not in self.roles and name is not None:
+                        self.take(role, [name], f"by the names {names[0]} and {names[1]}")
+                return
+
+    def label(self) -> None:
+        if "label" not in self.roles:
+            self.by_name("label", lambda c: _may_be_label(c) and not self.is_group(c))
+            if self._is_one_of_flags():
+                del self.roles["label"]
+                return  # the user has to name the label columns
+            self._tell_rivals([c.name for c in self.free() if _may_be_label(c)])
+        if "label" in self.roles or not self.by_content or self._has_unusable_label():
+            return
+        free = [c for c in self.free() if not self.is_group(c)]
+        flags = columns_of_flags(free)
+        if len(flags) > 2:
+            others = [repr(c.name) for c in free if c.has_classes and c.name not in flags]
+            rivals = f"; {' and '.join(others[:3])} might be it, too" if others else ""
+            self.take("label", flags, f"each holds flags only: a label of its own{rivals}")
+            return
+        likely = [c for c in free if c.has_classes]
+        if len(likely) == 1:
+            why = f"the only column with few values: {likely[0].distinct}"
+            self.take("label", [likely[0].name], why)
+        fractions = [c for c in free if c.kind == "number" and not c.integral]
+        if not likely and len(fractions) == 1:
+            self.take("label", [fractions[0].name], "the only column with fractions")
+
+    def _is_one_of_flags(self) -> bool:
+        """Whether the label's column may be one of several flags, each a label of its own."""
+        name = self.roles.get("label", ("",))[0]
+        if plain(name) not in ASPECTS:
+            return False
+        flags = columns_of_flags([self.described[name], *self.free()])
+        return name in flags and len(flags) > 2
+
+    def _has_unusable_label(self) -> bool:
+        """Whether a column with a label's name holds what is none: no other is one by its looks."""
+        return any(
+            c.kind in ("object", "mixed") and plain(c.name) in NAMES["label"] for c in self.free()
+        )
+
+    def _tell_rivals(self, free: Sequence[str]) -> None:
+        """Say which columns have a label's name, too, where none is called just that."""
+        taken = self.roles.get("label", ("label",))[0]
+        rivals = [name for name in free if plain(name) in NAMES["label"][SURE:]]
+        if rivals and plain(taken) not in NAMES["label"][:SURE]:
+            self.why["label"] += f"; {' and '.join(map(repr, rivals))} might be it, too"
+
+    def label_name(self) -> None:
+        """Find the column with the names of the classes that `label` numbers."""
+        if "label" not in self.roles or "label_name" in self.roles:
+            return
+        label = self.roles["label"][0]
+        if self.described[label].kind not in ("whole", "number", "boolean"):
+            return
+        for end in ("name", "text", "str", "string"):
+            name = self.by_plain.get(plain(label) + end)
+            if name is not None and self.described[name].kind == "text":
+                self.take("label_name", [name], f"it names the values of {label!r}")
+                return
+
+
+def _may_be_label(column: Column) -> bool:
+    return not column.is_prose and column.kind not in ("object", "mixed")

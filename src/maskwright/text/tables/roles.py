@@ -1,0 +1,314 @@
+"""Which column is what: by its name first, by its content where names do not decide.
+
+The first layout that fits the names wins, the most particular first; each defines how it is tried
+(`Layout.find`). Every role can be given instead; `group`, what must not be torn apart when parts
+are drawn, is never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+
+from maskwright.base.counted import counted
+from maskwright.base.errors import DataError, UsageError, near
+from maskwright.text.tables.column_contents import (
+    Column,
+    describe,
+    is_empty,
+    list_of,
+    read_lists,
+    refuse_list_of_numpy,
+)
+from maskwright.text.tables.columns import COMMON, Columns, as_names, option
+from maskwright.text.tables.files import TABLE_FILE, Table
+from maskwright.text.tables.flags import columns_of_flags, columns_of_marks
+from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.role_search import Search
+from maskwright.text.tables.shapes import layouts, may_be_list, roles
+from maskwright.text.tables.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
+from maskwright.text.tables.unused_columns import refuse_half
+
+# What the numbers of rows are called.
+IDS = {
+    *("id", "ids", "index", "idx", "rowid", "rownumber", "row", "nr", "no", "number", "uid"),
+    *("guid", "uuid", ""),
+}
+
+
+def find(
+    table: Table,
+    given: Mapping[str, str | Sequence[str]] | None = None,
+    among: Iterable[Layout] | None = None,
+) -> Columns:
+    """The columns of the first layout that fits.
+
+    Args:
+        table: the rows; cells of a csv that spell lists become lists (`list_cells.read_lists`).
+        given: role -> column, or columns; what is not given is searched for.
+        among: the layouts to try; None: all.
+
+    Raises:
+        UsageError: an unknown role or column, or no layout that has all the roles given.
+        DataError: no layout fits, a part lacks a column that another has, or some labels only are
+            lists.
+    """
+    wanted = as_names(given)
+    lists = read_lists(table, _texts(table, wanted))
+    described = describe(table.first, lists)
+    _check_given(wanted, described)
+    if "group" in wanted and wanted["group"][0] in wanted.get("label", ()):
+        raise _label_as_group(wanted["group"][0])
+    known = layouts() if among is None else tuple(among)
+    optional = {*COMMON, *roles(lambda layout: layout.optional)}
+    tried = [layout for layout in known if set(wanted) <= {*layout.roles, *optional}]
+    if not tried:
+        raise UsageError(
+            "no task has all these columns",
+            found=", ".join(wanted),
+            wanted="; ".join(f"{layout.name}: {', '.join(layout.roles)}" for layout in known),
+            do="name only columns of one task (--column)",
+        )
+    partly: list[tuple[Layout, dict[str, tuple[str, ...]]]] = []
+    for by_content in (False, True):
+        for layout in tried:
+            search = Search(table.first, described, wanted, by_content, len(tried) == 1)
+            selected = search.search(layout)
+            if selected is None:
+                missing = [role for role in layout.roles if role not in search.roles]
+                if len(missing) == 1 and len(search.roles) > 1 and not by_content:
+                    partly.append((layout, search.roles))
+            else:
+                selected = layout.complete(table, selected)
+                refuse_half(table, selected, wanted)
+                if "label" not in wanted:  # who names its column has seen that it is one
+                    _refuse_row_as_header(table, selected)
+                _check_parts(table, selected)
+                _refuse_mixed_lists(table, selected)
+                return selected
+    if "group" in wanted:
+        others = {role: names for role, names in wanted.items() if role != "group"}
+        searched = [
+            Search(table.first, described, others, c, len(tried) == 1).search(layout)
+            for c in (False, True)
+            for layout in tried
+        ]
+        if any(s and s.roles.get("label") == wanted["group"] for s in searched):
+            raise _label_as_group(wanted["group"][0])
+    raise _nothing_fits(table, described, tried, partly)
+
+
+# ------------------------------------------------------------------------------ checks and refusals
+def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, Column]) -> None:
+    known = (*roles(), *COMMON, *roles(lambda layout: layout.optional))
+    multi_column = roles(lambda layout: (*layout.multi_column, *layout.joined))
+    for role, names in wanted.items():
+        if role not in known:
+            raise UsageError(
+                "no such role of a column",
+                found=repr(role),
+                wanted=near(role, known),
+                do="correct the role: --column ROLE=NAME",
+            )
+        if len(names) > 1 and role not in multi_column:
+            raise UsageError(
+                f"one column holds the {role}",
+                where="--column",
+                found=f"{role}={', '.join(names)}",
+                wanted=f"one of them ({', '.join(multi_column)} may be several)",
+                do="join them into one column",
+            )
+        for name in names:
+            if name not in described:
+                raise UsageError(
+                    "the column is missing",
+                    where=f"{role}={name}",
+                    found=f"the columns {', '.join(described)}",
+                    wanted=near(name, described),
+                    do=f"name the column that holds the {role}",
+                )
+
+
+def _texts(table: Table, given: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Columns of texts, as the user says or by their names; what is called as a text to be written
+    is one where a text to be read is there, too."""
+    role_of = {name: role for role, names in given.items() for name in names}
+    as_lists, as_texts = _called()
+    called = {plain(name) for name in table.columns}
+    written = {
+        to
+        for source, to in SEQUENCES
+        if {source, to} <= called and source != "text" and to != "answer"
+    }
+    return {
+        name
+        for name in table.columns
+        if (
+            not may_be_list(role_of[name])
+            if name in role_of
+            else plain(name) in (as_texts - as_lists) | written
+        )
+    }
+
+
+def _called() -> tuple[set[str], set[str]]:
+    """Names of columns, plain, that may hold lists, and that hold texts, whatever is in them."""
+    lists, texts = set[str](), set[str]()
+    for layout in layouts():
+        for role in layout.lists:
+            lists.update(layout.spellings.get(role) or NAMES.get(role, (role,)))
+        for role, spellings in layout.spellings.items():
+            texts.update(spellings if role in layout.joined else ())
+    for couple in (*PAIRS, *SEQUENCES, *MATCHES):
+        texts.update(couple)
+    for role in ("question", "context", "text"):
+        texts.update(NAMES[role])
+    return lists, texts
+
+
+def _label_as_group(name: str) -> UsageError:
+    """Rows with one label are in all parts, whatever they are grouped by."""
+    return UsageError(
+        "rows cannot be grouped by their label",
+        where=option("group", name),
+        found=f"{name!r}, which is the only label",
+        wanted="a column of what rows have in common, such as an author",
+        do=f"name another column, or leave {option('group', name)} out",
+    )
+
+
+def _refuse_row_as_header(table: Table, columns: Columns) -> None:
+    """A table without a header has a row in its place, whose label comes back."""
+    names = columns.roles.get("label", ())
+    file = table.first[0].file
+    if len(names) != 1 or not TABLE_FILE.search(file):
+        return
+    again = sum(row.values.get(names[0]) == names[0] for row in table.first)
+    if again:
+        raise DataError(
+            "the first row looks like data, not like the names of columns",
+            where=file,
+            found=f"{names[0]!r}, which is the label of {counted(again, 'row')}, too",
+            wanted="a header row, such as text,label",
+            do="add a header row, or name the columns (--read header=NAME,NAME…)",
+        )
+
+
+def _refuse_mixed_lists(table: Table, columns: Columns) -> None:
+    """Labels of which a few are lists in their cells are no names of classes."""
+    names = columns.roles.get("label", ())
+    if not columns.layout.has_label_forms or len(names) != 1 or columns.column("label").in_cells:
+        return
+    for rows in table.parts.values():
+        for row in rows:
+            refuse_list_of_numpy(row, names[0])
+            cell = row.values.get(names[0])
+            if is_empty(cell) or type(cell) is not str or cell.strip()[0] != "[":
+                continue
+            if TABLE_FILE.search(row.file) and list_of(cell) is not None:
+                raise DataError(
+                    "some labels are lists, and others are not",
+                    where=f"{row.where}, column {names[0]!r}",
+                    found=repr(cell[:80]),
+                    wanted="a list in every row, or in none",
+                    do='write each as a list, such as ["a"]; or names with | between them',
+                )
+
+
+def _check_parts(table: Table, columns: Columns) -> None:
+    for part, rows in list(table.parts.items()):
+        for role, names in columns.roles.items():
+            for name in names if role != "label_name" and part in table.parts else ():
+                outer = name.partition(".")[0]
+                if rows and not any({name, outer} & row.values.keys() for row in rows):
+                    others = sorted({n for row in rows for n in row.values})
+                    alike = get_close_matches(name, set(others) - set(table.columns))
+                    hidden = role == columns.layout.answer_role and not alike
+                    if hidden and table.without_labels(part, rows, f"no column {name!r}"):
+                        break
+                    raise DataError(
+                        f"the part {part!r} has no column {name!r}",
+                        where=rows[0].file,
+                        found=f"the columns {', '.join(others)}",
+                        wanted=f"{name!r}, which holds the {role} in {table.first[0].file}",
+                        do=f"rename the column ({near(name, others)}), or move the file out of "
+                        "the folder",
+                    )
+
+
+def _counts(column: Column) -> bool:
+    """Whether a column has another whole number in every row, as one of ids."""
+    return column.kind == "whole" and column.distinct == column.rows > 1
+
+
+def _missing(
+    described: Mapping[str, Column], layout: Layout, assigned: Mapping[str, tuple[str, ...]]
+) -> str:
+    """What to do where all roles of a layout but one were found."""
+    (role,) = (role for role in layout.roles if role not in assigned)
+    used = {name for names in assigned.values() for name in names}
+    free = [c for c in described.values() if c.name not in used]
+    if role == "label":
+        free = [c for c in free if c.has_classes or c.kind == "number"]
+    elif role in ("answers", "tags", "choices"):
+        free = [c for c in free if c.kind in ("text", "texts", "object", "wholes")]
+    known = " and ".join(f"{names[0]!r} ({which})" for which, names in assigned.items())
+    if not free:
+        return (
+            f"{known} {'were' if len(assigned) > 1 else 'was'} found: add a column with the {role}"
+        )
+    others = f" (or {', '.join(c.name for c in free[1:4])})" if len(free) > 1 else ""
+    advice = option(role, free[0].name)
+    return f"{known} were found; say which column is the {role}: {advice}{others}"
+
+
+def _nothing_fits(
+    table: Table,
+    described: Mapping[str, Column],
+    tried: Sequence[Layout],
+    partly: Sequence[tuple[Layout, dict[str, tuple[str, ...]]]],
+) -> DataError:
+    listed = ", ".join(
+        f"{c.name} ({c.kind}, {c.distinct:,} different)" for c in list(described.values())[:12]
+    )
+    free = [c for c in described.values() if plain(c.name) not in IDS]
+    flags = columns_of_flags(free)
+    flags += [name for name in columns_of_marks(free) if name not in flags]
+    likely = [c.name for c in free if c.has_classes]
+    texts = [c.name for c in described.values() if c.kind == "text" and c.words >= 2]
+    called = {plain(name) for name in described}
+    if called & {"word", "token"} and called & {"tag", "ner", "nertag", "label"}:
+        do = "rows seem to be single words: add a column sentence_id with the number of each "
+        do += "word's sentence, make a .conll file, or write lists, a sentence in each row"
+    elif partly:
+        do = _missing(described, *partly[0])
+    elif len(tried) == 1 and not tried[0].has_label_forms:
+        (layout,) = tried
+        do = f"say which columns they are: {' '.join(option(r, 'NAME') for r in layout.roles)}; "
+        do += "or choose another task, or none"
+    elif len(texts) > 1 and len(tried) > 1:
+        one, other = texts[:2]
+        do = f"say what the texts are: {option('text', one)}, or {option('text', one)} "
+        do += f"{option('text', other)} for one text of both, or {option('first', one)} "
+        do += f"{option('second', other)} for pairs, or {option('source', one)} "
+        do += f"{option('target', other)} for texts to be written"
+    elif texts and len(flags) > 1:
+        do = f"where each of {', '.join(flags[:4])}{', …' if len(flags) > 4 else ''} is a label of "
+        do += f"its own: {' '.join(option('label', name) for name in flags)}; where one of them is "
+        do += f"the label: {option('label', flags[0])}"
+    elif texts and not likely and len(tried) > 1:
+        others = [c.name for c in free if c.name not in texts and not _counts(c)]
+        do = f"if {others[0]!r} is the label: {option('label', others[0])}; else " if others else ""
+        do += "add a column with labels; for text without labels use pretraining"
+    elif len(likely) > 1:
+        do = f"say which column is the label: {option('label', likely[0])} (or "
+        do += f"{', '.join(likely[1:4])})"
+    else:
+        do = "say what the columns are, such as --column text=NAME --column label=NAME"
+    return DataError(
+        "the roles of the columns are unclear",
+        where=table.first[0].file,
+        found=listed,
+        wanted="; ".join(" + ".join(layout.roles) for layout in tried),
+        do=do,
+    )

@@ -1,0 +1,560 @@
+"""Labelled files to rows: csv, tsv, jsonl, json, parquet, arrow, conll, conllu, and texts in the
+folders of their classes, each also .gz or .zst; and a text in two languages, line by line.
+
+Each row keeps its file and line for messages. A file goes through the same door as raw text
+(text/corpus/read.py): encoding, size limits, strict or skip with a list of rejects. A `.json` file that
+is one value (an array of objects, or SQuAD) is read whole, so it must fit in memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.counted import counted
+from maskwright.base.errors import DataError, UsageError
+from maskwright.base.findings import Finding
+from maskwright.base.storage.files import new_text
+from maskwright.base.storage.strict_json import parse
+from maskwright.text.corpus import csv_file, jsonl, parquet
+from maskwright.text.corpus.files import RegularFile, Source
+from maskwright.text.corpus.ledger import Counts, Ledger, at
+from maskwright.text.corpus.lines import Block
+from maskwright.text.corpus.read import text_blocks
+from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.row_faults import above_header, is_comment
+from maskwright.text.tables import raw_text
+from maskwright.text.tables.formats import (
+    annotation_exports,
+    class_folders,
+    conll,
+    conllu,
+    squad,
+    unnamed_files,
+)
+from maskwright.text.tables.formats.unnamed_files import Parallel
+from maskwright.text.tables.spellings import NAMES, plain
+from maskwright.text.tables.split_files import PARTS, noted_languages
+
+# What the rows are called in an object that holds them.
+WRAPPERS = ("data", "rows", "records", "items", "examples")
+
+
+def is_one_value(text: str, *, lines: bool) -> bool:
+    """Whether a file that begins with `text` is no JSON Lines: its first line is no whole object,
+    or is one that holds everything. With `lines`, a first line that is broken is a bad row."""
+    first, _, rest = text.lstrip().partition("\n")
+    try:
+        value = parse(jsonl.with_escapes(first))
+    except DataError:
+        is_begun = first.rstrip()[-1:] in tuple("{[,:") and not _is_whole(rest)
+        return not lines or is_begun or first.strip() in ("[", "{") or _is_whole(first)
+    if rest.strip():  # a line of each pair of a text and its marks, or of each row
+        return type(value) is not dict and not annotation_exports.is_line(value)
+    return not _is_row(value) or annotation_exports.is_one(value)
+
+
+def _is_whole(text: str) -> bool:
+    """Whether the first line of a text is values in JSON, and no begin of one."""
+    try:
+        return bool(parse(jsonl.with_escapes(text.partition("\n")[0]), many=True))
+    except DataError:
+        return False
+
+
+def _is_row(value: Any) -> bool:
+    """Whether an object that is alone in its file is a row: it has a text or a number, or a list of
+    words."""
+    if type(value) is not dict or type(value.get("data")) is list:
+        return False
+    words = [v for name, v in value.items() if plain(name) in NAMES["tokens"] and type(v) is list]
+    return (
+        any(type(v) not in (list, dict) for v in value.values())
+        or any(all(type(word) is str for word in v) for v in words)
+        or (
+            not any(
+                key.isdecimal() for v in (value, *value.values()) if type(v) is dict for key in v
+            )
+            and all(type(v) is dict for v in value.values())
+        )
+    )
+
+
+def _of_numbered(value: dict[str, Any]) -> list[Any] | None:
+    """The rows of an object of objects, as pandas writes tables: with the numbers of the rows as
+    keys, outside or inside; None of others."""
+    inner = list(value.values())
+    if all(map(str.isdecimal, value)):
+        return inner
+    keys = inner[0].keys()
+    if keys and all(map(str.isdecimal, keys)) and all(each.keys() == keys for each in inner):
+        return [{name: value[name][key] for name in value} for key in keys]
+    return None
+
+
+def _rows_in(value: Any, file: str, ledger: Ledger) -> list[Any]:
+    """The rows that a value holds, each an object if it is right.
+
+    Raises:
+        DataError: it holds none.
+    """
+    rows = value if type(value) is list else None
+    if type(value) is dict and value:
+        names, data, values = value.get("columns"), value.get("data"), list(value.values())
+        if type(names) is list and type(data) is list and set(map(_size, data)) == {len(names)}:
+            rows = [dict(zip(map(str, names), cells, strict=True)) for cells in data]
+        elif wrapped := [value[name] for name in WRAPPERS if type(value.get(name)) is list]:
+            rows = wrapped[0]
+        elif len(sizes := set(map(_size, values))) == 1 and sizes != {None}:
+            rows = [dict(zip(value, cells, strict=True)) for cells in zip(*values, strict=True)]
+        elif all(type(v) is dict for v in values):
+            rows = _of_numbered(value)
+        if rows is not None and rows is not data:
+            what = f"{len(rows):,} rows made of the columns or rows of one object"
+            ledger.counts.notes.append(Finding("rows-of-one-object", what, file))
+    parts = type(value) is dict and bool({*PARTS, "dev"} & value.keys())
+    if rows is None or parts or (rows and not any(type(item) is dict for item in rows)):
+        raise DataError(
+            "the .json file is no table",
+            where=file,
+            found=f"an object with {', '.join(list(value)[:5])}"
+            if type(value) is dict
+            else f"a list of {type(value[0]).__name__}",
+            wanted='[{"text": "…", "label": "…"}, …], or JSON Lines',
+            do="write each part into a file of its own in one folder: train.json, test.json"
+            if parts
+            else "write a list of objects, one for each row",
+        )
+    return rows
+
+
+def _size(value: Any) -> int | None:
+    return len(value) if type(value) is list else None
+
+
+def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any], int]]:
+    """The rows of such a file, each with its number.
+
+    Raises:
+        DataError: not JSON, or no rows; a bad item, when the policy is strict.
+    """
+    try:
+        values = parse(jsonl.with_escapes(text), file, many=True)
+    except DataError as error:
+        raise error.advising(
+            "correct the file: it is one value, of which no row can be left out; JSON Lines, a row "
+            "on each line, can be read with on_bad='skip'"
+        ) from None
+    value = values[0] if len(values) == 1 else values
+    try:  # exports are read whole; of other values a bad item is one row
+        checked = jsonl.checked(value, ledger)
+    except DataError:
+        checked = None
+    lines = text.count("\n") + (not text.endswith("\n"))
+    if (
+        checked is not None
+        and (exported := annotation_exports.rows(checked, file, ledger)) is not None
+    ):
+        ledger.counts.rows += len(exported) - lines
+        for number, row in enumerate(exported, 1):
+            yield row, getattr(row, "item", 0) or number
+        return
+    value = value if checked is None else checked
+    items = _rows_in(value, file, ledger)
+    # Bad rows are a share of the items: all may stand on one line.
+    ledger.counts.rows -= lines
+    if any("paragraphs" in item for item in items if type(item) is dict):
+        given = squad.rows_and_faults({"data": items}, file)
+    else:
+        given = iter(items)
+    for number, item in enumerate(given, 1):
+        ledger.counts.rows += 1
+        try:
+            if isinstance(item, DataError):
+                raise item
+            if type(item) is not dict:
+                raise DataError(
+                    "the item is not an object",
+                    found=repr(item)[:80],
+                    wanted='an object such as {"text": "…", "label": "…"}',
+                )
+            yield jsonl.checked(item, ledger) if checked is None else item, number
+        except DataError as error:
+            place = "" if error.where else f"{file}, item {number}"
+            ledger.reject(jsonl.completed(error, place), file=file, line=number)
+
+
+DEFAULT_READING = Reading()
+TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)
+WHOLE_BYTES = 1 << 30
+LOOKED_AT = 50  # lines
+MOST_COLUMNS = 10_000
+SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row as it stands in the file: texts in a csv, any JSON value elsewhere.
+
+    Attributes:
+        values: by column.
+        file: as the user named it.
+        number: counted from 1.
+        unit: what `number` counts: `line`, `row` (parquet) or `item` (a json array).
+        given: the values of those columns in which something was left out, such as control
+            characters, as they were before; places in texts count these.
+    """
+
+    values: Mapping[str, Any]
+    file: str
+    number: int
+    unit: str = "line"
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}, {self.unit} {self.number}"
+
+    def as_given(self) -> Row:
+        """The same row with nothing left out of its texts."""
+        return replace(self, values={**self.values, **self.given}) if self.given else self
+
+
+def read_rows(
+    sources: Sequence[Source],
+    reading: Reading = DEFAULT_READING,
+    header: Sequence[str] = (),
+    rejects: Path | None = None,
+    counts: Counts | None = None,
+) -> Iterator[Row]:
+    """The rows of some files, one after the other; all but `.json` values stream.
+
+    Raises:
+        DataError: bad rows when strict, too many of them, or none at all.
+    """
+    counts = Counts() if counts is None else counts
+    columns: set[str] = set()
+    texts = set(class_folders.in_folders(sources, lambda name: False))
+    with Ledger(reading, counts, rejects) as ledger:
+        for source in sources:
+            before = counts.documents
+            # One value may stand on one line; it is held whole in any case.
+            longest = max(reading.max_line_bytes, WHOLE_BYTES if source.suffix == ".json" else 0)
+            ledger.reading = replace(reading, max_line_bytes=longest)
+            with RegularFile(source) as opened:
+                counts.files += 1
+                for row in _rows(opened, source, header, ledger, alone=source in texts):
+                    counts.documents += 1
+                    if not row.values.keys() <= columns:
+                        columns.update(row.values)
+                        _require_few(columns, row)
+                    yield row
+                counts.hashes[source.shown] = opened.finish()
+            if counts.documents == before:
+                counts.empty_files.append(source.shown)
+        ledger.finish("the data have 0 rows", "row below the header")
+
+
+def _require_few(columns: Collection[str], row: Row) -> None:
+    """Refuse what has more columns than a table."""
+    if len(columns) > MOST_COLUMNS:
+        raise DataError(
+            "too many columns",
+            where=row.where,
+            found=f"{len(columns):,} names of columns up to here, such as "
+            f"{', '.join(list(row.values)[-SHOWN:])}"[:200],
+            wanted=f"at most {MOST_COLUMNS:,}",
+            do="leave out columns that are not read; many values that have names, or many labels, "
+            'stand in one column: {"text": …, "labels": ["a", "b"]}',
+        )
+
+
+# ------------------------------------------------------------------------------ one file
+def _rows(
+    opened: RegularFile, source: Source, header: Sequence[str], ledger: Ledger, *, alone: bool
+) -> Iterator[Row]:
+    """The rows of a file; of a text that is `alone` in its file, one."""
+    file = source.shown
+    if source.format in ("parquet", "arrow"):
+        yield from _of_parquet(opened, source, ledger)
+        return
+    # Texts in which places are marked stay as given until their rows are made.
+    marked = source.format in ("table", "jsonl")
+    blocks = text_blocks(opened, source, ledger, as_given=marked)
+    if isinstance(source, Parallel):
+        yield from _of_two(blocks, source, ledger)
+        return
+    if alone:
+        before = ledger.counts.rejected
+        try:
+            body = class_folders.whole_text(blocks, source.path)
+        except DataError as error:
+            ledger.reject(error, file=file, line=1, rows=1)
+            return
+        if ledger.counts.rejected == before:  # a text of which a line is bad is dropped whole
+            yield Row(body, file, 1)
+        return
+    first = next(blocks, None)
+    if first is None and source.format != "text":
+        return
+    begin = first.text if first else ""
+    blocks = itertools.chain([first] if first else [], blocks)
+    numbered_rows: Iterator[tuple[dict[str, Any], int]]
+    treebank = (
+        source.format != "jsonl" and not header and conllu.is_one(begin, source.format != "columns")
+    )
+    if source.suffix == ".conllu" or treebank:
+        numbered_rows = conllu.rows(_as_read(blocks, ledger), file, ledger)
+    elif source.format == "columns" or (source.suffix == ".tsv" and conll.is_one(begin)):
+        numbered_rows = conll.rows(_as_read(blocks, ledger), file, header, ledger)
+    elif source.format == "table":
+        _refuse_webanno(begin, file)
+        yield from _table(blocks, source, header, ledger)
+        return
+    elif source.format == "jsonl" and is_one_value(begin, lines=source.suffix != ".json"):
+        text = "".join(block.text for block in blocks)
+        for values, number in items(text, file, ledger):
+            yield _cleaned(values, file, number, ledger, "item")
+        return
+    elif source.format == "jsonl":
+        for values, number in jsonl.objects(blocks, source, ledger, annotation_exports.line):
+            yield _cleaned(values, file, number, ledger)
+        return
+    elif conll.is_words(begin):
+        numbered_rows = conll.rows(_as_read(blocks, ledger), file, header, ledger)
+    elif class_folders.is_labelled(begin):
+        multi_label = class_folders.has_multi_labels(begin)
+        numbered_rows = class_folders.lines(blocks, multi_label, file, ledger)
+    else:
+        raise _no_labels(begin, source)
+    for values, number in numbered_rows:
+        yield Row(values, file, number)
+
+
+def _cleaned(
+    values: dict[str, Any], file: str, number: int, ledger: Ledger, unit: str = "line"
+) -> Row:
+    """A row as it is read, which keeps what was given."""
+    read, given = raw_text.cleaned(values, ledger, line_ends=bool(TABLE_FILE.search(file)))
+    return Row(read, file, number, unit, given)
+
+
+def _as_read(blocks: Iterator[Block], ledger: Ledger) -> Iterator[Block]:
+    """Lines of words, in whose texts no places are marked, as they are read."""
+    for block in blocks:
+        text = raw_text.text_as_read(block.text, ledger, line_ends=True)
+        yield block if text is block.text else Block(text, block.line)
+
+
+def _of_two(blocks: Iterator[Block], source: Parallel, ledger: Ledger) -> Iterator[Row]:
+    with RegularFile(source.other) as opened:
+        ledger.counts.files += 1
+        both = (blocks, text_blocks(opened, source.other, ledger))
+        for values, number in unnamed_files.aligned(both, source, ledger):
+            yield Row(values, source.shown, number)
+        ledger.counts.hashes[source.other.shown] = opened.finish()
+
+
+def _of_parquet(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Row]:
+    file, orders = source.shown, noted_languages(source)
+    for values, number in parquet.rows(opened, source, ledger):
+        for name, order in orders.items():  # in the file they are in the order of the alphabet
+            if type(both := values.get(name)) is dict and both.keys() == set(order):
+                values[name] = {language: both[language] for language in order}
+        try:
+            checked = jsonl.checked(values, ledger)
+        except DataError as error:
+            place = f"{file}, row {number}"
+            ledger.reject(jsonl.completed(error, place), file=file, line=number)
+            continue
+        yield _cleaned(checked, file, number, ledger, "row")
+
+
+def _refuse_webanno(begin: str, file: str) -> None:
+    if begin.startswith("#FORMAT=WebAnno"):
+        raise UsageError(
+            "a WebAnno file, which is no table",
+            where=file,
+            found=repr(begin.partition("\n")[0]),
+            wanted="words with their tags, or JSON",
+            do="export the project once more as CoNLL 2003, and name the file .conll",
+        )
+
+
+def _no_labels(begin: str, source: Source) -> UsageError:
+    """The error for a text that begins so."""
+    if ending := _ending_of_table(begin):
+        return UsageError(
+            "lines of text that look like rows of a table",
+            where=source.shown,
+            found=repr(begin.partition("\n")[0][:80]),
+            wanted=f"a file ending in {ending[0]}",
+            do=f"rename it to {ending[0]}{ending[1]}",
+        )
+    if unnamed_files.LANGUAGE.fullmatch(source.path.suffix.removeprefix(".")):
+        return UsageError(
+            "lines of text without their translation",
+            where=source.shown,
+            found=source.path.name,
+            wanted="a folder with two languages, line by line",
+            do="name a folder with pairs such as train.en and train.de, and no third language",
+        )
+    return UsageError(
+        "plain text has no labels",
+        where=source.shown,
+        found=f"lines of text in {source.path.name}",
+        wanted=".csv, .tsv, .jsonl, .json, .parquet, .conll or .conllu",
+        do="make a table with a column for the text and one for the label, or a folder "
+        "for each class; a file of words, with the tag of each behind it, is named .conll",
+    )
+
+
+def _ending_of_table(text: str) -> tuple[str, str] | None:
+    """(how a table is named that begins with such lines, further options); None of other text."""
+    lines = [line for line in text.split("\n")[:LOOKED_AT] if line.strip()]
+    for separator, ending in (("\t", ".tsv"), (";", ".csv"), ("|", ".csv"), ("@", ".csv")):
+        counts = {line.count(separator) for line in lines}
+        if len(lines) > 1 and len(counts) == 1 and 0 not in counts:
+            option = "" if ending == ".tsv" else f", and give --read separator='{separator}'"
+            return (
+                ending,
+                f"{option}; without names of columns in its first line also --read header=",
+            )
+    return None
+
+
+def _likelier(names: Sequence[str], separator: str) -> str | None:
+    """Another separator of a table whose first row is so: one in its only column, or tabs, of which
+    texts have few."""
+    if len(names) == 1:
+        return next((o for o in csv_file.OTHERS if o != separator and o in names[0]), None)
+    tabs = sum(name.count("\t") for name in names)
+    return "\t" if separator != "\t" and tabs >= len(names) else None
+
+
+def _table(
+    blocks: Iterator[Block], source: Source, header: Sequence[str], ledger: Ledger
+) -> Iterator[Row]:
+    file = source.shown
+    rows = csv_file.rows(blocks, source, ledger)
+    names, line = next(rows, ([], 1))
+    if not names:
+        return
+    separator = csv_file.separator_of(source, ledger)
+    if (other := _likelier(names, separator)) is not None:
+        raise DataError(
+            "the table has one column only" if len(names) == 1 else "another separator is likely",
+            where=at(file, line),
+            found=f"{counted(len(names), 'column')} with the separator {separator!r}: "
+            f"{' … '.join(names)[:200]}",
+            wanted="a column for the text and one for the label",
+            do=f"is the separator {other!r}? then: --read separator={other!r}",
+        )
+    if header:
+        conll.require_names(header, names, at(file, line))
+        if list(header) == [name.strip() for name in names]:
+            raise UsageError(
+                "the file's first row holds these names already",
+                where=at(file, line),
+                found=", ".join(names),
+                do="leave --read header out",
+            )
+        rows = itertools.chain([(names, line)], rows)
+        names = list(header)
+    else:
+        _refuse_data_as_header(names, file, line)
+    first = next(rows, None)
+    if first is None:
+        return
+    if not header and (is_title(names, first[0]) or (len(names) == 1 and is_comment(names))):
+        below = next((row for row in rows if not is_comment(row[0])), first)
+        raise above_header(names, file, (below if is_comment(first[0]) else first)[1])
+    named = (
+        (dict(zip(names, row, strict=True)), number)
+        for row, number in itertools.chain([first], rows)
+    )
+    if (columns := conll.columns_of(names, first[0])) is None:
+        if annotation_exports.is_table(names):
+            named = ((annotation_exports.of_table(values), number) for values, number in named)
+        yield from (_cleaned(values, file, number, ledger) for values, number in named)
+    else:
+        read = (
+            (raw_text.cleaned(values, ledger, line_ends=True)[0], number)
+            for values, number in named
+        )
+        sentences = conll.sentences(read, *columns, file, ledger)
+        yield from (Row(values, file, number) for values, number in sentences)
+
+
+def is_title(names: Sequence[str], row: Sequence[str]) -> bool:
+    """Whether the row below the first one names the columns, as no name in the first does."""
+    known = {spelling for spellings in NAMES.values() for spelling in spellings}
+    is_known = [plain(cell) in known for cell in row]
+    return sum(is_known) > 1 and not any(plain(name) in known for name in names)
+
+
+def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
+    data_like = [
+        n for n in names if len(n.split()) > 5 or re.fullmatch(r"\s*-?\d+(\.\d+)?\s*|.*[.!]\s*", n)
+    ]
+    if data_like:
+        raise DataError(
+            "the first row looks like data, not like the names of columns",
+            where=at(file, line),
+            found=repr(data_like[0][:80]),
+            wanted="a header row, such as text,label",
+            do=f"add a header row, name the {len(names)} columns (--read header=NAME,NAME…), or, "
+            "where this is the name of a column, give it another",
+        )
+
+
+def usable(
+    rows: Sequence[Row], read: Callable[[Row], Any], reading: Reading
+) -> tuple[list[Any], list[tuple[Row, DataError]]]:
+    """What `read` makes of the rows, and those it refused, by the policy."""
+    results: list[Any] = []
+    bad: list[tuple[Row, DataError]] = []
+    for row in rows:
+        try:
+            results.append(read(row))
+        except DataError as error:
+            if reading.on_bad == "strict":
+                raise
+            bad.append((row, error))
+    if len(bad) > reading.max_bad_fraction * len(rows):
+        first = bad[0][1]
+        enough = next(n / 100 for n in range(1, 101) if len(bad) <= n / 100 * len(rows))
+        raise DataError(
+            "too many bad rows",
+            where=rows[0].file,
+            found=f"{len(bad):,} of {len(rows):,} rows; the first: {first.what} ({first.where})",
+            wanted=f"at most {reading.max_bad_fraction:.3g} of the rows (max_bad_fraction)",
+            do="correct the rows"
+            + (
+                "" if len(bad) == len(rows) else f", or raise it (--read max_bad_fraction={enough})"
+            ),
+        )
+    return results, bad
+
+
+def list_rejected(bad: Sequence[tuple[Row, DataError]], path: Path | None) -> None:
+    """Add rows to the list of rejects that the reading of the file began."""
+    if path is None or not bad:
+        return
+    earlier = path.read_text(encoding="utf-8")
+    with new_text(path) as file:
+        file.write(earlier)
+        for row, error in bad:
+            entry = {
+                "file": row.file,
+                row.unit: row.number,
+                "reason": error.what,
+                "found": error.found,
+                "wanted": error.wanted,
+            }
+            file.write(json.dumps(entry) + "\n")

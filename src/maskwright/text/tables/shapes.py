@@ -1,0 +1,133 @@
+"""What task types declare of their data, before any model is opened: their `Shape`s.
+
+A module of `tasks/`, or of an installed package, declares `SHAPES`; all else in this room, the
+names of metrics and the checks of settings ask here. No torch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from maskwright.base import catalogue
+from maskwright.base.errors import UsageError, near
+from maskwright.text.tables.layouts.layout import Layout
+
+ROOM = "tasks"
+# What stands in the column of labels; "" where a layout has no classes or numbers.
+Label = Literal["classes", "several", "number", ""]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """The data of one task.
+
+    Attributes:
+        name: what `--task` takes.
+        layout: which columns a row has, and how it is read.
+        label: what is to be predicted of a row.
+        metrics: the names of its metrics, the usual one first.
+        selectable: further metrics by which an epoch can be selected.
+        inferred: whether a table of this layout and label is taken for this task without being
+            asked; of several tasks of one layout and label one may be inferred.
+    """
+
+    name: str
+    layout: Layout
+    label: Label = ""
+    metrics: tuple[str, ...]
+    selectable: tuple[str, ...] = ()
+    inferred: bool = True
+
+    @property
+    def has_classes(self) -> bool:
+        return self.label in ("classes", "several")
+
+    @property
+    def choosable(self) -> tuple[str, ...]:
+        """The metrics by which an epoch can be selected: the higher, the better."""
+        return (*(name for name in self.metrics if "error" not in name), *self.selectable)
+
+
+def shapes() -> dict[str, Shape]:
+    """Every task by its name.
+
+    Raises:
+        UsageError: two packages declare one task, or infer two tasks from the same data.
+    """
+    return _shapes(tuple(catalogue.names(ROOM)))
+
+
+@functools.cache
+def _shapes(modules: tuple[str, ...]) -> dict[str, Shape]:
+    by_name: dict[str, Shape] = {}
+    inferred: dict[tuple[str, str], str] = {}
+    for module in modules:
+        for shape in getattr(catalogue.load(ROOM, module), "SHAPES", ()):
+            if shape.name in by_name:
+                raise _declared_twice(shape.name, "for one task", module)
+            data = (shape.layout.name, shape.label if shape.layout.has_label_forms else "")
+            if shape.inferred and inferred.setdefault(data, shape.name) != shape.name:
+                raise _declared_twice(
+                    f"{inferred[data]}, {shape.name}", "for the same data", module
+                )
+            by_name[shape.name] = shape
+    return by_name
+
+
+def _declared_twice(name: str, what: str, module: str) -> UsageError:
+    return UsageError(
+        f"two task types {what}",
+        where=f"maskwright.{ROOM}, {module}",
+        found=name,
+        wanted="names of their own, and `inferred` for one of them",
+        do="uninstall the package that brings the other",
+    )
+
+
+def shape_of(task: str) -> Shape:
+    """The shape of a task.
+
+    Raises:
+        UsageError: no such task; the message has the near names.
+    """
+    known = shapes()
+    if task not in known:
+        raise UsageError(
+            "no such task",
+            found=repr(task),
+            wanted=near(task, known),
+            do=f"choose one of: {', '.join(known)}",
+        )
+    return known[task]
+
+
+def shape_for(layout: Layout, label: str) -> Shape | None:
+    """The task that a table of this layout with such labels is taken for, if any."""
+    fitting = (s for s in shapes().values() if s.layout.name == layout.name and s.inferred)
+    return next((s for s in fitting if s.label == label or not layout.has_label_forms), None)
+
+
+def layouts() -> tuple[Layout, ...]:
+    """Every layout, in the order in which they are tried."""
+    by_name = {shape.layout.name: shape.layout for shape in shapes().values()}
+    return tuple(sorted(by_name.values(), key=lambda layout: layout.rank))
+
+
+def roles(
+    what: Callable[[Layout], tuple[str, ...]] = lambda layout: layout.roles,
+) -> tuple[str, ...]:
+    """The roles that layouts have, such as `roles(lambda layout: layout.joined)`."""
+    return tuple(dict.fromkeys(role for layout in layouts() for role in what(layout)))
+
+
+def may_be_joined(role: str) -> bool:
+    """Whether several columns may make one text of this role together."""
+    return any(role in layout.joined for layout in layouts())
+
+
+def may_be_list(role: str) -> bool:
+    """Whether the cells of this role may be lists."""
+    return any(role in layout.lists for layout in layouts())

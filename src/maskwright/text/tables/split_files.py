@@ -1,0 +1,169 @@
+"""Which file of a folder is for training, for validation, for testing; class names in files.
+
+    train.csv, dev.csv, test.csv      train-00000-of-00002.parquet      my_set/train/part1.jsonl
+    train/pos/1.txt, train/neg/1.txt, test/pos/1.txt, test/neg/1.txt
+    labels.json   the names of the classes, also as a mapping
+
+What has no part is one table, to be divided later; next to files that have one, it is not read, and
+a finding names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from maskwright.base.errors import DataError, UsageError
+from maskwright.base.storage.strict_json import parse
+from maskwright.text.corpus import parquet, saved
+from maskwright.text.corpus.files import Source
+from maskwright.text.tables.formats import class_folders
+from maskwright.text.tables.raw_text import Names, is_of_names, read_names
+
+ALL, TRAIN, VALIDATION, TEST = "all", "train", "validation", "test"
+PARTS = (TRAIN, VALIDATION, TEST)
+SPELLINGS = {
+    **dict.fromkeys(("train", "training", "trn"), TRAIN),
+    **dict.fromkeys(
+        ("validation", "valid", "val", "dev", "development", "eval", "testa"), VALIDATION
+    ),
+    **dict.fromkeys(("test", "tst", "testing", "testb", "testc"), TEST),
+}
+WORD = re.compile(r"[A-Za-z]+")
+
+
+def separate_class_names(
+    sources: Sequence[Source],
+) -> tuple[list[Source], dict[str, Names], list[str]]:
+    """The files of data; the class names by column from files such as `labels.json` among them, and
+    what these files are called.
+
+    Raises:
+        DataError: such a file that holds no names.
+    """
+    names: dict[str, Names] = {}
+    files, read = [], []
+    for source in sources:
+        if len(sources) == 1 or not is_of_names(source):
+            files.append(source)
+        elif (listed := read_names(source)) is None:
+            files.append(source)  # rows, whatever it is called
+        elif listed:
+            names |= listed
+            read.append(source.shown)
+    return files, names, read
+
+
+def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[Source]]:
+    """The files of each part, in the order train, validation, test; or all as one.
+
+    Args:
+        learned: whether there is to be something to learn from.
+
+    Raises:
+        UsageError: names with two parts, no training data, a part in two formats.
+    """
+    sources_by_part: dict[str, list[Source]] = {}
+    if texts := class_folders.in_folders(files, says_part):
+        above = [class_folders.above(source) for source in texts]
+        files, apart = texts, len(set(above)) > 1
+        names = [_part_in_name(name) if apart else ALL for name in above]
+    else:
+        names = _by_names(files)
+    for source, part in zip(files, names, strict=True):
+        sources_by_part.setdefault(part, []).append(source)
+    if sources_by_part.keys() == {ALL}:
+        return sources_by_part
+    sources_by_part.pop(ALL, None)  # beside parts, what has no part may be no data: languages.json
+    if learned and TRAIN not in sources_by_part:
+        raise UsageError(
+            "the folder has no training data",
+            where=files[0].path.parent,
+            found=", ".join(f"{part}: {s[0].path.name}" for part, s in sources_by_part.items()),
+            wanted="a file whose name has the word train",
+            do="rename the file, as train.csv; or name it alone: --data FILE",
+        )
+    for part, sources in sources_by_part.items():
+        suffixes = Counter(source.suffix for source in sources)
+        if len(suffixes) > 1:
+            raise UsageError(
+                "the folder has one part in two formats",
+                where=files[0].path.parent,
+                found=f"{part}: " + ", ".join(sorted(source.path.name for source in sources)),
+                wanted="one of them",
+                do="move what is not meant out of the folder",
+            )
+    return {part: sources_by_part[part] for part in PARTS if part in sources_by_part}
+
+
+def _by_names(files: Sequence[Source]) -> list[str]:
+    """The part of each file: by a word in its name, or where no name has one, by its folder's."""
+    parts = [_part_of(source) for source in files]
+    if set(parts) == {ALL}:
+        return [SPELLINGS.get(source.path.parent.name.lower(), ALL) for source in files]
+    return parts
+
+
+def _part_in_name(folder: str) -> str:
+    """The part that is the last word of a folder's name, as in `20news-bydate-train`."""
+    words = WORD.findall(folder.lower())
+    return SPELLINGS.get(words[-1], ALL) if words else ALL
+
+
+def says_part(folder: str) -> bool:
+    """Whether a folder of that name holds a part."""
+    return _part_in_name(folder) != ALL
+
+
+def _part_of(source: Source) -> str:
+    words = [w.lower() for w in WORD.findall(source.path.name)]
+    parts = {SPELLINGS[w] for w in words if w in SPELLINGS}
+    if len(parts) > 1:
+        raise UsageError(
+            "the file's name contains two parts",
+            where=source.shown,
+            found=" and ".join(sorted(parts)),
+            wanted="one of train, validation, test",
+            do="rename the file, or move it out of the folder",
+        )
+    return parts.pop() if parts else ALL
+
+
+def noted_names(source: Source) -> dict[str, Names]:
+    """Class names that a file of the datasets library stores with its columns, or in its folder."""
+    names: dict[str, Names] = {}
+    for name, feature in _features(source).items():
+        # A list of classes, as tags are, has the class one level deeper.
+        inner = feature[0] if type(feature) is list and len(feature) == 1 else feature
+        inner = (inner.get("feature") or inner) if type(inner) is dict else {}
+        if type(inner) is dict and type(inner.get("names")) is list:
+            names[name] = dict(enumerate(map(str, inner["names"])))
+    return names
+
+
+def noted_languages(source: Source) -> dict[str, list[str]]:
+    """The languages of columns of translations, in the order of their writer."""
+    values = {
+        name: feature.get("languages")
+        for name, feature in _features(source).items()
+        if type(feature) is dict and feature.get("_type") == "Translation"
+    }
+    return {name: list(map(str, some)) for name, some in values.items() if type(some) is list}
+
+
+def _features(source: Source) -> dict[str, Any]:
+    """What the datasets library notes of each column; empty where nothing is noted, as names are a
+    comfort and not a need."""
+    if source.format not in ("parquet", "arrow"):
+        return {}
+    noted = parquet.metadata(source).get(b"huggingface")
+    try:
+        features = {} if noted is None else parse(noted.decode("utf-8"), source.shown)
+        features = features["info"]["features"] if features else {}
+    except (DataError, UnicodeDecodeError, KeyError, TypeError):
+        features = {}  # a note that is not theirs
+    if not features and source.format == "arrow":
+        features = saved.info(source.path).get("features")
+    return features if type(features) is dict else {}

@@ -1,0 +1,427 @@
+"""What is in labelled data, and what is wrong with it, before anything is trained.
+
+Rows and classes of each part, lengths, duplicates with equal and with different labels, texts that
+two parts share (case and blanks aside), and findings: what a user should know of it. Plain values,
+and tables of texts as `base/report/tables.py` shows them: {"title", "head", "rows", "note"}.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from maskwright.base.counted import counted
+from maskwright.base.findings import Finding
+from maskwright.base.terminal import shell_word
+from maskwright.text.corpus.ledger import Counts
+from maskwright.text.tables import splits
+from maskwright.text.tables.column_contents import as_number, means_nothing
+from maskwright.text.tables.examples import BETWEEN, UNKNOWN, Example, Examples, folded
+from maskwright.text.tables.labels import near_misses
+
+LISTED, LISTED_FILES = 3, 5
+LISTED_CLASSES = 30
+# A class is called rare below so many training rows; classes are uneven beyond this ratio.
+RARE = 10
+UNEVEN = 10.0
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Of the texts of one part, both texts of a pair together."""
+
+    mean: float
+    median: float
+    high: float
+    """95 of 100 are not longer."""
+    longest: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one part holds.
+
+    Attributes:
+        rows: how many.
+        classes: rows (of taggings: tokens) by class, every class of the task.
+        values: lowest, mean and highest target of regression; None where there are classes.
+        words: lengths in words.
+        copies: rows whose text came before with the same label.
+        contradictions: for each text with different labels, the places of its rows.
+    """
+
+    rows: int
+    classes: dict[str, int]
+    values: tuple[float, float, float] | None
+    words: Lengths
+    copies: int
+    contradictions: list[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Texts of `part` that also stand in `other`; of questions their contexts.
+
+    Attributes:
+        rows: how many rows of `part`; relabelled: those with another label there.
+        places: the first few, (place in `part`, place in `other`).
+    """
+
+    part: str
+    other: str
+    rows: int
+    relabelled: int
+    places: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The parts, what they share, and what the user should know."""
+
+    task: str
+    parts: dict[str, Part]
+    leaks: list[Leak]
+    findings: list[Finding] = field(default_factory=list)
+
+    def tables(self) -> list[dict[str, Any]]:
+        """Rows and lengths; classes, where there are any."""
+        head = [
+            "part",
+            "rows",
+            "words: mean",
+            "median",
+            "95 %",
+            "longest",
+            "copies",
+            "contradictions",
+        ]
+        rows = [
+            [
+                name,
+                f"{p.rows:,}",
+                f"{p.words.mean:.1f}",
+                f"{p.words.median:.0f}",
+                f"{p.words.high:.0f}",
+                f"{p.words.longest:,}",
+                f"{p.copies:,}",
+                f"{len(p.contradictions):,}",
+            ]
+            for name, p in self.parts.items()
+        ]
+        note = "Copies: a text that came before with the same label; contradictions: with another."
+        made = [{"title": f"The data ({self.task})", "head": head, "rows": rows, "note": note}]
+        first = next(iter(self.parts.values()))
+        if first.classes:
+            made.append(self._classes(first))
+        return made
+
+    def _classes(self, first: Part) -> dict[str, Any]:
+        common = sorted(first.classes, key=lambda name: -first.classes[name])
+        totals = {name: max(1, sum(p.classes.values())) for name, p in self.parts.items()}
+        rows = [
+            [name]
+            + [
+                f"{p.classes.get(name, 0):,} ({p.classes.get(name, 0) / totals[part]:.1%})"
+                for part, p in self.parts.items()
+            ]
+            for name in common[:LISTED_CLASSES]
+        ]
+        left = len(common) - LISTED_CLASSES
+        note = f"{left:,} smaller classes are not listed." if left > 0 else ""
+        return {"title": "Classes", "head": ["class", *self.parts], "rows": rows, "note": note}
+
+
+def survey(examples: Examples) -> Survey:
+    """Look through all parts of one table."""
+    parts = {name: _part(examples, rows) for name, rows in examples.parts.items()}
+    leaks = [
+        _leak(name, examples.parts[name], other, examples.parts[other])
+        for other, name in combinations(examples.parts, 2)
+    ]
+    leaks = [leak for leak in leaks if leak.rows]
+    result = Survey(examples.task.name, parts, leaks)
+    return replace(result, findings=list(_findings(examples, result)))
+
+
+# ------------------------------------------------------------------------------ one part
+def _part(examples: Examples, rows: Sequence[Example]) -> Part:
+    texts = [e.whole_text for e in rows]
+    by_text: dict[str, list[Example]] = defaultdict(list)
+    for example, text in zip(rows, texts, strict=True):
+        by_text[folded(text)].append(example)
+    copies, contradictions = 0, []
+    for same in by_text.values():
+        different = len({e.answer for e in same})
+        if different > 1 and not same[0].answers_may_differ:
+            contradictions.append(tuple(e.where for e in same))
+        copies += len(same) - different
+    labels = [e.answer for e in rows]
+    numeric = examples.labels is None and bool(rows) and isinstance(labels[0], float)
+    return Part(
+        rows=len(rows),
+        classes=_classes(examples, rows),
+        values=(min(labels), float(np.mean(labels)), max(labels)) if numeric else None,
+        words=_lengths(np.array([len(t.replace(BETWEEN, " ").split()) for t in texts])),
+        copies=copies,
+        contradictions=contradictions,
+    )
+
+
+def _lengths(sizes: np.ndarray) -> Lengths:
+    return Lengths(
+        mean=float(sizes.mean()),
+        median=float(np.median(sizes)),
+        high=float(np.quantile(sizes, 0.95)),
+        longest=int(sizes.max()),
+    )
+
+
+def _classes(examples: Examples, rows: Sequence[Example]) -> dict[str, int]:
+    if examples.labels is None:
+        return {}
+    counts: Counter[int] = Counter()
+    for row in rows:
+        label = row.answer
+        counts.update(label if isinstance(label, tuple) else [label])
+    return {name: counts[place] for place, name in enumerate(examples.labels.names)}
+
+
+# ------------------------------------------------------------------------------ between parts
+def _leak(part: str, rows: Sequence[Example], other: str, others: Sequence[Example]) -> Leak:
+    there: dict[str, list[Example]] = defaultdict(list)
+    for example in others:
+        there[folded(example.apart_by)].append(example)
+    places: list[tuple[str, str]] = []
+    count = relabelled = 0
+    for example in rows:
+        same = there.get(folded(example.apart_by))
+        if same is None:
+            continue
+        count += 1
+        if not example.shares_apart_by:
+            relabelled += all(e.answer != example.answer for e in same)
+        if len(places) < LISTED:
+            places.append((example.where, same[0].where))
+    return Leak(part, other, count, relabelled, places)
+
+
+def as_read(part: str, counts: Counts) -> Iterator[Finding]:
+    """What was met when the files of `part` were read; its files where there are several."""
+    if len(files := list(counts.hashes)) > 1:
+        more = len(files) - LISTED_FILES
+        listed = ", ".join(files[:LISTED_FILES]) + (f" and {more:,} more files" if more > 0 else "")
+        yield Finding("files-of-part", f"{part}: {listed}")
+    yield from (finding.of(part) for finding in counts.findings)
+
+
+def left_out(examples: Examples) -> Iterator[Finding]:
+    """Where the examples are not the rows of the files."""
+    if examples.dropped:
+        where, reason = examples.dropped[0]
+        yield Finding(
+            "bad-rows",
+            f"left out: {counted(len(examples.dropped), 'bad row')}",
+            f"the first: {where}, {reason}",
+        )
+    if examples.rejects and (examples.dropped or any(c.rejected for c in examples.counts.values())):
+        yield Finding("list-of-bad-rows", f"rows left out are listed in {examples.rejects}")
+    if examples.unlabelled:
+        yield Finding(
+            "rows-without-label",
+            f"left out: {counted(examples.unlabelled, 'row')} without a label",
+        )
+    if examples.folded:
+        yield Finding(
+            "labels-joined",
+            f"{counted(examples.folded, 'label')} joined with a commoner spelling, which "
+            "differs only by case or blanks",
+        )
+    if examples.repaired:
+        yield Finding(
+            "tags-changed",
+            f"{counted(examples.repaired, 'tag')} changed, so that spans begin with B-",
+        )
+
+
+def _findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
+    """Each thing that should not pass in silence."""
+    for name, counts in examples.counts.items():
+        yield from as_read(name, counts)
+    for leak in survey.leaks:
+        here, there = leak.places[0]
+        also = f", {leak.relabelled:,} of them with another label" if leak.relabelled else ""
+        yield Finding(
+            "rows-in-two-parts",
+            f"{counted(leak.rows, 'row')} of {leak.part} stand{_s(leak.rows)} in {leak.other}, "
+            f"too{also}",
+            f"the first: {here} and {there}",
+        )
+    yield from splits.findings(examples)
+    for name, part in survey.parts.items():
+        yield from _repeated(name, part)
+        yield from _same_answer(name, examples.parts[name])
+        yield from examples.task.columns.layout.findings(name, examples)
+    yield from left_out(examples)
+    yield from _missing_answers(examples)
+    if examples.labels is not None:
+        yield from _label_findings(examples, survey)
+        yield from _class_findings(examples, survey)
+
+
+def _repeated(name: str, part: Part) -> Iterator[Finding]:
+    """Texts that stand in a part more than once."""
+    if part.contradictions:
+        places = " and ".join(part.contradictions[0][:2])
+        yield Finding(
+            "contradicting-labels",
+            f"different labels of the same text in {name}: "
+            f"{counted(len(part.contradictions), 'text')}",
+            f"the first: {places}",
+        )
+    if part.copies:
+        yield Finding(
+            "repeated-rows",
+            f"{counted(part.copies, 'row')} of {name} repeat{_s(part.copies)} an earlier row, "
+            "label included",
+        )
+
+
+def _same_answer(name: str, rows: Sequence[Example]) -> Iterator[Finding]:
+    if len(rows) > 1 and len({row.repeated for row in rows}) == 1:
+        yield Finding(
+            "same-answer",
+            f"all rows of {name} have the same answer: no figure on them tells answers apart",
+            f"the first: {rows[0].where}",
+        )
+
+
+def _missing_answers(examples: Examples) -> Iterator[Finding]:
+    """What may be an answer that nobody gave, in any part."""
+    columns = examples.task.columns
+    if len(columns.roles[columns.layout.answer_role]) > 1:
+        return  # flags, of which each column has its own
+    counts = Counter(
+        value
+        for rows in examples.parts.values()
+        for row in rows
+        for value in _values(row.answer, examples)
+    )
+    what = "the name of a class" if examples.labels is not None else "an answer"
+    for value in filter(means_nothing, counts):
+        number = as_number(value)
+        others = [n for other in counts if other != value and (n := as_number(other)) is not None]
+        if number is None or _is_apart(number, others):
+            yield Finding(
+                "label-like-missing-value",
+                f"{value!r} ({counted(counts[value], 'row')}) is read as {what}",
+                remedy="where it means that there is none, use --read no_label="
+                f"{shell_word(value)}",
+            )
+
+
+def _values(answer: Any, examples: Examples) -> Iterator[str]:
+    """The classes, the number or the texts of an answer, each once and as a text."""
+    values = answer if isinstance(answer, tuple | frozenset) else (answer,)
+    for value in dict.fromkeys(values):
+        if examples.labels is None:
+            yield f"{value:g}" if isinstance(value, float) else str(value)
+        elif value != UNKNOWN:
+            yield examples.labels.names[value]
+
+
+def _is_apart(number: float, others: Sequence[float]) -> bool:
+    """Whether a number lies outside of the others: below 0 where none of them does, or farther away
+    than they are from each other."""
+    low, high = min(others, default=number), max(others, default=number)
+    far = max(low - number, number - high) > max(high - low, 1)
+    return not others or number < 0 <= low or (far and len(others) > 1)
+
+
+def _label_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
+    """What may be wrong with the names of the classes."""
+    columns = examples.task.columns
+    names = columns.roles.get("label", ())
+    if examples.labels is not None:
+        yield from columns.layout.label_findings(examples.labels.names)
+    if examples.task.shape.label == "several":
+        yield from _sets_of_labels(examples, names)
+    blank = [name for name in next(iter(survey.parts.values())).classes if name != name.strip()]
+    if blank:
+        yield Finding(
+            "blanks-around-labels",
+            f"labels begin or end with blanks, such as {blank[0]!r}, and so will the answers",
+            remedy="take them out of the file if that is not meant",
+        )
+
+
+def _sets_of_labels(examples: Examples, names: Sequence[str]) -> Iterator[Finding]:
+    """Sets of labels, in the columns `names`, that are empty, or never more than one label."""
+    empty = examples.task.columns.described[names[0]].empty if len(names) == 1 else 0
+    if empty:
+        yield Finding(
+            "empty-labels",
+            f"an empty cell in the column {names[0]!r} is read as none of the labels, in "
+            f"{counted(empty, 'row')}",
+            remedy="take out rows whose labels are not known",
+        )
+    sets = [row.label for rows in examples.parts.values() for row in rows]
+    if len(sets) >= RARE and all(len(label_set) == 1 for label_set in sets):
+        yield Finding(
+            "one-label-per-row",
+            "every row has exactly one label",
+            remedy="where only one can be right, a column with its name makes the task a "
+            "classification",
+        )
+
+
+def _class_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
+    names = list(survey.parts)
+    first = survey.parts[names[0]]
+    for name, part in survey.parts.items():
+        empty = [c for c, n in part.classes.items() if n == 0]
+        if empty and name == names[0]:
+            yield Finding(
+                "class-never-seen",
+                f"{name} has no row of {_listed(empty)}: the model cannot learn what it never sees",
+            )
+        elif empty:
+            yield Finding(
+                "class-not-scored",
+                f"{name} has no row of {_listed(empty)}: no score can be given for them",
+            )
+    here = {c: n for c, n in first.classes.items() if n}
+    rare = [c for c, n in here.items() if n < RARE]
+    if rare:
+        yield Finding("rare-classes", f"{names[0]} has fewer than {RARE} rows of {_listed(rare)}")
+    if here and max(here.values()) > UNEVEN * min(here.values()):
+        common, least = max(here, key=lambda c: here[c]), min(here, key=lambda c: here[c])
+        yield Finding(
+            "uneven-classes",
+            f"the classes are uneven: {here[common]:,} of {common!r} and {here[least]:,} of "
+            f"{least!r}",
+            remedy="look at each class"
+            if "macro_f1" not in examples.task.shape.metrics
+            else "look at macro F1 besides accuracy",
+        )
+    for miss, name in near_misses(here):
+        yield Finding(
+            "misspelt-label",
+            f"{miss!r} ({counted(here[miss], 'row')}) may be {name!r} "
+            f"({counted(here[name], 'row')}) misspelt",
+        )
+
+
+def _s(number: int) -> str:
+    """The ending of a verb of one thing."""
+    return "s" if number == 1 else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - LISTED
+    listed = ", ".join(map(repr, names[:LISTED]))
+    return listed + (f" and {more:,} more classes" if more > 0 else "")

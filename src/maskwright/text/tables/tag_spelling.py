@@ -1,0 +1,200 @@
+"""How the tags of a file spell entities: `B-PER`, `b-per`, `B_PER`, `PER-B`, and what is outside.
+
+All are read as the tags of tags.py, and stay what they are in data and answers. `I-O` and `B-O`
+are outside, too: files get them where a prefix is put before every tag.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from maskwright.base.findings import Finding
+from maskwright.text.tables.tags import ALSO, OUTSIDE, PREFIXES, Scheme, split_tag
+
+MARKS = ("-", "_", ":", "|", "/")
+# What stands outside of entities where O does not.
+OUTSIDES = ("o", "0", "_", "-", "--", "none", "out", "outside", "other")
+LISTED = 3
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a set of tags is written.
+
+    Attributes:
+        mark: the sign between prefix and entity type; last: the prefix is last; lower: it is
+            a small letter.
+        outside: the tag of words outside.
+        empty: tags of the type O, which are outside, too.
+    """
+
+    mark: str = "-"
+    last: bool = False
+    lower: bool = False
+    outside: str = OUTSIDE
+    empty: frozenset[str] = frozenset()
+
+    @property
+    def usual(self) -> bool:
+        """Whether tags stand there as they are read."""
+        return self == Spelling()
+
+    def split(self, tag: str) -> tuple[str, str] | None:
+        """(prefix, entity type) of a tag; None where it has none of this spelling."""
+        prefix, entity_type = (tag[-1:], tag[:-2]) if self.last else (tag[:1], tag[2:])
+        mark = tag[-2:-1] if self.last else tag[1:2]
+        known = prefix in (PREFIXES.lower() if self.lower else PREFIXES)
+        if len(tag) == 1 and known and not self.last:
+            return prefix.upper(), ""
+        return (
+            (prefix.upper(), entity_type) if known and entity_type and mark == self.mark else None
+        )
+
+    def read(self, tag: str) -> str:
+        """The tag as tags.py has it."""
+        if tag == self.outside or tag in self.empty or (parts := self.split(tag)) is None:
+            return OUTSIDE
+        return "-".join(parts) if parts[1] else parts[0]
+
+    def write(self, tag: str) -> str:
+        """The reverse of `read`."""
+        if tag == OUTSIDE:
+            return self.outside
+        prefix, _, entity_type = tag.partition("-")
+        prefix = prefix.lower() if self.lower else prefix
+        if not entity_type:
+            return prefix
+        return (
+            f"{entity_type}{self.mark}{prefix}"
+            if self.last
+            else f"{prefix}{self.mark}{entity_type}"
+        )
+
+
+def spelling_of(names: Iterable[str]) -> Spelling | None:
+    """How these tags, all of a task, are written; None where they are of no scheme."""
+    return _spelling_of(tuple(sorted(set(names))))
+
+
+@lru_cache(maxsize=256)
+def _spelling_of(names: tuple[str, ...]) -> Spelling | None:
+    for mark in MARKS:
+        for last in (False, True):
+            for lower in (False, True):
+                spelling = Spelling(mark, last, lower)
+                alone = [name for name in names if name != OUTSIDE and spelling.split(name) is None]
+                outside = OUTSIDE if OUTSIDE in names else "".join(alone)
+                if alone and (outside == OUTSIDE or alone[0].casefold() not in OUTSIDES):
+                    continue
+                if len(alone) < 2 and _is_scheme(
+                    spelling, marked := set(names) - {outside, *alone}
+                ):
+                    return replace(
+                        spelling,
+                        outside=outside or OUTSIDE,
+                        empty=frozenset(_empty(spelling, marked, outside or OUTSIDE)),
+                    )
+    return None
+
+
+def _is_scheme(spelling: Spelling, marked: set[str]) -> bool:
+    """Whether tags of this spelling are those of entities: others than the usual one need a tag
+    that begins one."""
+    parts = [split for name in marked if (split := spelling.split(name)) is not None]
+    begins = any(prefix in "BSUW" for prefix, _ in parts)
+    usual = (spelling.mark, spelling.last, spelling.lower) == ("-", False, False)
+    with_types = all(entity_type for _, entity_type in parts)
+    without = all(not entity_type for _, entity_type in parts)
+    return bool(parts) and (
+        (with_types and (usual or begins)) or (without and "B" in {prefix for prefix, _ in parts})
+    )
+
+
+def _empty(spelling: Spelling, marked: Iterable[str], outside: str) -> list[str]:
+    """The tags of the type O, unless other types are single letters, too: O may be one of them."""
+    entity_types = {
+        name: split[1] for name in marked if (split := spelling.split(name)) is not None
+    }
+    empty = [
+        name
+        for name, entity_type in entity_types.items()
+        if entity_type.casefold() in ("o", outside.casefold())
+    ]
+    others = {entity_types[name] for name in entity_types if name not in empty}
+    return [] if all(len(entity_type) == 1 for entity_type in others) else empty
+
+
+@lru_cache(maxsize=256)
+def scheme_of(names: tuple[str, ...]) -> Scheme | None:
+    """The scheme by whose rules spans of these tags begin and end; None where all are right."""
+    if (spelling := spelling_of(names)) is None:
+        return None
+    prefixes = {split_tag(spelling.read(name))[0] for name in names}
+    if prefixes & {"E", "S"}:
+        return "IOBES" if prefixes & {"B", "S"} else None
+    return "IOB2" if "B" in prefixes else None
+
+
+def meanings(names: Iterable[str]) -> Callable[[str], set[str]]:
+    """What a tag means however it is written, such as `B-PER`, `PER_B` and `b:per`; nothing where
+    none of `names` begins an entity as `B-PER` does."""
+    names = set(names)
+    if not any(tag[:2] in ("B-", "S-", "U-") and tag[2:] for tag in names):
+        return lambda tag: set()
+    return lambda tag: {as_usual(tag, names).casefold()}
+
+
+def as_usual(tag: str, names: Collection[str]) -> str:
+    """A tag as tags.py has it, whichever its spelling is; others as they are. A type without a
+    prefix is inside, where `names` has this type with one."""
+    for last, lower, mark in itertools.product((False, True), (False, True), MARKS):
+        if (parts := Spelling(mark, last, lower).split(tag)) is not None and parts[1]:
+            return f"{ALSO.get(parts[0], parts[0])}-{parts[1]}"
+    inside = next((name for name in (f"I-{tag}", f"B-{tag}") if name in names), tag)
+    return OUTSIDE if tag.casefold() in OUTSIDES else inside
+
+
+def as_entities(tags: Sequence[str], names: Iterable[str]) -> list[str]:
+    """Tags of a task whose tags are `names`, as tags.py has them."""
+    spelling = spelling_of(names)
+    return list(tags) if spelling is None else [spelling.read(tag) for tag in tags]
+
+
+def findings(names: Sequence[str]) -> Iterator[Finding]:
+    """What the user should know of the tags of a task; nothing where they are as usual."""
+    spelling = spelling_of(names)
+    if spelling is None:
+        without_scheme = [
+            name for name in names if name != OUTSIDE and Spelling().split(name) is None
+        ]
+        shown = ", ".join(map(repr, (without_scheme or list(names))[:LISTED]))
+        yield Finding(
+            "tags-without-scheme",
+            f"no entities are scored: tags such as {shown} are of no scheme of entities (B-LOC, "
+            "I-LOC, O)",
+            "the figure is the share of words with the right tag",
+        )
+        return
+    entity_types = {name: split[1] for name in names if (split := spelling.split(name)) is not None}
+    letter = next(
+        (n for n, k in entity_types.items() if k == OUTSIDE and n not in spelling.empty), None
+    )
+    if letter is not None:
+        yield Finding(
+            "entity-of-kind-o",
+            f"{letter!r} is read as an entity of the type O",
+            remedy=f"where it is outside, write {spelling.outside}",
+        )
+        return
+    if spelling.usual:
+        return
+    marked = next(name for name in names if spelling.split(name) and name not in spelling.empty)
+    read = [f"{marked!r} as {spelling.read(marked)!r}"] if marked != spelling.read(marked) else []
+    if spelling.outside != OUTSIDE and spelling.outside in names:
+        read.append(f"{spelling.outside!r} as outside")
+    read += [f"{name!r} as outside" for name in names if name in spelling.empty]
+    if read:
+        yield Finding("tags-translated", f"tags are read as those of entities: {', '.join(read)}")

@@ -1,0 +1,211 @@
+"""Tags of words: entities in any of the usual schemes, repair, and the scores of CoNLL.
+
+                  Alice  met  Bob  Lee  Ann  in  Rome        Bob Lee and Ann are two persons
+    IOB1          I-P    O    I-P  I-P  B-P  O   I-L         B only where two of a type touch
+    IOB2 (BIO)    B-P    O    B-P  I-P  B-P  O   B-L
+    IOBES         S-P    O    B-P  E-P  S-P  O   S-L
+    BILOU         U-P    O    B-P  L-P  U-P  O   U-L        other names, as BMES, BMEWO
+
+One reading serves all schemes, that of CoNLL's `conlleval` with E and S besides B and I: an entity
+begins at B and S, after O, E and S, and wherever the type changes. Each scheme has one form
+of writing entities, so a sequence is legal exactly when it is what its own entities are written as,
+and repair writes them again (Ramshaw and Marcus 1995; Tjong Kim Sang and De Meulder 2003).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from maskwright.base.errors import ConfigError, DataError, IncompatibleError, near
+
+OUTSIDE = "O"
+ALSO = {"L": "E", "U": "S", "M": "I", "W": "S"}
+PREFIXES = "BIES" + "".join(ALSO)
+SCHEMES = ("BIO", "IOB1", "IOB2", "IOBES")
+Scheme = Literal["BIO", "IOB1", "IOB2", "IOBES"]
+
+
+@dataclass(frozen=True, order=True)
+class Entity:
+    """The words `first` … `stop` - 1 are one entity of this type."""
+
+    first: int
+    stop: int
+    entity_type: str
+
+
+def split_tag(tag: str, where: str = "") -> tuple[str, str]:
+    """(prefix, entity type) of a tag: `B-LOC` is ("B", "LOC"), `O` is ("O", ""), `I` is
+    ("I", ""), and `U-LOC` is ("S", "LOC").
+
+    Raises:
+        DataError: not the tag of an entity.
+    """
+    if tag == OUTSIDE:
+        return OUTSIDE, ""
+    prefix, _, entity_type = tag.partition("-")
+    if len(prefix) != 1 or prefix not in PREFIXES or tag.endswith("-"):
+        raise DataError(
+            "not the tag of an entity",
+            where=where or None,
+            found=repr(tag),
+            wanted="O, or one of B, I, E, S with an entity type, such as B-LOC",
+            do="correct the tag",
+        )
+    return ALSO.get(prefix, prefix), entity_type
+
+
+def entities(tags: Sequence[str], where: str = "") -> list[Entity]:
+    """The entities of a sentence, in order, as `conlleval` sees them whatever the scheme is.
+
+    Raises:
+        DataError: a tag that is none of an entity.
+    """
+    result: list[Entity] = []
+    first, before, entity_type = 0, OUTSIDE, ""
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        prefix, this = split_tag(tag, f"{where}, word {place + 1}".removeprefix(", "))
+        begins = prefix in "BS" or before in "OES" or this != entity_type
+        if before != OUTSIDE and (begins or prefix == OUTSIDE):
+            result.append(Entity(first, place, entity_type))
+        if begins:
+            first = place
+        before, entity_type = prefix, this
+    return result
+
+
+def write(entities: Iterable[Entity], length: int, scheme: Scheme) -> list[str]:
+    """The tags of `length` words with these entities, which must not overlap.
+
+    Raises:
+        ConfigError: no such scheme.  DataError: entities that overlap or reach too far.
+    """
+    if scheme not in SCHEMES:
+        raise ConfigError(
+            "no such scheme of tags", found=repr(scheme), wanted=near(scheme, SCHEMES)
+        )
+    tags = [OUTSIDE] * length
+    last = Entity(0, 0, "")
+    for entity in sorted(entities):
+        if not last.stop <= entity.first < entity.stop <= length:
+            raise DataError(
+                "entities that overlap or reach beyond the words",
+                found=entity,
+                wanted=f"words {last.stop} to {length - 1}",
+            )
+        touches = (
+            last.stop == entity.first and last.entity_type == entity.entity_type and last.stop > 0
+        )
+        size = entity.stop - entity.first
+        prefixes = ["B"] + ["I"] * (size - 1)
+        if scheme == "IOB1" and not touches:
+            prefixes[0] = "I"
+        elif scheme == "IOBES":
+            prefixes[-1] = "S" if size == 1 else "E"
+        for place, prefix in enumerate(prefixes, entity.first):
+            tags[place] = f"{prefix}-{entity.entity_type}" if entity.entity_type else prefix
+        last = entity
+    return tags
+
+
+def repair(tags: Sequence[str], scheme: Scheme, where: str = "") -> tuple[list[str], int]:
+    """The same entities as legal tags of `scheme`, and how many tags had to change.
+
+    This also turns one scheme into another.
+    """
+    legal = write(entities(tags, where), len(tags), scheme)
+    return legal, sum(a != b for a, b in zip(tags, legal, strict=True))
+
+
+# ------------------------------------------------------------------------------ scores
+@dataclass(frozen=True)
+class EntityScore:
+    """Numbers of gold and of predicted entities; correct are those with the same words and type.
+
+    As in `conlleval`, a share of nothing is 0.
+    """
+
+    gold: int
+    predicted: int
+    correct: int
+
+    @property
+    def precision(self) -> float:
+        return self.correct / self.predicted if self.predicted else 0.0
+
+    @property
+    def recall(self) -> float:
+        return self.correct / self.gold if self.gold else 0.0
+
+    @property
+    def f1(self) -> float:
+        return 2 * self.correct / (self.gold + self.predicted) if self.correct else 0.0
+
+
+@dataclass(frozen=True)
+class TagScore:
+    """The score over all entities, by type, and the share of words with the right tag."""
+
+    overall: EntityScore
+    by_type: dict[str, EntityScore]
+    accuracy: float
+
+
+def score(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> TagScore:
+    """Precision, recall and F1 of entities, counted over all sentences together.
+
+    Raises:
+        IncompatibleError: other sentences, or a sentence of another length.
+        DataError: no words, or a tag that is none of an entity.
+    """
+    right = accuracy(predicted, golds)
+    counts: dict[str, Counter[str]] = {name: Counter() for name in ("gold", "predicted", "correct")}
+    for number, (ours, gold) in enumerate(zip(predicted, golds, strict=True), 1):
+        predicted_entities = set(entities(ours, f"prediction {number}"))
+        gold_entities = set(entities(gold, f"sentence {number}"))
+        for name, group in (
+            ("gold", gold_entities),
+            ("predicted", predicted_entities),
+            ("correct", predicted_entities & gold_entities),
+        ):
+            counts[name].update(entity.entity_type for entity in group)
+    types = sorted(counts["gold"].keys() | counts["predicted"].keys())
+    return TagScore(
+        EntityScore(*(counts[name].total() for name in counts)),
+        {
+            entity_type: EntityScore(*(counts[name][entity_type] for name in counts))
+            for entity_type in types
+        },
+        right,
+    )
+
+
+def accuracy(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> float:
+    """The share of words with the right tag; it needs no entities (parts of speech, say).
+
+    Raises:
+        IncompatibleError: other sentences, or a sentence of another length.  DataError: no words.
+    """
+    if len(predicted) != len(golds):
+        raise IncompatibleError(
+            "predictions and gold tags differ in number of sentences",
+            found=len(predicted),
+            wanted=len(golds),
+        )
+    right = words = 0
+    for number, (ours, gold) in enumerate(zip(predicted, golds, strict=True), 1):
+        if len(ours) != len(gold):
+            raise IncompatibleError(
+                "words and tags differ in number",
+                where=f"sentence {number}",
+                found=len(ours),
+                wanted=len(gold),
+            )
+        right += sum(a == b for a, b in zip(ours, gold, strict=True))
+        words += len(gold)
+    if not words:
+        raise DataError("there are no words to score")
+    return right / words

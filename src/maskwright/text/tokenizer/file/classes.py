@@ -1,0 +1,302 @@
+"""What the tokenizer classes of transformers add to a `tokenizer.json`, or put in place of it.
+
+`tokenizer_config.json` names a class and gives its options, and transformers lets some of them win
+over the file: BERT's normalisation and the blank that GPT-2 and RoBERTa put first, each with the
+class's default where the option is missing. Here the same is done, so that both read the same ids.
+Where releases of transformers disagree (4.57 keeps the file where 5 rebuilds it from the class),
+settings that contradict the file are refused, since nobody can say which was meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from maskwright.base.errors import TokenizerError
+
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Class:
+    """A tokenizer class of transformers.
+
+    Attributes:
+        model: the type of `model` in the file that it goes with.
+        bert: whether it sets the options of BERT's normalisation.
+        blank: whether it sets the blank before the first word (`add_prefix_space`).
+        roles: its special tokens, under the keys of `tokenizer_config.json`.
+    """
+
+    model: str
+    bert: bool = False
+    blank: bool = False
+    roles: Mapping[str, str] = field(default_factory=dict)
+
+
+BERT = Class(
+    "WordPiece",
+    bert=True,
+    roles={
+        "unk_token": "[UNK]",
+        "sep_token": "[SEP]",
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "mask_token": "[MASK]",
+    },
+)
+ROBERTA = Class(
+    "BPE",
+    blank=True,
+    roles={
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "sep_token": "</s>",
+        "cls_token": "<s>",
+        "unk_token": "<unk>",
+        "pad_token": "<pad>",
+        "mask_token": "<mask>",
+    },
+)
+GPT2 = Class("BPE", blank=True, roles={"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"})
+GPT = Class("BPE", roles={"unk_token": "<unk>"})
+T5 = Class("Unigram", roles={"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"})
+ALBERT = Class(
+    "Unigram",
+    roles={
+        "bos_token": "[CLS]",
+        "eos_token": "[SEP]",
+        "unk_token": "<unk>",
+        "sep_token": "[SEP]",
+        "pad_token": "<pad>",
+        "cls_token": "[CLS]",
+        "mask_token": "[MASK]",
+    },
+)
+
+# The same class with `Fast` behind its name is the same here.
+CLASSES = {
+    "BertTokenizer": BERT,
+    "DistilBertTokenizer": BERT,
+    "ElectraTokenizer": BERT,
+    "MobileBertTokenizer": BERT,
+    "ConvBertTokenizer": BERT,
+    "LayoutLMTokenizer": BERT,
+    "SqueezeBertTokenizer": BERT,
+    "RobertaTokenizer": ROBERTA,
+    "BartTokenizer": ROBERTA,
+    "LongformerTokenizer": ROBERTA,
+    "LEDTokenizer": ROBERTA,
+    "GPT2Tokenizer": GPT2,
+    "OpenAIGPTTokenizer": GPT,
+    "T5Tokenizer": T5,
+    "AlbertTokenizer": ALBERT,
+}
+# Which class AutoTokenizer takes where none is named.
+OF_MODEL_TYPE = {
+    "bert": "BertTokenizer",
+    "distilbert": "DistilBertTokenizer",
+    "electra": "ElectraTokenizer",
+    "roberta": "RobertaTokenizer",
+    "bart": "BartTokenizer",
+    "gpt2": "GPT2Tokenizer",
+    "openai-gpt": "OpenAIGPTTokenizer",
+    "t5": "T5Tokenizer",
+    "albert": "AlbertTokenizer",
+}
+# option -> (field of BERT's normalisation, default of the class)
+BERT_OPTIONS = {
+    "do_lower_case": ("lowercase", True),
+    "strip_accents": ("strip_accents", None),
+    "tokenize_chinese_chars": ("handle_chinese_chars", True),
+}
+SETTINGS = "tokenizer_config.json"
+
+
+def class_named(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """The name of the class that transformers takes, without `Fast`; empty where it is not said.
+
+    Args:
+        settings: of `tokenizer_config.json`.
+        config: of the model's `config.json`.
+    """
+    for name in (settings.get("tokenizer_class"), config.get("tokenizer_class")):
+        if isinstance(name, str) and name:
+            return name if name == "PreTrainedTokenizerFast" else name.removesuffix("Fast")
+    return OF_MODEL_TYPE.get(str(config.get("model_type")), "")
+
+
+def settled(plain: Plain, settings: Mapping[str, Any], name: str) -> Plain:
+    """A checked `tokenizer.json` with the settings beside it applied as transformers applies them.
+
+    Args:
+        plain: the file.
+        settings: of `tokenizer_config.json`.
+        name: of the class.
+    Raises:
+        TokenizerError: a setting that contradicts the file, where releases disagree about it.
+    """
+    plain = _with_flags(plain, settings)
+    member = CLASSES.get(name)
+    if member is not None:
+        _require_model(plain, name, member)
+    if member is not None and member.bert:
+        plain = _with_bert_options(plain, settings, name)
+    elif "do_lower_case" in settings and member is not None:
+        _require_case(plain, settings, name)
+    return _with_blank(plain, settings, name, member)
+
+
+def _refuse(option: str, value: object, name: str, found: str) -> TokenizerError:
+    return TokenizerError(
+        "a setting contradicts the tokenizer's file, and releases of transformers disagree about "
+        "which of them counts",
+        where=f"{SETTINGS}: {option}",
+        found=f"{value!r} under the class {name or 'of the model'}; {found}",
+        wanted="the same in both",
+        do=f"set {option} in {SETTINGS} to what tokenizer.json does, if the model was trained with "
+        "that file; or save the tokenizer again with the library that made it",
+    )
+
+
+# ------------------------------------------------------------------------------ BERT
+def _with_bert_options(plain: Plain, settings: Mapping[str, Any], name: str) -> Plain:
+    step = plain.get("normalizer")
+    if not isinstance(step, dict) or step.get("type") != "BertNormalizer":
+        _require_case(plain, settings, name)
+        return plain
+    wanted: dict[str, Any] = {}
+    for option, (key, default) in BERT_OPTIONS.items():
+        value = settings.get(option, default)
+        if not (isinstance(value, bool) or (value is None and option == "strip_accents")):
+            raise TokenizerError(
+                "not true or false", where=f"{SETTINGS}: {option}", found=repr(value)
+            )
+        wanted[key] = value
+    return {**plain, "normalizer": {**step, **wanted}}
+
+
+def _require_case(plain: Plain, settings: Mapping[str, Any], name: str) -> None:
+    """Refuse a `do_lower_case` that the file's own steps contradict."""
+    setting = settings.get("do_lower_case")
+    folds = any(
+        step["type"] == "Lowercase" or (step["type"] == "BertNormalizer" and step.get("lowercase"))
+        for step in _flat(plain.get("normalizer"))
+    )
+    # A table of SentencePiece may fold as well; it is not opened for that.
+    hidden = any(step["type"] == "Precompiled" for step in _flat(plain.get("normalizer")))
+    if isinstance(setting, bool) and setting != folds and not (setting and hidden):
+        does = "folds capitals" if folds else "keeps capitals"
+        raise _refuse("do_lower_case", setting, name, f"tokenizer.json {does}")
+
+
+def _flat(step: Any) -> list[Plain]:
+    if not isinstance(step, dict):
+        return []
+    inner = step.get("normalizers") or step.get("pretokenizers")
+    if isinstance(inner, list):
+        return [each for one in inner for each in _flat(one)]
+    return [step] if isinstance(step.get("type"), str) else []
+
+
+# ------------------------------------------------------------------------------ the first blank
+def _with_blank(
+    plain: Plain, settings: Mapping[str, Any], name: str, member: Class | None
+) -> Plain:
+    """`add_prefix_space`: of GPT-2 and RoBERTa it counts, with false where it is missing; of others
+    it must not contradict the file."""
+    setting = settings.get("add_prefix_space")
+    ruled = member is not None and member.blank
+    if not isinstance(setting, bool):
+        if setting is not None or not ruled:
+            return plain
+        setting = False
+    step = plain.get("pre_tokenizer")
+    if ruled and isinstance(step, dict) and step.get("type") == "ByteLevel":
+        return {**plain, "pre_tokenizer": {**step, "add_prefix_space": setting}}
+    puts = [_puts_blank(each) for each in _flat(step)]
+    does = next((put for put in puts if put is not None), None)
+    stated = "add_prefix_space" in settings
+    if stated and does is not None and does != setting:
+        how = "puts a blank" if does else "puts no blank"
+        raise _refuse("add_prefix_space", setting, name, f"tokenizer.json {how} before a text")
+    return plain
+
+
+def _puts_blank(step: Plain) -> bool | None:
+    """Whether a step puts a blank before a text; None of steps that have nothing to do with it."""
+    if step["type"] == "ByteLevel":
+        return bool(step.get("add_prefix_space", True))
+    if step["type"] == "Metaspace":
+        scheme = step.get("prepend_scheme")
+        return step.get("add_prefix_space", True) if scheme is None else scheme != "never"
+    return None
+
+
+# ------------------------------------------------------------------------------ class and tokens
+def _require_model(plain: Plain, name: str, member: Class) -> None:
+    model = plain.get("model")
+    if not isinstance(model, dict):
+        return  # refused with the file
+    found = model.get("type") or ("BPE" if "merges" in model else None)
+    if found is not None and found != member.model:
+        raise TokenizerError(
+            "the class of the tokenizer and its file contradict each other",
+            where=f"{SETTINGS}: tokenizer_class",
+            found=f"{name}, and a {found} model in tokenizer.json",
+            wanted=f"a {member.model} model, or the class PreTrainedTokenizerFast",
+            do='set "tokenizer_class" to "PreTrainedTokenizerFast", if the model was trained with '
+            "that tokenizer.json",
+        )
+
+
+def _with_flags(plain: Plain, settings: Mapping[str, Any]) -> Plain:
+    """The added tokens with the flags that the settings give them, which count.
+
+    Raises:
+        TokenizerError: the settings add a token that the file does not have.
+    """
+    rows = settings.get("added_tokens_decoder")
+    added = plain.get("added_tokens") or []
+    if not isinstance(rows, dict) or not isinstance(added, list):
+        return plain
+    known = {
+        row["content"]: place
+        for place, row in enumerate(added)
+        if isinstance(row, dict) and isinstance(row.get("content"), str)
+    }
+    made, vocabulary = list(added), _vocabulary(plain)
+    for number, row in rows.items():
+        content = row.get("content") if isinstance(row, dict) else None
+        if not isinstance(content, str):
+            raise TokenizerError(
+                "not an added token",
+                where=f"{SETTINGS}: added_tokens_decoder",
+                found=repr(row)[:200],
+            )
+        if content in known:
+            place = known[content]
+            flags = {key: row[key] for key in FLAGS if isinstance(row.get(key), bool)}
+            made[place] = {**made[place], **flags}
+        elif content not in vocabulary:
+            raise TokenizerError(
+                "the settings add a token that tokenizer.json does not have",
+                where=f"{SETTINGS}: added_tokens_decoder",
+                found=f"{content!r} with id {number}",
+                do="save the tokenizer again with the library that made it",
+            )
+    return {**plain, "added_tokens": made}
+
+
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+
+
+def _vocabulary(plain: Plain) -> Collection[str]:
+    """The strings of the model, as far as it is a model."""
+    model = plain.get("model")
+    found = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(found, dict):
+        return found
+    rows = found if isinstance(found, list) else []
+    return {row[0] for row in rows if isinstance(row, list) and row and isinstance(row[0], str)}

@@ -1,0 +1,149 @@
+"""Special tokens and what each is for; written and read in Hugging Face's three spellings.
+
+Seven roles have names of their own everywhere in the house. Which string plays which is said in
+`tokenizer_config.json` or `special_tokens_map.json`; a bare `tokenizer.json` is read by the table
+of well-known strings below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from maskwright.base.errors import TokenizerError
+
+# our name -> the key in Hugging Face's files
+ROLES = {
+    "mask": "mask_token",
+    "pad": "pad_token",
+    "unknown": "unk_token",
+    "begin": "bos_token",
+    "end": "eos_token",
+    "separator": "sep_token",
+    "classify": "cls_token",
+}
+
+WELL_KNOWN = {
+    "[MASK]": ("mask",),
+    "[PAD]": ("pad",),
+    "[UNK]": ("unknown",),
+    "[CLS]": ("classify",),
+    "[SEP]": ("separator",),
+    "[BOS]": ("begin",),
+    "[EOS]": ("end",),
+    "<mask>": ("mask",),
+    "<pad>": ("pad",),
+    "<unk>": ("unknown",),
+    "<s>": ("begin", "classify"),
+    "</s>": ("end", "separator"),
+    "<|endoftext|>": ("begin", "end"),
+}
+
+Style = Literal["bert", "gpt2", "roberta", "t5"]
+SENTINEL = re.compile(r"<extra_id_(\d{1,6})>")  # stands for a gap of the text (arXiv:1910.10683)
+
+# Special tokens of a new vocabulary, in the order of their ids. Byte-level needs no unknown token.
+STYLES: dict[Style, tuple[str, ...]] = {
+    "bert": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    "gpt2": ("<|endoftext|>", "<unk>"),
+    "roberta": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
+    "t5": ("<pad>", "</s>", "<unk>"),
+}
+# And those that come after all pieces: T5's sentinels, the first of them with the last id.
+STYLE_ENDS: dict[Style, tuple[str, ...]] = {
+    "t5": tuple(f"<extra_id_{number}>" for number in reversed(range(100)))
+}
+
+
+def style_tokens(style: Style, kind: str) -> tuple[str, ...]:
+    """The special tokens of a style; GPT-2's byte-level vocabulary has only its end of text."""
+    if style == "gpt2" and kind == "byte-bpe":
+        return ("<|endoftext|>",)
+    return STYLES[style]
+
+
+def roles_by_table(specials: Iterable[str]) -> dict[str, str]:
+    """Role -> string for the well-known strings among `specials`; the first of a role wins."""
+    found: dict[str, str] = {}
+    for token in specials:
+        for role in WELL_KNOWN.get(token, ()):
+            found.setdefault(role, token)
+    return found
+
+
+def read_roles(specials: Iterable[str], *tables: Mapping[str, Any]) -> dict[str, str]:
+    """Role -> string from the settings in `tables` (the first wins), else from the known strings.
+
+    Raises:
+        TokenizerError: a named token that is not a text.
+    """
+    named: dict[str, str] = {}
+    for table in tables:
+        for role, key in ROLES.items():
+            value = table.get(key)
+            if isinstance(value, Mapping):
+                value = value.get("content")
+            if value is None or role in named:
+                continue
+            if not isinstance(value, str) or not value:
+                raise TokenizerError(
+                    "a special token that is not a text", where=key, found=repr(value)
+                )
+            named[role] = value
+    return named or roles_by_table(specials)
+
+
+def extra_tokens(*tables: Mapping[str, Any]) -> list[str]:
+    """The further special tokens that the settings name (T5's sentinels, for example)."""
+    found: list[str] = []
+    for table in tables:
+        for key in ("additional_special_tokens", "extra_special_tokens"):
+            values = table.get(key)
+            for value in values if isinstance(values, list) else []:
+                text = value.get("content") if isinstance(value, Mapping) else value
+                if isinstance(text, str) and text:
+                    found.append(text)
+    return list(dict.fromkeys(found))
+
+
+def sentinels(specials: Iterable[str]) -> list[str]:
+    """`<extra_id_0>`, `<extra_id_1>`, … among `specials`, in the order of their numbers."""
+    found = [match for token in specials if (match := SENTINEL.fullmatch(token))]
+    return [match[0] for match in sorted(found, key=lambda match: int(match[1]))]
+
+
+def settings(
+    roles: Mapping[str, str],
+    extra: Iterable[str],
+    segments: bool,
+    length: int | None,
+    plain: bool = False,
+) -> dict[str, Any]:
+    """What `tokenizer_config.json` says.
+
+    `PreTrainedTokenizerFast` is the one class under which every version of transformers takes
+    `tokenizer.json` as it stands; with a model's own class some rebuild the pipeline from the class
+    and return other ids without a word.
+    """
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    value: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_input_names": inputs if segments else [inputs[0], inputs[2]],
+        "model_max_length": int(1e30) if length is None else length,
+        "padding_side": "right",
+        "clean_up_tokenization_spaces": False,
+        **special_map(roles, extra),
+    }
+    if plain:
+        value["split_special_tokens"] = True
+    return value
+
+
+def special_map(roles: Mapping[str, str], extra: Iterable[str]) -> dict[str, Any]:
+    """What `special_tokens_map.json` says."""
+    value: dict[str, Any] = {ROLES[role]: roles[role] for role in ROLES if role in roles}
+    further = list(extra)
+    if further:
+        value["additional_special_tokens"] = further
+    return value

@@ -1,0 +1,407 @@
+"""Folders of slow tokenizers, which have a vocabulary and no `tokenizer.json`: they are converted.
+
+    vocab.txt                   WordPiece: BERT, DistilBERT, ELECTRA
+    vocab.json and merges.txt   byte-level BPE: GPT-2, RoBERTa, BART; BPE with `</w>`: GPT
+    spiece.model                Unigram: T5, ALBERT
+
+How a text is cleaned and framed is not in such a file; it belongs to the class that
+`tokenizer_config.json` names, or to the model's family. What is built is what transformers builds.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maskwright.base.errors import TokenizerError
+from maskwright.base.packages import install
+from maskwright.text.tokenizer.file import sentencepiece_file
+from maskwright.text.tokenizer.file.classes import (
+    ALBERT,
+    BERT,
+    CLASSES,
+    GPT,
+    GPT2,
+    ROBERTA,
+    T5,
+    Class,
+)
+from maskwright.text.tokenizer.file.pipeline import LONGEST_WORD
+from maskwright.text.tokenizer.file.roles import extra_tokens
+from maskwright.text.tokenizer.training.wordpiece import CONTINUATION
+from maskwright.text.tokenizer.words import SPACE
+
+Plain = dict[str, Any]
+Read = Callable[[str], bytes]
+ReadJson = Callable[[str], Plain]
+
+# Files of each class, all of which have to be there.
+FILES: dict[str, tuple[str, ...]] = {
+    "WordPiece": ("vocab.txt",),
+    "BPE": ("vocab.json", "merges.txt"),
+    "Unigram": ("spiece.model",),
+}
+SLOW_FILES = (
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "tokenizer.model",
+    "sentencepiece.bpe.model",
+    "vocab.bpe",
+    "bpe.codes",
+)
+SENTINELS = 100  # of T5, where the settings say no number
+
+
+def convert(
+    folder: Path, name: str, tables: Sequence[Mapping[str, Any]], read: Read, read_json: ReadJson
+) -> tuple[Plain, Plain]:
+    """A `tokenizer.json` made of the files in `folder`, and the special tokens by their keys.
+
+    Args:
+        name: of the tokenizer's class; empty where nothing says it.
+        tables: of `tokenizer_config.json` and `special_tokens_map.json`.
+        read, read_json: what gives the content of a file in the folder.
+    Raises:
+        TokenizerError: the class is not known or not one of those above, a file is missing or
+            damaged, or a setting asks for what the conversion cannot do.
+    """
+    member = CLASSES.get(name)
+    there = [file for file in SLOW_FILES if (folder / file).is_file()]
+    if member is None or not set(FILES[member.model]) <= set(there):
+        raise _cannot(folder, name, member, there)
+    settings: dict[str, Any] = {k: v for table in reversed(tables) for k, v in table.items()}
+    roles = {key: _text(settings.get(key)) or token for key, token in member.roles.items()}
+    wants: list[str] = [*roles.values(), *extra_tokens(*tables)]
+    if member is BERT:
+        plain = _bert(read("vocab.txt"), settings, roles, folder)
+    elif member in (GPT2, ROBERTA, GPT):
+        plain = _bpe(read_json("vocab.json"), read("merges.txt"), settings, roles, member)
+    else:
+        model = sentencepiece_file.read(read("spiece.model"), folder / "spiece.model")
+        if model.model_type != sentencepiece_file.UNIGRAM:
+            raise TokenizerError(
+                "not a Unigram model",
+                where=folder / "spiece.model",
+                found=f"model type {model.model_type}",
+                do=_way(),
+            )
+        make = _t5 if member is T5 else _albert
+        plain = make(model, settings, roles)
+    rows = _added(folder, settings, read_json)
+    plain["added_tokens"] = _numbered(plain, [*rows, *wants], rows, member)
+    plain["post_processor"] = _frame(plain, roles, member)
+    return {"version": "1.0", **plain}, roles
+
+
+def _cannot(folder: Path, name: str, member: Class | None, there: Sequence[str]) -> TokenizerError:
+    known = ", ".join(sorted(CLASSES))
+    of = name or "no tokenizer_config.json that names a class"
+    if member is None:
+        return TokenizerError(
+            "a tokenizer without tokenizer.json, of a class that is not converted here"
+            if name
+            else "a tokenizer without tokenizer.json, and nothing says of which class it is",
+            where=folder,
+            found=f"{', '.join(there)}; {of}",
+            wanted=f"tokenizer.json, or one of the classes {known}",
+            do=_way()
+            if name
+            else "write tokenizer_config.json with the class, as "
+            '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}; or ' + _way(),
+        )
+    missing = [file for file in FILES[member.model] if file not in there]
+    return TokenizerError(
+        "a tokenizer without tokenizer.json, and a file of its vocabulary is missing",
+        where=folder,
+        found=f"{', '.join(there)}; {name}",
+        wanted=", ".join(missing),
+        do=f"copy {' and '.join(missing)} into the folder, or {_way()}",
+    )
+
+
+def _way() -> str:
+    return (
+        "save it once with transformers, by AutoTokenizer.from_pretrained(FOLDER)"
+        ".save_pretrained(FOLDER), after "
+        + install("transformers", "sentencepiece", "protobuf", "tiktoken")
+    )
+
+
+def _text(value: Any) -> str:
+    """A special token as the settings spell it: a text, or a table with its content."""
+    found = value.get("content") if isinstance(value, Mapping) else value
+    return found if isinstance(found, str) else ""
+
+
+def _flag(settings: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = settings.get(name, default)
+    if not isinstance(value, bool):
+        raise TokenizerError(
+            "not true or false", where=f"tokenizer_config.json: {name}", found=repr(value)
+        )
+    return value
+
+
+def _lines(data: bytes, where: object) -> list[str]:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise TokenizerError("not UTF-8", where=where, found=error) from None
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+# ------------------------------------------------------------------------------ the classes
+def _bert(
+    data: bytes, settings: Mapping[str, Any], roles: Mapping[str, str], folder: Path
+) -> Plain:
+    if settings.get("do_basic_tokenize") is False:
+        raise TokenizerError(
+            "a tokenizer that cuts words at blanks alone is not converted",
+            where="tokenizer_config.json: do_basic_tokenize",
+            found="false",
+            wanted="true, or none",
+            do=_way(),
+        )
+    where = folder / "vocab.txt"
+    vocabulary: dict[str, int] = {}
+    for number, token in enumerate(_lines(data, where)):
+        if not token or token in vocabulary:
+            raise TokenizerError(
+                "a token that stands twice" if token else "an empty line",
+                where=f"{where}, line {number + 1}",
+                found=repr(token),
+                wanted="a token of its own on each line",
+            )
+        vocabulary[token] = number
+    return {
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": _flag(settings, "tokenize_chinese_chars", True),
+            "strip_accents": settings.get("strip_accents"),
+            "lowercase": _flag(settings, "do_lower_case", True),
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": roles["unk_token"],
+            "continuing_subword_prefix": CONTINUATION,
+            "max_input_chars_per_word": LONGEST_WORD,
+            "vocab": vocabulary,
+        },
+    }
+
+
+def _bpe(
+    vocabulary: Plain,
+    merges: bytes,
+    settings: Mapping[str, Any],
+    roles: Mapping[str, str],
+    member: Class,
+) -> Plain:
+    rows = [row for row in _lines(merges, "merges.txt") if row and not row.startswith("#version")]
+    model: Plain = {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": "",
+        "end_of_word_suffix": "",
+        "fuse_unk": False,
+        "vocab": vocabulary,
+        "merges": rows,
+    }
+    if member is GPT:
+        model |= {"unk_token": roles["unk_token"], "end_of_word_suffix": "</w>"}
+        bert = {
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": True,
+        }
+        return {
+            "normalizer": {"type": "BertNormalizer", **bert},
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "decoder": {"type": "BPEDecoder", "suffix": "</w>"},
+            "model": model,
+        }
+    blank = _flag(settings, "add_prefix_space", False)
+    level = {"type": "ByteLevel", "trim_offsets": True, "use_regex": True}
+    return {
+        "normalizer": None,
+        "pre_tokenizer": {**level, "add_prefix_space": blank},
+        "decoder": {**level, "add_prefix_space": True},
+        "model": model,
+    }
+
+
+def _unigram(model: sentencepiece_file.SentencePieceModel, rows: list[list[Any]]) -> Plain:
+    return {"type": "Unigram", "unk_id": model.unknown, "vocab": rows, "byte_fallback": False}
+
+
+def _precompiled(model: sentencepiece_file.SentencePieceModel) -> list[Plain]:
+    table = base64.b64encode(model.charsmap).decode()
+    return [{"type": "Precompiled", "precompiled_charsmap": table}] if table else []
+
+
+def _spaced(blank: bool) -> tuple[Plain, Plain]:
+    """(pre_tokenizer, decoder) of SentencePiece's words."""
+    scheme = "always" if blank else "never"
+    meta = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
+    return {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, meta]}, meta
+
+
+def _t5(
+    model: sentencepiece_file.SentencePieceModel,
+    settings: Mapping[str, Any],
+    roles: Mapping[str, str],
+) -> Plain:
+    count = settings.get("extra_ids", SENTINELS)
+    if type(count) is not int or not 0 <= count <= 10_000:
+        raise TokenizerError(
+            "a number out of range",
+            where="tokenizer_config.json: extra_ids",
+            found=repr(count),
+            wanted="0 to 10000",
+        )
+    rows: list[list[Any]] = [[piece, score] for piece, score, _ in model.pieces]
+    rows += [[f"<extra_id_{number}>", 0.0] for number in reversed(range(count))]
+    words, decoder = _spaced(_flag(settings, "add_prefix_space", True))
+    return {
+        "normalizer": next(iter(_precompiled(model)), None),
+        "pre_tokenizer": words,
+        "decoder": decoder,
+        "model": _unigram(model, rows),
+    }
+
+
+def _albert(
+    model: sentencepiece_file.SentencePieceModel,
+    settings: Mapping[str, Any],
+    roles: Mapping[str, str],
+) -> Plain:
+    # ALBERT cuts a comma off the number before it; the pieces that join them are put out of reach.
+    rows = [
+        [piece, score - 100 if piece[-2:-1].isdigit() and piece[-1] == "," else score]
+        for piece, score, _ in model.pieces
+    ]
+    clean: list[Plain] = [
+        {"type": "Replace", "pattern": {"String": quotes}, "content": '"'}
+        for quotes in ("``", "''")
+    ]
+    if not _flag(settings, "keep_accents", False):
+        clean += [{"type": "NFKD"}, {"type": "StripAccents"}]
+    if _flag(settings, "do_lower_case", True):
+        clean.append({"type": "Lowercase"})
+    words, decoder = _spaced(_flag(settings, "add_prefix_space", True))
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": [*clean, *_precompiled(model)]},
+        "pre_tokenizer": words,
+        "decoder": decoder,
+        "model": _unigram(model, rows),
+    }
+
+
+# ------------------------------------------------------------------------------ special tokens
+def _added(folder: Path, settings: Mapping[str, Any], read_json: ReadJson) -> dict[str, int]:
+    """Added tokens with the ids that the files give them, in the order of these."""
+    rows: dict[str, int] = {}
+    decoder = settings.get("added_tokens_decoder")
+    for number, row in (decoder if isinstance(decoder, dict) else {}).items():
+        if token := _text(row):
+            rows[token] = int(number) if str(number).isdecimal() else -1
+    if (folder / "added_tokens.json").is_file():
+        for token, value in read_json("added_tokens.json").items():
+            rows[token] = value if type(value) is int else -1
+    return dict(sorted(rows.items(), key=lambda row: row[1]))
+
+
+def _numbered(
+    plain: Plain, wanted: Sequence[str], ids_by_token: Mapping[str, int], member: Class
+) -> list[Plain]:
+    """Rows of `added_tokens`: those of the vocabulary under their ids, the others behind it.
+
+    Raises:
+        TokenizerError: the files give a token another id.
+    """
+    vocabulary = plain["model"]["vocab"]
+    names = vocabulary if isinstance(vocabulary, dict) else [piece for piece, _ in vocabulary]
+    known = {token: number for number, token in enumerate(names)}
+    if isinstance(vocabulary, dict):
+        known = dict(vocabulary)
+    plain_ones = set(ids_by_token) - set(member.roles.values())
+    rows = []
+    tokens = [*wanted]
+    if member is T5:
+        tokens += [token for token in known if token.startswith("<extra_id_")]
+    for token in dict.fromkeys(tokens):
+        number = known.setdefault(token, len(known))
+        if ids_by_token.get(token, number) != number:
+            raise TokenizerError(
+                "an added token with another id than its place gives it",
+                where="added_tokens.json",
+                found=f"{token!r} with id {ids_by_token[token]}",
+                wanted=f"id {number}",
+                do=_way(),
+            )
+        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        takes = member is ROBERTA and token == member.roles["mask_token"]
+        special = token not in plain_ones or token.startswith("<extra_id_")
+        rows.append({"id": number, "content": token, **flags, "lstrip": takes, "special": special})
+    return sorted(rows, key=lambda row: int(row["id"]))
+
+
+def _frame(plain: Plain, roles: Mapping[str, str], member: Class) -> Plain | None:
+    ids = {row["content"]: row["id"] for row in plain["added_tokens"]}
+    if member is ROBERTA:
+        pair = {key: [roles[f"{key}_token"], ids[roles[f"{key}_token"]]] for key in ("sep", "cls")}
+        return {
+            "type": "RobertaProcessing",
+            **pair,
+            "trim_offsets": True,
+            "add_prefix_space": False,
+        }
+    if member is GPT:
+        return None
+    if member is GPT2:
+        return {
+            "type": "ByteLevel",
+            "trim_offsets": False,
+            "add_prefix_space": True,
+            "use_regex": True,
+        }
+    if member is T5:
+        end = roles["eos_token"]
+        return _template(["A", end], ["A", end, "B", end], {end: ids[end]}, segments=False)
+    cls, sep = roles["cls_token"], roles["sep_token"]
+    assert member in (BERT, ALBERT)
+    return _template(
+        [cls, "A", sep], [cls, "A", sep, "B", sep], {cls: ids[cls], sep: ids[sep]}, segments=True
+    )
+
+
+def _template(
+    single: list[str], pair: list[str], ids: Mapping[str, int], *, segments: bool
+) -> Plain:
+    def items(parts: list[str]) -> list[Plain]:
+        found, segment = [], 0
+        for part in parts:
+            segment = 1 if part == "B" and segments else segment
+            kind = "Sequence" if part in ("A", "B") else "SpecialToken"
+            found.append({kind: {"id": part, "type_id": segment}})
+        return found
+
+    tokens = {token: {"id": token, "ids": [n], "tokens": [token]} for token, n in ids.items()}
+    return {
+        "type": "TemplateProcessing",
+        "single": items(single),
+        "pair": items(pair),
+        "special_tokens": tokens,
+    }

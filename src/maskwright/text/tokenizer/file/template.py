@@ -1,0 +1,162 @@
+"""How texts are framed by special tokens, read from and written to `post_processor`.
+
+A frame is two templates, one for a single text and one for a pair:
+
+    [CLS] A [SEP]            [CLS] A [SEP] B [SEP]             BERT; B has segment 1
+    <s> A </s>               <s> A </s> </s> B </s>            RoBERTa; all segment 0
+    A </s>                   A </s> B </s>                     T5; all segment 0
+    A                        A B                               GPT-2
+
+An item of a template is `(ids, segment)`, where ids is None for the next text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.base.errors import IncompatibleError, TokenizerError
+
+
+@dataclass(frozen=True)
+class Item:
+    """One place in a template: special ids, or a text when `ids` is None."""
+
+    ids: tuple[int, ...] | None
+    segment: int
+
+
+A, B = Item(None, 0), Item(None, 1)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Templates for one text and for two."""
+
+    single: tuple[Item, ...] = (A,)
+    pair: tuple[Item, ...] = (A, Item(None, 0))
+
+    @property
+    def segments(self) -> bool:
+        """Whether the second text has a segment number of its own."""
+        return any(item.segment for item in self.pair)
+
+    def apply(self, texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+        """(ids, segments) of one or two texts, given as ids.
+
+        Raises:
+            IncompatibleError: neither one nor two texts.
+        """
+        if len(texts) not in (1, 2):
+            raise IncompatibleError("a frame takes one or two texts", found=len(texts))
+        ids: list[int] = []
+        segments: list[int] = []
+        rest = iter(texts)
+        for item in self.single if len(texts) == 1 else self.pair:
+            part = next(rest) if item.ids is None else item.ids
+            ids.extend(part)
+            segments.extend([item.segment] * len(part))
+        return ids, segments
+
+    def margins(self, pair: bool) -> tuple[int, ...]:
+        """How many special tokens stand before, between and after the texts."""
+        counts = [0]
+        for item in self.pair if pair else self.single:
+            if item.ids is None:
+                counts.append(0)
+            else:
+                counts[-1] += len(item.ids)
+        return tuple(counts)
+
+
+def framing(
+    classify: tuple[str, int] | None, separator: tuple[str, int], *, segments: bool
+) -> dict[str, Any]:
+    """The `post_processor` of a new vocabulary: BERT's frame, whose second text is segment 1; or
+    without `segments` RoBERTa's, with two separators between the texts; or, if there is no token to
+    begin with, T5's, where each text has its end.
+
+    Args:
+        classify, separator: token and id.
+    """
+
+    def special(token: str, segment: int) -> dict[str, Any]:
+        return {"SpecialToken": {"id": token, "type_id": segment}}
+
+    def text(name: str, segment: int) -> dict[str, Any]:
+        return {"Sequence": {"id": name, "type_id": segment}}
+
+    known = [separator] if classify is None else [classify, separator]
+    second, end = (1 if segments else 0), separator[0]
+    opening = [] if classify is None else [special(classify[0], 0)]
+    between = [] if segments or classify is None else [special(end, 0)]
+    first = [*opening, text("A", 0), special(end, 0)]
+    return {
+        "type": "TemplateProcessing",
+        "single": first,
+        "pair": [*first, *between, text("B", second), special(end, second)],
+        "special_tokens": {
+            token: {"id": token, "ids": [number], "tokens": [token]} for token, number in known
+        },
+    }
+
+
+def read_frame(plain: dict[str, Any] | None, vocabulary: dict[str, int]) -> Frame:
+    """The frame of a `post_processor`; its structure has been checked before (`check.py`).
+
+    Raises:
+        TokenizerError: a template that has not each text exactly once, in order.
+    """
+    if plain is None or plain["type"] == "ByteLevel":
+        return Frame()
+    if plain["type"] == "Sequence":
+        frames = [read_frame(step, vocabulary) for step in plain["processors"]]
+        framing = [frame for frame in frames if frame != Frame()]
+        if len(framing) > 1:
+            raise TokenizerError("two frames in one file", where="post_processor")
+        return framing[0] if framing else Frame()
+    if plain["type"] == "TemplateProcessing":
+        return Frame(_template(plain, "single", ["A"]), _template(plain, "pair", ["A", "B"]))
+    cls, sep = (Item((_number(plain, key, vocabulary),), 0) for key in ("cls", "sep"))
+    if plain["type"] == "RobertaProcessing":
+        return Frame((cls, A, sep), (cls, A, sep, sep, A, sep))
+    return Frame((cls, A, sep), (cls, A, sep, B, Item(sep.ids, 1)))
+
+
+def _number(plain: dict[str, Any], key: str, vocabulary: dict[str, int]) -> int:
+    token, number = plain[key]
+    if vocabulary.get(token) != number:
+        raise TokenizerError(
+            "a frame's token and its id do not belong together",
+            where=f"post_processor.{key}",
+            found=f"{token!r} with id {number}",
+            wanted=f"id {vocabulary.get(token)}",
+        )
+    return int(number)
+
+
+def _template(plain: dict[str, Any], name: str, texts: list[str]) -> tuple[Item, ...]:
+    items, seen = [], []
+    for place in plain[name]:
+        ((kind, body),) = place.items()
+        if kind == "Sequence":
+            seen.append(body["id"])
+            items.append(Item(None, body["type_id"]))
+        else:
+            special = plain["special_tokens"].get(body["id"])
+            if special is None:
+                raise TokenizerError(
+                    "a template names a token that it does not list",
+                    where=f"post_processor.{name}",
+                    found=repr(body["id"]),
+                )
+            items.append(Item(tuple(special["ids"]), body["type_id"]))
+    if seen != texts:
+        raise TokenizerError(
+            "a template without each text once and in order",
+            where=f"post_processor.{name}",
+            found=seen,
+            wanted=texts,
+        )
+    return tuple(items)

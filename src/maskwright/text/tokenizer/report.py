@@ -1,0 +1,236 @@
+"""What a tokenizer makes of a text: how many tokens a word costs, how much is unknown, by source.
+
+    fertility         tokens per word (white space between words); 1 is the least for whole words
+    unknown rate      unknown characters among all that are no blanks (not tokens: WordPiece reads a
+                      long word as a single unknown token)
+    bytes per token   bytes of UTF-8 text that one token stands for; more is shorter sequences
+
+Figures of several tokenizers can be compared on the same documents only.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from maskwright.base.findings import Finding
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.sample import HasText, amount, text_of
+from maskwright.text.tokenizer.unknown import UnknownText
+
+SIGNS = {
+    "line breaks": re.compile(r"[\n\r\u0085\u2028\u2029]"),
+    "tabs": re.compile(r"\t"),
+    "several blanks in a row": re.compile(r"[ \u00a0]{2,}"),
+}
+CAPITALS = "capitals"
+REMEDY = (
+    "a model with a byte-level BPE keeps them (GPT-2, BART); or put signs in their place that the "
+    "tokenizer knows, in the data and in the answers"
+)
+
+
+def lost_signs(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, int]:
+    """How many of `texts` have signs that are not there any more in what the tokenizer makes of
+    their tokens, by what they are; signs at the edges of a text do not count.
+
+    Only texts that have such signs are looked at, so it costs nothing where there are none.
+    """
+    found: dict[str, int] = {}
+    for text in (text.strip() for text in texts):
+        has = {name: len(sign.findall(text)) for name, sign in SIGNS.items() if sign.search(text)}
+        capital = any(c.isupper() for c in text)
+        folded = capital and not any(c.isupper() for c in tokenizer.normalise(text))
+        # An unknown token keeps its place, or the blanks on its sides would count as one run.
+        back = tokenizer.decode(tokenizer.encode(text), skip_special=False) if has else ""
+        lost = [name for name, count in has.items() if len(SIGNS[name].findall(back)) < count]
+        for name in (*lost, *([CAPITALS] if folded else [])):
+            found[name] = found.get(name, 0) + 1
+    return found
+
+
+def lost_finding(tokenizer: Tokenizer, texts: Sequence[str]) -> Finding | None:
+    """What of `texts` could never be written; None where all could."""
+    found = lost_signs(tokenizer, texts)
+    if not found:
+        return None
+    lost = ", ".join(f"{name} in {count:,} of {len(texts):,}" for name, count in found.items())
+    return Finding(
+        "signs-not-kept",
+        f"texts written: the tokenizer does not keep {lost}, so no answer has them",
+        remedy=REMEDY,
+    )
+
+
+CONVENTIONS = {"BERT": 30_522, "GPT-2": 50_257, "T5": 32_000}
+MOST_ROWS = 20
+DOCUMENTS_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Counts of one source, and what follows from them."""
+
+    documents: int
+    bytes: int
+    words: int
+    tokens: int
+    letters: int
+    unknown: int
+
+    def __add__(self, other: Figures) -> Figures:
+        return Figures(
+            self.documents + other.documents,
+            self.bytes + other.bytes,
+            self.words + other.words,
+            self.tokens + other.tokens,
+            self.letters + other.letters,
+            self.unknown + other.unknown,
+        )
+
+    @property
+    def fertility(self) -> float:
+        """Tokens per word; NaN where there are no words."""
+        return _ratio(self.tokens, self.words)
+
+    @property
+    def unknown_rate(self) -> float:
+        """Share of unknown characters; NaN where there are none."""
+        return _ratio(self.unknown, self.letters)
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes of text per token; NaN where there are no tokens."""
+        return _ratio(self.bytes, self.tokens)
+
+
+NOTHING = Figures(0, 0, 0, 0, 0, 0)
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
+
+
+def _figure(value: float, form: str) -> str:
+    """A figure in its form; a dash where there was nothing to measure."""
+    return "–" if math.isnan(value) else format(value, form)
+
+
+@dataclass(frozen=True)
+class TokenizerReport:
+    """Figures over all documents and by source; `finding` says what is unknown and why, where it
+    is much."""
+
+    kind: str
+    vocabulary_size: int
+    used_ids: int
+    all: Figures
+    sources: dict[str, Figures]
+    finding: Finding | None = None
+
+    @property
+    def fertility(self) -> float:
+        """Tokens per word over all documents."""
+        return self.all.fertility
+
+    @property
+    def unknown_rate(self) -> float:
+        """Share of unknown characters over all documents."""
+        return self.all.unknown_rate
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes of text per token over all documents."""
+        return self.all.bytes_per_token
+
+    def render(self) -> str:
+        """A table for a terminal, the largest sources first."""
+        known = ", ".join(f"{name} {size:,}" for name, size in CONVENTIONS.items())
+        used = self.used_ids / self.vocabulary_size
+        lines = [
+            f"{self.kind}, {self.vocabulary_size:,} tokens ({known}), {used:.0%} of them used here",
+            f"{'source':<32} {'text':>10} {'fertility':>9} {'unknown':>8} {'bytes/token':>11}",
+        ]
+        rows = sorted(self.sources.items(), key=lambda row: (-row[1].bytes, row[0]))
+        for name, figures in [*rows[:MOST_ROWS], ("all", self.all)]:
+            name = name if len(name) <= 32 else f"…{name[-31:]}"
+            lines.append(
+                f"{name:<32} {amount(figures.bytes):>10} {_figure(figures.fertility, '.3f'):>9}"
+                f" {_figure(figures.unknown_rate, '.3%'):>8}"
+                f" {_figure(figures.bytes_per_token, '.2f'):>11}"
+            )
+        if len(rows) > MOST_ROWS:
+            lines.insert(-1, f"… and {len(rows) - MOST_ROWS:,} more sources")
+        if self.finding is not None:
+            lines.append(self.finding.line())
+        return "\n".join(lines)
+
+
+def beside(reports: Mapping[str, TokenizerReport]) -> str:
+    """Several tokenizers on the same documents, a row each, and what each does not know."""
+    width = max(32, *(len(name) for name in reports))
+    lines = [
+        f"{'':<{width}} {'kind':>9} {'tokens':>8} {'used':>5} {'fertility':>9} {'unknown':>8}"
+        f" {'bytes/token':>11}"
+    ]
+    for name, each in reports.items():
+        used = each.used_ids / each.vocabulary_size
+        lines.append(
+            f"{name:<{width}} {each.kind:>9} {each.vocabulary_size:>8,} {used:>5.0%}"
+            f" {_figure(each.fertility, '.3f'):>9} {_figure(each.unknown_rate, '.3%'):>8}"
+            f" {_figure(each.bytes_per_token, '.2f'):>11}"
+        )
+    lines += [each.finding.of(name).line() for name, each in reports.items() if each.finding]
+    return "\n".join(lines)
+
+
+def report(
+    tokenizer: Tokenizer, documents: Iterable[HasText | str], remedy: str = ""
+) -> TokenizerReport:
+    """Tokenize `documents` and count. Documents with a `source` are also counted by it.
+
+    Args:
+        remedy: what helps where much is unknown.
+    """
+    sources: dict[str, Figures] = {}
+    counting: dict[str, tuple[Tokenizer, UnknownText]] = {}
+    used: set[int] = set()
+    for batch in _batches(iter(documents)):
+        texts_of: dict[str, list[str]] = {}
+        for document in batch:
+            source = str(getattr(document, "source", "text"))
+            texts_of.setdefault(source, []).append(text_of(document))
+        for source, texts in texts_of.items():
+            if source not in counting:
+                counting[source] = tokenizer.counting()
+            found = counting[source][0].encode_batch(texts)
+            figures = Figures(
+                len(texts),
+                sum(len(text.encode()) for text in texts),
+                sum(len(text.split()) for text in texts),
+                sum(map(len, found)),
+                0,
+                0,
+            )
+            sources[source] = sources.get(source, NOTHING) + figures
+            for ids in found:
+                used.update(ids.tolist())
+    counts = {source: counted for source, (_, counted) in counting.items()}
+    for source, each in counts.items():
+        sources[source] = replace(sources[source], letters=each.letters, unknown=each.unknown)
+    return TokenizerReport(
+        tokenizer.kind,
+        tokenizer.vocabulary_size,
+        len(used),
+        sum(sources.values(), NOTHING),
+        sources,
+        UnknownText.of_all(counts.values()).finding(remedy),
+    )
+
+
+def _batches(documents: Iterator[HasText | str]) -> Iterator[list[HasText | str]]:
+    while batch := list(islice(documents, DOCUMENTS_AT_ONCE)):
+        yield batch

@@ -1,0 +1,461 @@
+"""Tokenizer: text to ids and back, with special tokens known by role.
+
+`encode` takes ordinary text and nothing else: whatever stands in it, `[MASK]` and `</s>` included,
+it never gives a special id (but the unknown token's, which says that a piece is not known). Special
+tokens come from code only, by role (`tokenizer.mask`) or by `frame`. The one exception is asked for
+by name: `as_declared` reads them out of a text where the folder of another library means that.
+
+A saved folder has `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`, and
+transformers' `AutoTokenizer` reads it to the same ids (`split_special_tokens=True`).
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from maskwright.base.config import fingerprint
+from maskwright.base.errors import IncompatibleError, TokenizerError
+from maskwright.base.storage.commit import Staging, commit
+from maskwright.text.tokenizer import backend
+from maskwright.text.tokenizer.file import roles
+from maskwright.text.tokenizer.file import template as frame
+from maskwright.text.tokenizer.file.check import Checked, check, read_json
+from maskwright.text.tokenizer.file.kinds import marks_of, task_for, unknown_of
+from maskwright.text.tokenizer.folder import NAMES, read_folder
+from maskwright.text.tokenizer.training.sample import SampleSize
+from maskwright.text.tokenizer.unknown import UnknownText
+from maskwright.text.tokenizer.words import byte_alphabet, spell_bytes, word_tables
+
+Ids = np.ndarray  # uint32, one dimension
+BYTES_BY_NAME = {f"<0x{byte:02X}>" for byte in range(256)}  # of `byte_fallback`
+
+
+class Tokenizer:
+    """A fixed vocabulary with its rules; see the module's first lines.
+
+    Attributes:
+        kind: character, bpe, byte-bpe, wordpiece or unigram.
+        vocabulary_size: ids are 0 … vocabulary_size - 1.
+        vocabulary: the strings by id.
+        mask, pad, unknown, begin, end, separator, classify: ids by role, None where there is none.
+        sentinels: ids of `<extra_id_0>`, `<extra_id_1>`, … in the order of their numbers.
+        special_ids: every id that text never gives (and the unknown token's).
+        starts_word, ends_word: bool by id; a word begins at a token that starts one, and after a
+            token that ends one (`words.py`).
+        fingerprint: SHA-256 of the canonical `tokenizer.json`.
+        learned_from: how much text it was trained on, where it was trained in this process.
+    """
+
+    mask: int | None
+    pad: int | None
+    unknown: int | None
+    begin: int | None
+    end: int | None
+    separator: int | None
+    classify: int | None
+
+    def __init__(
+        self,
+        plain: dict[str, Any],
+        *settings: dict[str, Any],
+        learned_from: SampleSize | None = None,
+    ) -> None:
+        """A tokenizer from a parsed `tokenizer.json` and the settings beside it.
+
+        Raises:
+            TokenizerError: the file is not sound, or the settings name a token that is not in it.
+        """
+        checked = check(plain)
+        self._plain = checked.plain
+        self.vocabulary = checked.tokens
+        self.vocabulary_size = len(checked.tokens)
+        self._numbers = {token: i for i, token in enumerate(checked.tokens)}
+        self._name_roles(checked, settings)
+        self.kind = task_for(self._plain)
+        self.learned_from = learned_from
+        self.fingerprint = fingerprint(self._plain)
+        self._frame = frame.read_frame(self._plain["post_processor"], self._numbers)
+        self._splits = any(table.get("split_special_tokens") is True for table in settings)
+        special = {self.vocabulary[i] for i in self.special_ids}
+        self._hidden = backend.hidden(special)
+        self._backend = backend.build(self._plain, self._hidden, self.vocabulary)
+        self.starts_word, self.ends_word = word_tables(
+            self.vocabulary, marks_of(self._plain, self.kind), self.special_ids, self.unknown
+        )
+        emitted = unknown_of(self._plain["model"], checked.tokens)
+        self._emitted = None if emitted is None else self._numbers[emitted]
+        self._alphabet = self._closed_alphabet()
+        self._counts: UnknownText | None = None
+
+    def _name_roles(self, checked: Checked, settings: Sequence[dict[str, Any]]) -> None:
+        marked = [checked.tokens[i] for i in sorted(checked.special)]
+        self._roles = roles.read_roles(marked, *settings)
+        for token in [*self._roles.values(), *roles.extra_tokens(*settings)]:
+            if token not in self._numbers:
+                raise TokenizerError(
+                    "the settings name a special token that is not in tokenizer.json",
+                    found=repr(token),
+                    do="save the tokenizer again with the library that made it",
+                )
+        emitted = unknown_of(self._plain["model"], checked.tokens)
+        if emitted is not None and self._roles.setdefault("unknown", emitted) != emitted:
+            raise TokenizerError(
+                "two tokens for what is not known",
+                found=f"{self._roles['unknown']!r} by its role",
+                wanted=f"{emitted!r}, which the model gives",
+            )
+        for role in roles.ROLES:
+            setattr(self, role, self._numbers.get(self._roles.get(role, "")))
+        named = {*self._roles.values(), *roles.extra_tokens(*settings)}
+        self.special_ids = checked.special | {self._numbers[token] for token in named}
+        special = [self.vocabulary[i] for i in self.special_ids]
+        self.sentinels = tuple(self._numbers[token] for token in roles.sentinels(special))
+
+    def _closed_alphabet(self) -> set[str] | None:
+        """The only characters that do not vanish without a trace; None where none does, since the
+        model gives a token for what it does not know, or knows every byte."""
+        if self._emitted is not None or self.kind == "wordpiece":
+            return None
+        ordinary = [t for i, t in enumerate(self.vocabulary) if i not in self.special_ids]
+        model = self._plain["model"]
+        if model.get("byte_fallback") and set(ordinary) >= BYTES_BY_NAME:
+            return None
+        affixed = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
+        if affixed or self.kind == "unigram":
+            return set().union(*ordinary)
+        alone = {token for token in ordinary if len(token) == 1}
+        return None if self.kind == "byte-bpe" and byte_alphabet().keys() <= alone else alone
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.kind}, {self.vocabulary_size:,} tokens, {self.fingerprint[:12]})"
+
+    # -------------------------------------------------------------------------- text to ids
+    def encode(self, text: str) -> list[int]:
+        """The ids of ordinary text, without frame.
+
+        Raises:
+            DataError: the text has half of a surrogate pair in it.
+            IncompatibleError: a character outside a vocabulary that has no unknown token.
+        """
+        self._require_known([text])
+        ((answer,),) = backend.answers(self._backend, [text], False)
+        ids: list[int] = answer.ids
+        self._count([text], [np.array(ids, np.uint32)])
+        return ids
+
+    @overload
+    def encode_batch(self, texts: Iterable[str]) -> list[Ids]: ...
+    @overload
+    def encode_batch(
+        self, texts: Iterable[str], *, offsets: Literal[True]
+    ) -> list[tuple[Ids, np.ndarray]]: ...
+    def encode_batch(
+        self, texts: Iterable[str], *, offsets: bool = False
+    ) -> list[Ids] | list[tuple[Ids, np.ndarray]]:
+        """The ids of many texts (uint32 arrays), on all cores.
+
+        Args:
+            texts: ordinary texts.
+            offsets: also give, per text, an int32 array (tokens, 2): where each token's characters
+                begin and end. This costs half as much again; where only some places are asked for,
+                `encode_marked` is cheaper.
+        """
+        listed = list(texts)
+        self._require_known(listed)
+        found: list[Any] = []
+        for part in backend.answers(self._backend, listed, offsets):
+            ids = backend.ids_of(part)
+            self._count(listed[len(found) : len(found) + len(part)], ids)
+            found += zip(ids, map(backend.spans_of, part), strict=True) if offsets else ids
+        return found
+
+    def encode_marked(
+        self, texts: Sequence[str], marks: Sequence[Sequence[int]]
+    ) -> list[tuple[Ids, Ids]]:
+        """Ids, and for each marked character the first token that holds it or stands behind it.
+
+        Args:
+            texts: ordinary texts.
+            marks: per text the wanted places in it, rising (sentence starts, for example).
+        Returns:
+            (ids, indices) per text; an index equals the number of tokens where none is left.
+        """
+        self._require_known(texts)
+        found: list[tuple[Ids, Ids]] = []
+        rest = iter(marks)
+        for part in backend.answers(self._backend, texts, True):
+            batch_ids = backend.ids_of(part)
+            self._count(texts[len(found) : len(found) + len(part)], batch_ids)
+            for ids, answer in zip(batch_ids, part, strict=True):
+                found.append((ids, backend.first_tokens(answer, next(rest))))
+        return found
+
+    def normalise(self, text: str) -> str:
+        """`text` as it is before it is cut: cleaned, and with its capitals folded where they are.
+
+        Raises:
+            DataError: the text has half of a surrogate pair in it.
+        """
+        clean = self._backend.normalizer
+        with backend.sound([text]), backend.guard("the text could not be normalised"):
+            return str(clean.normalize_str(text)) if clean else text
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What its tokenizer.json says."""
+        return copy.deepcopy(self._plain)
+
+    # -------------------------------------------------------------------------- what is unknown
+    @property
+    def alphabet(self) -> frozenset[str] | None:
+        """The only characters that a text may have, or of a byte vocabulary the only signs of
+        bytes; None where any text can be read."""
+        return None if self._alphabet is None else frozenset(self._alphabet)
+
+    @property
+    def emitted(self) -> int | None:
+        """The id that text gives where the vocabulary does not have it; None where none is."""
+        return self._emitted
+
+    def counting(self) -> tuple[Tokenizer, UnknownText]:
+        """The same tokenizer, and counts of what is unknown of the texts that it is given."""
+        watched = copy.copy(self)
+        watched._counts = counts = UnknownText(
+            self._plain["model"].get("max_input_chars_per_word"),
+            self.normalise,
+            self._characters,
+            self._spellings,
+            acting=self.acting,
+        )
+        return watched, counts
+
+    @functools.cached_property
+    def _spellings(self) -> re.Pattern[str] | None:
+        """What finds a special token in a text."""
+        special = sorted((self.vocabulary[i] for i in self.special_ids), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, special))) if special else None
+
+    @property
+    def acting(self) -> bool:
+        """Whether special tokens that stand in a text act as such."""
+        return not self._hidden
+
+    def as_declared(self) -> Tokenizer:
+        """The same tokenizer as transformers has it: special tokens that stand in a text act as
+        such, unless the folder says `split_special_tokens`."""
+        if self._splits or self.acting:
+            return self
+        made = copy.copy(self)
+        listed = {row["content"] for row in self._plain["added_tokens"]}
+        usual = {**dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)}
+        rows = [
+            {"id": i, "content": self.vocabulary[i], "special": True, **usual}
+            for i in sorted(self.special_ids)
+            if self.vocabulary[i] not in listed
+        ]
+        plain = {**self._plain, "added_tokens": [*self._plain["added_tokens"], *rows]}
+        made._hidden, made._backend = {}, backend.build(plain, {}, self.vocabulary)
+        return made
+
+    @functools.cached_property
+    def _characters(self) -> frozenset[str]:
+        """The tokens of one character, wherever in a word; kept, since every request counts."""
+        model = self._plain["model"]
+        prefix = model.get("continuing_subword_prefix") or ""
+        suffix = model.get("end_of_word_suffix") or ""
+        bare = (token.removeprefix(prefix).removesuffix(suffix) for token in self.vocabulary)
+        return frozenset(token for token in bare if len(token) == 1)
+
+    def unknown_in(self, texts: Iterable[str]) -> UnknownText:
+        """How many characters of `texts` are unknown."""
+        watched, counts = self.counting()
+        watched.encode_batch(texts)
+        return counts
+
+    def _count(self, texts: Sequence[str], ids: Sequence[Ids]) -> None:
+        if self._counts is None:
+            return
+        self._counts.add_special(texts)
+        has_unknown = [self._emitted is not None and bool((i == self._emitted).any()) for i in ids]
+        pairs = list(zip(texts, has_unknown, strict=True))
+        self._counts.add_known([text for text, unknown in pairs if not unknown])
+        strange = [text for text, unknown in pairs if unknown and self._counts.wants(text)]
+        answers = itertools.chain.from_iterable(backend.answers(self._backend, strange, True))
+        for text, answer in zip(strange, answers, strict=True):
+            spans = zip(answer.ids, answer.offsets, strict=True)
+            self._counts.add(text, [span for i, span in spans if i == self._emitted])
+
+    def words(self, text: str) -> list[str]:
+        """The parts of normalised text that are tokenized one by one, as the pipeline cuts them."""
+        with backend.sound([text]), backend.guard("the text could not be cut into words"):
+            clean, cut = self._backend.normalizer, self._backend.pre_tokenizer
+            text = clean.normalize_str(text) if clean else text
+            return [word for word, _ in cut.pre_tokenize_str(text)] if cut else [text][: len(text)]
+
+    @property
+    def scores(self) -> Mapping[str, float] | None:
+        """Piece -> log-probability of a unigram vocabulary, without special tokens; else None."""
+        # A view, since all readers share one table; made anew, since a view cannot be pickled.
+        return MappingProxyType(self._scores) if self.kind == "unigram" else None
+
+    @functools.cached_property
+    def _scores(self) -> dict[str, float]:
+        rows = enumerate(self._plain["model"]["vocab"])
+        return {piece: score for i, (piece, score) in rows if i not in self.special_ids}
+
+    @functools.cached_property
+    def score_limits(self) -> tuple[float, int] | None:
+        """(lowest score, characters of the longest piece) of a unigram vocabulary; else None."""
+        if self.kind != "unigram":
+            return None
+        return min(self._scores.values()), max(map(len, self._scores))
+
+    def _require_known(self, texts: Sequence[str]) -> None:
+        if self._alphabet is None:
+            return
+        for number, text in enumerate(texts):
+            with backend.sound([text], number):
+                met = set(self.normalise(text))
+            if self.kind == "byte-bpe":
+                strange = {c for c in met if not self._alphabet.issuperset(spell_bytes(c))}
+            else:
+                spaces = self.kind == "character"
+                strange = {c for c in met - self._alphabet if spaces or not c.isspace()}
+            if strange:
+                raise IncompatibleError(
+                    "characters that the vocabulary does not have, and no unknown token for them",
+                    where=f"text {number}",
+                    found="".join(sorted(strange)),
+                    do="train the tokenizer on this text too, or with an unknown token",
+                )
+
+    # -------------------------------------------------------------------------- ids to text
+    def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
+        """The text of `ids`.
+
+        Raises:
+            TokenizerError: an id outside the vocabulary.
+        """
+        numbers = self._valid(ids)
+        if skip_special:
+            numbers = [i for i in numbers if i not in self.special_ids]
+        with backend.guard("the ids could not be decoded"):
+            text = self._backend.decode(numbers, skip_special_tokens=False)
+        if not skip_special:
+            for token, name in self._hidden.items():
+                text = text.replace(name, token)
+        return text
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The vocabulary's strings for `ids`, as the file spells them.
+
+        Raises:
+            TokenizerError: an id outside the vocabulary.
+        """
+        return [self.vocabulary[i] for i in self._valid(ids)]
+
+    def id(self, token: str) -> int | None:
+        """The id of a string of the vocabulary."""
+        return self._numbers.get(token)
+
+    def _valid(self, ids: Iterable[int]) -> list[int]:
+        numbers = [int(i) for i in ids]
+        if numbers and not 0 <= min(numbers) <= max(numbers) < self.vocabulary_size:
+            raise TokenizerError(
+                "an id outside the vocabulary",
+                found=min(numbers) if min(numbers) < 0 else max(numbers),
+                wanted=f"0 to {self.vocabulary_size - 1}",
+            )
+        return numbers
+
+    def frame(
+        self, first: Sequence[int], second: Sequence[int] | None = None
+    ) -> tuple[list[int], list[int]]:
+        """(ids, segments) of one text or a pair, with the special tokens around them."""
+        return self._frame.apply([first] if second is None else [first, second])
+
+    def frame_margins(self, pair: bool = False) -> tuple[int, ...]:
+        """How many special tokens `frame` puts before, between and after the texts.
+
+        Two numbers for a single text, three for a pair: BERT's are (1, 1) and (1, 1, 1), RoBERTa's
+        (1, 1) and (1, 2, 1), T5's (0, 1) and (0, 1, 1).
+        """
+        return self._frame.margins(pair)
+
+    # -------------------------------------------------------------------------- files
+    def padding(self) -> Tokenizer:
+        """The same tokenizer, which pads with the end of text if it has no token to pad with.
+
+        Other libraries read rows of different lengths together only where a token to pad with is
+        named (GPT-2 has none), and take it for padding wherever it stands. So it stays unnamed
+        where a framed text itself closes with its end.
+        """
+        closing = self._frame.single[-1].ids
+        if self.pad is not None or self.end is None or self.end in (closing or ()):
+            return self
+        named = {**self._roles, "pad": self._roles["end"]}
+        return Tokenizer(self._plain, roles.special_map(named, self._extra()))
+
+    def files(
+        self, max_length: int | None = None, *, plain: bool = False, segments: bool = True
+    ) -> dict[str, bytes]:
+        """The three files of a tokenizer, by name.
+
+        Args:
+            max_length: the model's longest input.
+            plain: other libraries, too, shall read no special token out of a text.
+            segments: whether the model tells a first text from a second; where it does not, other
+                libraries must not give it numbers of segments (DistilBERT refuses them, GPT-2 would
+                add the vectors of tokens 0 and 1).
+        """
+        extra, numbered = self._extra(), segments and self._frame.segments
+        tables = (
+            self._plain,
+            roles.settings(self._roles, extra, numbered, max_length, plain),
+            roles.special_map(self._roles, extra),
+        )
+        return {
+            name: (json.dumps(table, ensure_ascii=False, indent=2) + "\n").encode()
+            for name, table in zip(NAMES, tables, strict=True)
+        }
+
+    def _extra(self) -> list[str]:
+        """The special tokens that have no role."""
+        tokens = [self.vocabulary[i] for i in sorted(self.special_ids)]
+        return [token for token in tokens if token not in self._roles.values()]
+
+    def save(self, folder: Path | str) -> None:
+        """Write a new folder with the three files and a manifest, whole or not at all."""
+
+        def write(staging: Staging) -> None:
+            for name, data in self.files().items():
+                staging.write_bytes(name, data)
+
+        commit(Path(folder), write, about={"kind": "tokenizer", "fingerprint": self.fingerprint})
+
+    @classmethod
+    def load(cls, folder: Path | str, *, as_saved: bool = True) -> Tokenizer:
+        """Read a folder with a `tokenizer.json`, ours or another's.
+
+        Args:
+            as_saved: refuse files that are not those that the folder's manifest lists.
+
+        Raises:
+            TokenizerError: there is none, or it is not sound.
+        """
+        return cls(*read_folder(Path(folder), as_saved=as_saved))
+
+    @classmethod
+    def from_files(cls, files: dict[str, bytes]) -> Tokenizer:
+        """The reverse of `files`."""
+        return cls(*(read_json(files[name], name) for name in NAMES if name in files))

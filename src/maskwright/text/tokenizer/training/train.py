@@ -1,0 +1,356 @@
+"""Learning a vocabulary from a stream of documents, within a budget of bytes.
+
+    documents -> Sample (budget, by hash) -> words and counts -> pieces -> Tokenizer
+
+BPE with `</w>`, WordPiece and Unigram are learned here from counted words; byte-level BPE by the
+`tokenizers` library. The same documents and the same choice give the same vocabulary, in any order
+of the documents as long as they have no more distinct words than are counted at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Any
+
+import tokenizers
+
+from maskwright.base.counted import counted
+from maskwright.base.errors import DataError, shorten
+from maskwright.base.findings import Finding, Note, ignore
+from maskwright.text.tokenizer.backend import guard
+from maskwright.text.tokenizer.choice import TokenizerChoice
+from maskwright.text.tokenizer.file import pipeline
+from maskwright.text.tokenizer.file.check import LONGEST_TOKEN
+from maskwright.text.tokenizer.file.kinds import TokenizerKind
+from maskwright.text.tokenizer.file.roles import roles_by_table
+from maskwright.text.tokenizer.file.template import framing
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.bpe import train_bpe
+from maskwright.text.tokenizer.training.sample import HasText, Sample, WordCounts
+from maskwright.text.tokenizer.training.unigram import train_unigram
+from maskwright.text.tokenizer.training.wordpiece import spell, train_wordpiece
+from maskwright.text.tokenizer.unknown import NAMED
+from maskwright.text.tokenizer.words import SPACE, chunks, words_of
+
+LONGEST_RUN = LONGEST_TOKEN - 1  # characters; with the space before it as long as a token may be
+BLOCK = LONGEST_RUN // 2  # characters; a longer run than the longest fills at least one block
+# Python counts four control characters among the blanks, the library among the marks.
+BLANK, OTHER = r"[^\S\x1c-\x1f]", r"[\S\x1c-\x1f]"
+UNBROKEN = re.compile(f"{BLANK}{{{BLOCK}}}|{OTHER}{{{BLOCK}}}")
+# Looked for from its first character only; else each of a thousand would begin a look of its own.
+STRETCH = re.compile(
+    f"(?<!{BLANK}){BLANK}{{{LONGEST_RUN + 1},}}|(?<!{OTHER}){OTHER}{{{LONGEST_RUN + 1},}}"
+)
+
+
+def cut_runs(
+    texts: Iterable[str], pre_tokenizer: tokenizers.pre_tokenizers.PreTokenizer
+) -> Iterator[str]:
+    """`texts`, cut within the words of `pre_tokenizer` that are longer than `LONGEST_RUN`."""
+    for text in texts:
+        start = 0
+        if any(UNBROKEN.match(text, block) for block in range(0, len(text), BLOCK)):
+            for place in _cuts(text, pre_tokenizer):
+                yield text[start:place]
+                start = place
+        yield text[start:]
+
+
+def _cuts(text: str, pre_tokenizer: tokenizers.pre_tokenizers.PreTokenizer) -> Iterator[int]:
+    """The rising places in `text` where a word is to be cut."""
+    for stretch in STRETCH.finditer(text):
+        for _, (begin, end) in pre_tokenizer.pre_tokenize_str(stretch[0]):
+            for place in range(begin + LONGEST_RUN, end, LONGEST_RUN):
+                yield stretch.start() + place
+
+
+__all__ = ["TokenizerChoice", "train"]
+
+# An alphabet has at most half of the vocabulary, so that the other half is left for longer pieces.
+SMALL_ALPHABET = 1000  # pieces; up to here every frequent character is taken
+COVERED = 0.9999  # share of the text; what a larger alphabet adds beyond it is noise
+
+
+def train(
+    documents: Iterable[HasText | str], choice: TokenizerChoice, note: Note = ignore
+) -> Tokenizer:
+    """Learn a vocabulary; `learned_from` of the result says how much text was used.
+
+    Args:
+        documents: texts, or anything with a `text`; read once, from beginning to end.
+        choice: what to learn.
+        note: told where the vocabulary is too small for the characters of the text.
+
+    Raises:
+        DataError: no text, or a text that is not valid Unicode.
+    """
+    with Sample(choice.budget_bytes, choice.seed) as sample:
+        sample.add_all(documents)
+        if not sample.size.bytes_used:
+            raise DataError(
+                "there is no text to learn a vocabulary from", found=sample.size.render()
+            )
+        model = _learn(sample, choice, note)
+        frame = None
+        roles = roles_by_table(choice.special_tokens)
+        if "separator" in roles and ("classify" in roles or choice.style == "t5"):
+            numbers = {token: i for i, token in enumerate(choice.special_tokens)}
+            cls, sep = roles.get("classify"), roles["separator"]
+            frame = framing(
+                None if cls is None else (cls, numbers[cls]),
+                (sep, numbers[sep]),
+                segments=choice.style not in ("roberta", "t5"),
+            )
+        plain = pipeline.document(
+            choice.kind,
+            model,
+            choice.special_tokens,
+            choice.last_tokens,
+            lowercase=choice.lowercase,
+            single_digits=choice.single_digits,
+            frame=frame,
+        )
+        return Tokenizer(plain, learned_from=sample.size)
+
+
+def _learn(sample: Iterable[str], choice: TokenizerChoice, note: Note) -> dict[str, Any]:
+    specials, unknown = choice.special_tokens, choice.unknown
+    if choice.kind == "byte-bpe":
+        return _learn_bytes(sample, choice)
+    if choice.kind == "character":
+        found = _characters(sample, choice, note)
+        return pipeline.bpe_model(specials, found, [], unknown)
+    words, parts, alphabet = _spelled(_count(sample, choice), choice, note)
+    if choice.kind == "unigram":
+        scores = train_unigram(words, tokens=choice.room)
+        return pipeline.unigram_model(specials, scores, str(unknown))
+    if choice.kind == "wordpiece":
+        first = sorted({piece for forms in alphabet.values() for piece in forms})
+        merges = train_wordpiece(
+            words, tokens=choice.room - len(first), min_frequency=choice.min_frequency
+        )
+        pieces = [*first, *(merge.token for merge in merges)]
+        return pipeline.wordpiece_model(specials, pieces, str(unknown))
+    letters = sorted({*alphabet, *"</w>"})
+    merges = train_bpe(
+        words,
+        parts,
+        merges=choice.room - len(letters) - len(pipeline.SPELL_END),
+        min_frequency=choice.floor,
+    )
+    return pipeline.marked_bpe_model(specials, letters, merges, unknown)
+
+
+# ------------------------------------------------------------------------------ counting
+def _cleaner(choice: TokenizerChoice) -> Any:
+    """The normaliser of a kind, as the library runs it; None where there is none.
+
+    BPE's own also closes the words; for counting it is WordPiece's, which does not.
+    """
+    return _library("wordpiece" if choice.kind == "bpe" else choice.kind, choice).normalizer
+
+
+def _library(kind: TokenizerKind, choice: TokenizerChoice) -> tokenizers.Tokenizer:
+    """The library's object with the steps of a kind and an empty vocabulary."""
+    plain = pipeline.document(
+        kind,
+        pipeline.bpe_model((), (), (), None),
+        (),
+        lowercase=choice.lowercase,
+        single_digits=choice.single_digits,
+        frame=None,
+    )
+    return tokenizers.Tokenizer.from_str(json.dumps(plain))
+
+
+def _normalised(sample: Iterable[str], choice: TokenizerChoice) -> Iterator[str]:
+    cleaner = _cleaner(choice)
+    for text in sample:
+        yield cleaner.normalize_str(text) if cleaner else text
+
+
+def _count(sample: Iterable[str], choice: TokenizerChoice) -> Counter[str]:
+    """Distinct words and their counts, as the pipeline of the kind will cut them."""
+    spaced = choice.kind == "unigram"
+    chunk_counts = WordCounts()
+    for text in _normalised(sample, choice):
+        chunk_counts.add(_short_chunks(text, spaced, choice.single_digits))
+    if not chunk_counts.counts:
+        raise DataError("there are no words in the text", wanted="more than white space")
+    words: Counter[str] = Counter()
+    for chunk, count in chunk_counts.counts.items():
+        for word in words_of(chunk, spaced, choice.single_digits):
+            words[word] += count
+    return words
+
+
+def _short_chunks(text: str, spaced: bool, single_digits: bool) -> Iterator[str]:
+    """The chunks of `text`; a long one, such as a line of Chinese, is cut into words at once.
+
+    Whole lines hardly ever come again, so counting them would fill the memory and count nothing.
+    """
+    for chunk in chunks(text, spaced):
+        if len(chunk) <= pipeline.LONGEST_WORD:
+            yield chunk
+        else:
+            yield from words_of(chunk, spaced, single_digits)
+
+
+def _characters(sample: Iterable[str], choice: TokenizerChoice, note: Note) -> list[str]:
+    """The distinct characters, sorted; the most frequent ones where there are too many."""
+    counts: Counter[str] = Counter()
+    for text in _normalised(sample, choice):
+        counts.update(text)
+    if len(counts) > choice.room:
+        note(_too_small(counts, _by_frequency(counts)[choice.room :], len(counts), choice))
+    return sorted(_by_frequency(counts)[: choice.room])
+
+
+def _by_frequency(counts: Counter[str]) -> list[str]:
+    return sorted(counts, key=lambda character: (-counts[character], character))
+
+
+# ------------------------------------------------------------------------------ alphabets
+def _spelled(
+    counts: Counter[str], choice: TokenizerChoice, note: Note
+) -> tuple[Counter[str], Counter[str], dict[str, list[str]]]:
+    """(words, parts, alphabet): what there is to learn from, spelled with frequent characters.
+
+    A word counts as what the kind will read in it. To WordPiece one strange character, or too many
+    characters, make the whole word unknown, so nothing is learned from it. The other kinds read on
+    after the unknown character, so the runs beside it are counted; `parts` are those that do not
+    reach the end of their word.
+    """
+    alphabet = _alphabet(counts, choice, note)
+    words: Counter[str] = Counter()
+    parts: Counter[str] = Counter()
+    for word, count in counts.items():
+        if len(word) <= pipeline.LONGEST_WORD and alphabet.keys() >= set(word):
+            words[word] += count
+        elif choice.kind != "wordpiece":
+            for run, ends in _runs(word, alphabet):
+                (words if ends or choice.kind == "unigram" else parts)[run] += count
+    if not words and not parts:
+        long = sum(count for word, count in counts.items() if len(word) > pipeline.LONGEST_WORD)
+        if choice.kind == "wordpiece" and 2 * long > counts.total():
+            raise DataError(
+                "too little text: WordPiece learns nothing from words of more than "
+                f"{pipeline.LONGEST_WORD} characters, which it reads as one unknown token",
+                found=f"{long:,} of {counts.total():,} words are that long (text without blanks "
+                "between its words, long links, hashes, DNA)",
+                do="choose another kind of tokenizer: byte-bpe or unigram (tokenizer: --kind "
+                "byte-bpe; pretrain: --set tokenizer.kind=byte-bpe)",
+            )
+        raise DataError(
+            "too little text: no word is spelled with characters that are frequent enough",
+            found=f"{len(counts):,} distinct words",
+            do="give more text or a larger vocabulary, or set min_frequency to 1",
+        )
+    # WordPiece would never use a character that stands in unknown words only.
+    used = set().union(*words, *parts)
+    return words, parts, {c: forms for c, forms in alphabet.items() if c in used}
+
+
+def _runs(word: str, alphabet: Container[str]) -> Iterator[tuple[str, bool]]:
+    """The runs of known characters in a word, long ones cut, and whether each ends the word."""
+    end = 0
+    for known, group in itertools.groupby(word, alphabet.__contains__):
+        run = "".join(group)
+        end += len(run)
+        if known:
+            starts = range(0, len(run), pipeline.LONGEST_WORD)
+            for start in starts:
+                last = start == starts[-1] and end == len(word)
+                yield run[start : start + pipeline.LONGEST_WORD], last
+
+
+def _alphabet(counts: Counter[str], choice: TokenizerChoice, note: Note) -> dict[str, list[str]]:
+    """The characters that are spelled, the commonest first, and the pieces that each one needs.
+
+    Chinese, Japanese and Korean need thousands and get them. Any large text also holds thousands
+    of strange characters that are met a few times; they are no use to a vocabulary.
+    """
+    characters: Counter[str] = Counter()
+    for word, count in counts.items():
+        for character in word:
+            characters[character] += count
+    total, most = characters.total(), choice.room // 2
+    forms_of = _forms_of(choice)
+    pieces = spelled = 0
+    alphabet: dict[str, list[str]] = {}
+    without_room: list[str] = []
+    for character in _by_frequency(characters):
+        forms = forms_of(character)
+        pieces += len(forms)
+        enough = pieces > SMALL_ALPHABET and spelled >= COVERED * total
+        if characters[character] < choice.floor or enough:
+            break
+        if pieces > most:
+            without_room.append(character)
+        else:
+            alphabet[character] = forms
+        spelled += characters[character]
+    if without_room:
+        note(_too_small(characters, without_room, 2 * pieces, choice))
+    return alphabet
+
+
+def _too_small(
+    counts: Counter[str], left_out: Sequence[str], room: int, choice: TokenizerChoice
+) -> Finding:
+    """What to say of characters for which a vocabulary has no room; with `room` it would have."""
+    letters = sum(n for c, n in counts.items() if not c.isspace() and c != SPACE)
+    share = sum(counts[character] for character in left_out) / letters
+    shown = " ".join(map(shorten, left_out[:NAMED])) + (" …" if len(left_out) > NAMED else "")
+    needed = choice.vocabulary - choice.room + room
+    return Finding(
+        "vocabulary-below-alphabet",
+        f"a vocabulary of {choice.vocabulary:,} is too small for the characters of the text: "
+        f"{counted(len(left_out), 'character')}, {share:.2%} of the text, will be unknown",
+        shown,
+        f"raise it to {needed:,} or more (tokenizer: --vocabulary; pretrain: --set "
+        "tokenizer.vocabulary=…), or take the kind byte-bpe, which knows every text",
+        "warning",
+    )
+
+
+def _forms_of(choice: TokenizerChoice) -> Callable[[str], list[str]]:
+    """What gives the pieces of a single character.
+
+    WordPiece's are two, as the start of a word and within one, so that no word of known characters
+    is unknown because one stands in a new place. Marks, and the ideographs that BERT's cleaning
+    sets apart, are always words of their own and have one.
+    """
+    if choice.kind != "wordpiece":
+        return lambda character: [character]
+    cleaner = _cleaner(choice)
+
+    def forms(character: str) -> list[str]:
+        twice = character * 2
+        if len(cleaner.normalize_str(twice).split()) > 1:
+            return [character]
+        return spell(words_of(twice, False, choice.single_digits)[0])
+
+    return forms
+
+
+# ------------------------------------------------------------------------------ byte-level
+def _learn_bytes(sample: Iterable[str], choice: TokenizerChoice) -> dict[str, Any]:
+    built = _library(choice.kind, choice)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=choice.room,
+        min_frequency=choice.floor,
+        initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
+        max_token_length=LONGEST_TOKEN,  # a run such as ======== would give tokens without end
+        show_progress=False,
+    )
+    with guard("the byte-level vocabulary could not be learned"):
+        built.train_from_iterator(cut_runs(sample, built.pre_tokenizer), trainer)
+    model = json.loads(built.to_str())["model"]
+    pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    merges = [tuple(pair) for pair in model["merges"]]
+    return pipeline.bpe_model(choice.special_tokens, pieces, merges, None)

@@ -1,0 +1,358 @@
+"""Unigram vocabularies: begin with too many pieces, drop those that are missed least.
+
+Kudo 2018 (https://arxiv.org/abs/1804.10959). Each round fits the pieces' probabilities by two
+steps of expectation maximisation over all splits, then measures for every piece what the best
+splits would lose without it, and keeps the best three quarters, until the wanted number is near.
+
+Ours and not the `tokenizers` library's, because the latter sums in the order of a hash table that
+is seeded anew each time: two runs on one text give two vocabularies. Here every order is fixed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from maskwright.base.errors import TokenizerError
+from maskwright.text.tokenizer.training.sample import hash_of
+
+Array = np.ndarray
+LONGEST_PIECE = 16  # characters
+LONGEST_WORD = 24  # characters
+# Every character lifts a product of probabilities by 2^LIFT. A letter that is rare among a billion
+# pieces has a score of -31, and 24 of them make 2^-1074, where a float64 ends. Lifted, the products
+# of a word lie between 2^-768 and 2^768 for scores down to -44; a power of two rounds nothing.
+LIFT = 32
+
+
+class Lattice:
+    """The words, their counts, and the pieces found in them.
+
+    Attributes:
+        size: how many pieces there are; their numbers are 0 … size - 1, characters first.
+        lengths: characters of each piece.
+        seed_counts: how often each piece stands in the text, overlaps included.
+    """
+
+    def __init__(self, words: Mapping[str, int], most_pieces: int) -> None:
+        """Find the seed pieces: all characters, and the substrings that cover the most text.
+
+        A substring that is always followed by the same character is left to its longer sibling, as
+        in the suffix-array construction of SentencePiece.
+        """
+        rows = sorted(words, key=lambda word: (-len(word), word))
+        self.counts = np.array([words[row] for row in rows], np.float64)
+        self._sizes = sizes = np.array([len(row) for row in rows])
+        self.longest = int(sizes[0])
+        self.reach = [int(np.searchsorted(-sizes, -j, "right")) for j in range(self.longest + 1)]
+        self.characters = sorted(set("".join(rows)))
+        codes = {c: i for i, c in enumerate(self.characters)}
+        self._columns = [
+            np.array([codes[row[j]] for row in rows[: self.reach[j + 1]]], np.int64)
+            for j in range(self.longest)
+        ]
+        self.most_length = min(LONGEST_PIECE, self.longest)
+        self._rows = rows
+        self._find(most_pieces)
+
+    def _find(self, most_pieces: int) -> None:
+        levels: list[dict[str, Any]] = []
+        before, keys = self._columns, self._columns
+        for length in range(1, self.most_length + 1):
+            if length > 1:
+                keys = self._extend(before, length)
+            distinct, first, inverse = np.unique(
+                np.concatenate(keys), return_index=True, return_inverse=True
+            )
+            weights = np.concatenate([self.counts[: len(k)] for k in keys])
+            found = np.bincount(inverse, weights, len(distinct))
+            dead = found < 2 if length > 1 else np.zeros(len(distinct), bool)
+            if length > 1 and distinct[0] < 0:
+                dead[0] = True  # the key of everything that was no candidate already
+            numbers = np.where(dead, -1, np.cumsum(~dead) - 1)
+            if levels:
+                parents = distinct[~dead] // len(self.characters)
+                np.maximum.at(levels[-1]["longer"], parents, found[~dead])
+            kept = found[~dead]
+            level = {"counts": kept, "first": first[~dead], "longer": np.zeros(len(kept))}
+            before = np.split(numbers[inverse], np.cumsum([len(k) for k in keys])[:-1])
+            levels.append({**level, "columns": before})
+        self._select(levels, most_pieces)
+
+    def _extend(self, before: list[Array], length: int) -> list[Array]:
+        """Keys of the substrings of `length`, from the numbers of those one shorter."""
+        keys = []
+        for j in range(self.longest - length + 1):
+            m = self.reach[j + length]
+            left = before[j][:m]
+            key = left * len(self.characters) + self._columns[j + length - 1][:m]
+            keys.append(np.where(left < 0, -1, key))
+        return keys
+
+    def _select(self, levels: list[dict[str, Any]], most_pieces: int) -> None:
+        """Number the best candidates and write the numbers into the columns."""
+        covered = [
+            np.where(level["longer"] < level["counts"], level["counts"] * length, 0.0)
+            for length, level in enumerate(levels, 1)
+        ]
+        covered[0][:] = np.inf
+        every = np.concatenate(covered)
+        order = np.argsort(-every, kind="stable")[:most_pieces]
+        chosen = np.sort(order[every[order] > 0])
+        self.size = len(chosen)
+        numbers = np.full(len(every) + 1, self.size, np.int32)
+        numbers[chosen] = np.arange(self.size)
+        self.lengths = np.concatenate(
+            [np.full(len(c), length) for length, c in enumerate(covered, 1)]
+        )[chosen]
+        self.seed_counts = np.concatenate([level["counts"] for level in levels])[chosen]
+        self._first = np.concatenate([level["first"] for level in levels])[chosen]
+        self.pieces: list[list[Array]] = [[]]
+        base = 0
+        for level, c in zip(levels, covered, strict=True):
+            shift = [np.where(col < 0, len(every), col + base) for col in level["columns"]]
+            self.pieces.append([numbers[s] for s in shift])
+            base += len(c)
+        self._places = [self._starts(length) for length in range(1, self.most_length + 1)]
+
+    def _starts(self, length: int) -> Array:
+        """Where each column of a length begins when the columns are laid end to end."""
+        sizes = [len(column) for column in self.pieces[length]]
+        return np.concatenate([[0], np.cumsum(sizes)])
+
+    # -------------------------------------------------------------------------- places of pieces
+    def place(self, piece: int) -> tuple[int, int]:
+        """(row, column) of the first place of a piece."""
+        starts = self._places[self.lengths[piece] - 1]
+        column = int(np.searchsorted(starts, self._first[piece], "right")) - 1
+        return int(self._first[piece] - starts[column]), column
+
+    def strings(self) -> list[str]:
+        """The pieces as text, by number."""
+        found = []
+        for piece, length in enumerate(self.lengths):
+            row, column = self.place(piece)
+            found.append(self._rows[row][column : column + length])
+        return found
+
+    def keep(self, chosen: Array) -> None:
+        """Forget all pieces but `chosen` (rising numbers); they are numbered anew."""
+        numbers = np.full(self.size + 1, len(chosen), np.int32)
+        numbers[chosen] = np.arange(len(chosen))
+        self.pieces = [[numbers[column] for column in level] for level in self.pieces]
+        self.size = len(chosen)
+        self.lengths, self._first = self.lengths[chosen], self._first[chosen]
+        self.seed_counts = self.seed_counts[chosen]
+
+    # -------------------------------------------------------------------------- sums over all paths
+    def expected(self, scores: Array) -> tuple[Array, float]:
+        """How often each piece is expected under `scores` (log-probabilities): forward-backward.
+
+        All paths to a character are lifted alike (`LIFT`), so their shares in a word stay the same.
+
+        Returns:
+            (expected counts, log-likelihood of the text).
+        """
+        chance = np.append(np.ldexp(np.exp(scores), LIFT * self.lengths), 0.0)
+        alpha = [np.ones(self.reach[0])]
+        for j in range(1, self.longest + 1):
+            total = np.zeros(self.reach[j])
+            for length in range(1, min(j, self.most_length) + 1):
+                piece = self.pieces[length][j - length]
+                total += alpha[j - length][: len(piece)] * chance[piece]
+            alpha.append(total)
+        whole = np.concatenate(
+            [alpha[j][self._next(j) : self.reach[j]] for j in range(self.longest, 0, -1)]
+        )
+        per_path = self.counts / whole
+        beta: list[Array] = [np.zeros(0)] * (self.longest + 1)
+        found = np.zeros(self.size + 1)
+        for j in range(self.longest, -1, -1):
+            total = np.zeros(self.reach[j])
+            total[self._next(j) :] = 1.0
+            for length in range(1, min(self.longest - j, self.most_length) + 1):
+                piece = self.pieces[length][j]
+                m = len(piece)
+                tail = chance[piece] * beta[j + length][:m]
+                total[:m] += tail
+                share = alpha[j][:m] * tail * per_path[:m]
+                used = np.flatnonzero(share)
+                found += np.bincount(piece[used], share[used], self.size + 1)
+            beta[j] = total
+        return found[:-1], float(self.counts @ (np.log(whole) - LIFT * np.log(2) * self._sizes))
+
+    def _next(self, j: int) -> int:
+        return self.reach[j + 1] if j < self.longest else 0
+
+    # -------------------------------------------------------------------------- best paths
+    def best(self, scores: Array) -> Array:
+        """How often each piece stands in the best splits of all words (Viterbi)."""
+        value = np.append(scores, -np.inf)
+
+        def look(length: int, j: int, m: int) -> Array:
+            return self.pieces[length][j][:m]
+
+        back = self._back(self.reach, value, look)
+        found = np.zeros(self.size + 1)
+        rows = len(self.counts)
+        ends = np.zeros(rows, np.int64)
+        for j in range(1, self.longest + 1):
+            ends[: self.reach[j]] = j
+        for j in range(self.longest, 0, -1):
+            here = np.flatnonzero(ends[: self.reach[j]] == j)
+            steps = back[j][here]
+            for length in np.unique(steps):
+                at = here[steps == length]
+                piece = self.pieces[length][j - length][at]
+                found += np.bincount(piece, self.counts[at], self.size + 1)
+                ends[at] = j - length
+        return found[:-1]
+
+    def _back(
+        self, reach: list[int], value: Array, look: Callable[[int, int, int], Array]
+    ) -> list[Array]:
+        """Length of the last piece on the best path to each character."""
+        score = [np.zeros(reach[0])]
+        back = [np.zeros(0, np.int8)]
+        for j in range(1, self.longest + 1):
+            top = np.full(reach[j], -np.inf)
+            step = np.zeros(reach[j], np.int8)
+            for length in range(1, min(j, self.most_length) + 1):
+                new = score[j - length][: reach[j]] + value[look(length, j - length, reach[j])]
+                better = new > top
+                top[better], step[better] = new[better], length
+            score.append(top)
+            back.append(step)
+        return back
+
+    def without(self, scores: Array) -> Array:
+        """The best score of each piece's own text when the piece itself may not be used."""
+        value = np.append(scores, -np.inf)
+        flat = [np.concatenate(level) if level else np.zeros(0) for level in self.pieces]
+        found = np.full(self.size, -np.inf)
+        for length in range(2, self.most_length + 1):
+            chosen = np.flatnonzero(self.lengths == length)
+            starts = self._places[length - 1]
+            column = np.searchsorted(starts, self._first[chosen], "right") - 1
+            row = self._first[chosen] - starts[column]
+            score = [np.zeros(len(chosen))]
+            for j in range(1, length + 1):
+                top = np.full(len(chosen), -np.inf)
+                for part in range(1, j + 1 if j < length else length):
+                    place = self._places[part - 1][column + j - part] + row
+                    top = np.maximum(top, score[j - part] + value[flat[part][place]])
+                score.append(top)
+            found[chosen] = score[length]
+        return found
+
+
+ROUND = 0.75  # share of the pieces that a round keeps
+SPARE = 1.1  # rounds stop this near to the wanted number
+SEEDS = 16  # seed pieces per wanted piece
+RARE = 0.5  # pieces expected less often than this are dropped
+MOST_WORDS = 300_000  # the most frequent words are enough, and bound the memory
+MOST_CHARACTERS = 4_000_000  # of those words; they are long where a text knows no spaces
+DIGITS = 6  # of a saved score
+
+
+def train_unigram(words: Mapping[str, int], *, tokens: int) -> dict[str, float]:
+    """Learn at most `tokens` pieces from distinct `words` and their counts.
+
+    Every character of `words` is a piece, so every text of these characters can be split.
+
+    Returns:
+        piece -> log-probability, the most probable first.
+    """
+    lattice = Lattice(_short(words), max(SEEDS * tokens, 20_000))
+    scores = np.log(lattice.seed_counts / lattice.seed_counts.sum())
+    while True:
+        for _ in range(2):
+            scores = fit(lattice, scores)
+        if lattice.size <= SPARE * tokens:
+            break
+        scores = prune(lattice, scores, int(max(SPARE * tokens, ROUND * lattice.size)))
+    chosen = _top(lattice, scores, tokens)
+    lattice.keep(chosen)
+    rows = zip(lattice.strings(), scores[chosen], strict=True)
+    ordered = sorted(((p, round(float(s), DIGITS)) for p, s in rows), key=lambda r: (-r[1], r[0]))
+    return dict(ordered)
+
+
+def _short(words: Mapping[str, int]) -> Counter[str]:
+    """The most frequent words, cut to what a lattice can hold, and the characters of the others.
+
+    Where most words are met once, as the clauses of a text without spaces are, those to be left out
+    are chosen by a hash: by their letters, all would begin alike.
+    """
+    ordered = sorted(words, key=lambda word: (-words[word], hash_of(word)))
+    short: Counter[str] = Counter()
+    others: Counter[str] = Counter()
+    size = 0
+    for number, word in enumerate(ordered):
+        size += len(word)
+        if number < MOST_WORDS and size <= MOST_CHARACTERS:
+            for start in range(0, len(word), LONGEST_WORD):
+                short[word[start : start + LONGEST_WORD]] += words[word]
+        else:
+            for character in word:
+                others[character] += words[word]
+    known = set().union(*short)
+    short.update({c: count for c, count in others.items() if c not in known})
+    return short
+
+
+def fit(lattice: Lattice, scores: Array) -> Array:
+    """One step of expectation maximisation; drops pieces that are hardly expected at all.
+
+    The scores are digamma(expected) - digamma(total) (variational Bayes with a flat prior), which
+    makes rare pieces rarer and so the vocabulary sparser.
+
+    Raises:
+        TokenizerError: the counts are so large that a rare word's probability is no number.
+    """
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # refused below
+        expected, _ = lattice.expected(scores)
+    kept = np.flatnonzero((expected >= RARE) | (lattice.lengths == 1))
+    lattice.keep(kept)
+    counts = np.maximum(expected[kept], 0.1)
+    fitted = digamma(counts) - digamma(np.array([counts.sum()]))
+    if not np.isfinite(fitted).all():
+        raise TokenizerError(
+            "the counts of the words are too far apart to fit a unigram vocabulary",
+            found=f"counts from {lattice.counts.min():g} to {lattice.counts.max():g}",
+            wanted="a probability for every word that a float64 can hold",
+            do="count less text, or leave out the rarest words",
+        )
+    return fitted
+
+
+def prune(lattice: Lattice, scores: Array, size: int) -> Array:
+    """Keep the `size` pieces whose loss would cost the best splits most; returns their scores."""
+    # A character has no other way to be written, so its loss is infinite, used or not.
+    loss = (lattice.best(scores) + 1e-9) * (scores - lattice.without(scores))
+    kept = _top(lattice, loss, size)
+    lattice.keep(kept)
+    return scores[kept]
+
+
+def _top(lattice: Lattice, value: Array, size: int) -> Array:
+    """Rising numbers of the `size` largest by `value`, all characters among them."""
+    value = np.where(lattice.lengths == 1, np.inf, value)
+    size = max(size, int((lattice.lengths == 1).sum()))
+    return np.sort(np.argsort(-value, kind="stable")[:size])
+
+
+def digamma(x: Array) -> Array:
+    """The derivative of log-gamma for x > 0, to about 1e-10: recurrence, then Stirling's series."""
+    x = x.astype(np.float64)
+    found = np.zeros_like(x)
+    for _ in range(8):
+        small = x < 8
+        found -= np.where(small, 1 / x, 0.0)
+        x = np.where(small, x + 1, x)
+    inverse = 1 / (x * x)
+    series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse / 240)))
+    return found + np.log(x) - 0.5 / x - series

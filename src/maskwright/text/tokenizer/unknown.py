@@ -1,0 +1,174 @@
+"""How much of a text a tokenizer does not know, counted in characters, and why; and which of its
+special tokens stand in texts as words.
+
+Counted in tokens it would be hidden: WordPiece reads a word of more than 100 characters as a single
+unknown token, so a fifth of a text can be lost in one token of a hundred.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from maskwright.base.findings import Finding
+
+MUCH = 0.01  # share of the characters from which it is worth a word
+NAMED = 8  # unknown characters that a note shows
+EXACTLY = 4_000_000  # characters of texts with something unknown that are looked at one by one
+ONE_OF = 16  # of the texts after these
+
+# What helps: where a tokenizer is to be learned, and where the model comes with one.
+REMEDY = "byte-bpe knows every text, and unigram takes long words apart"
+OTHER_MODEL = "a model with a byte-level BPE, or one that learned Unigram or BPE from such texts"
+
+Spans = Sequence[tuple[int, int]]
+
+
+@dataclass
+class UnknownText:
+    """Counts over texts; safe to add to from several threads.
+
+    Attributes:
+        limit: characters from which on a word is unknown as a whole; None where none is.
+        normalise: a text as the tokenizer reads it, of which the length of a word is taken.
+        letters: characters that are no blanks.
+        unknown: those of them that the tokenizer does not know.
+        in_long_words: those of `unknown` that stand in words that are too long.
+        vocabulary: characters that are tokens by themselves.
+        special: finds a special token in a text; None where there is none.
+        acting: special tokens that stand in a text act as such; else they are ordinary text.
+        characters: the unknown characters of other words, those not in `vocabulary`.
+        spelled: special tokens, with the number of texts that each stands in.
+    """
+
+    limit: int | None = None
+    normalise: Callable[[str], str] = str
+    vocabulary: frozenset[str] = frozenset()
+    special: re.Pattern[str] | None = None
+    acting: bool = False
+    letters: int = 0
+    unknown: int = 0
+    in_long_words: int = 0
+    characters: Counter[str] = field(default_factory=Counter)
+    spelled: Counter[str] = field(default_factory=Counter)
+    _looked: int = 0
+    _skipped: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def wants(self, text: str) -> bool:
+        """Whether a text with something unknown in it is to be looked at: all at first, then one of
+        sixteen, which stands for so many."""
+        with self._lock:
+            if self._looked < EXACTLY:
+                return True
+            self._skipped += 1
+            return self._skipped % ONE_OF == 0
+
+    def add_special(self, texts: Sequence[str]) -> None:
+        """Which special tokens stand in these texts."""
+        find = () if self.special is None else map(self.special.findall, texts)
+        spelled = Counter(token for tokens in find for token in set(tokens))
+        with self._lock:
+            self.spelled.update(spelled)
+
+    def add_known(self, texts: Sequence[str]) -> None:
+        """Texts without anything unknown."""
+        letters = sum(map(_letters, texts))
+        with self._lock:
+            self.letters += letters
+
+    def add(self, text: str, spans: Spans) -> None:
+        """A text, and where the characters of its unknown tokens begin and end."""
+        letters, unknown, long, strange = _letters(text), 0, 0, Counter[str]()
+        for start, stop in spans:
+            part = text[start:stop]
+            size, read = _letters(part), self.normalise(part)
+            unknown += size
+            if self.limit is not None and len(read) > self.limit:
+                long += size
+            else:
+                strange.update(c for c in read if not (c.isspace() or c in self.vocabulary))
+        with self._lock:
+            each = 1 if self._looked < EXACTLY else ONE_OF
+            self._looked += len(text)
+            self.letters += each * letters
+            self.unknown += each * unknown
+            self.in_long_words += each * long
+            for character, count in strange.items():
+                self.characters[character] += each * count
+
+    @classmethod
+    def of_all(cls, parts: Iterable[UnknownText]) -> UnknownText:
+        """The counts of several together."""
+        whole = cls()
+        for part in parts:
+            whole.limit = part.limit
+            whole.letters += part.letters
+            whole.unknown += part.unknown
+            whole.in_long_words += part.in_long_words
+            whole.characters.update(part.characters)
+        return whole
+
+    @property
+    def share(self) -> float:
+        """Of the characters, how many are unknown; 0 where there are none."""
+        return self.unknown / self.letters if self.letters else 0.0
+
+    def causes(self) -> list[str]:
+        """Why, the commonest cause first; empty where all is known."""
+        others, found = self.unknown - self.in_long_words, list[tuple[int, str]]()
+        if self.in_long_words:
+            share = self.in_long_words / self.letters
+            why = (
+                f"{share:.1%} stand in words of more than {self.limit} characters, which WordPiece "
+                "reads as one unknown token (text without blanks between its words, long links, "
+                "hashes, DNA)"
+            )
+            found.append((self.in_long_words, why))
+        if others > 0:
+            # In WordPiece one strange character makes its whole word unknown.
+            what = "characters" if self.limit is None else "words with characters"
+            shown = " ".join(c for c, _ in self.characters.most_common(NAMED))
+            why = f"{others / self.letters:.1%} are {what} that its vocabulary does not have"
+            found.append((others, f"{why} ({shown})" if shown else why))
+        return [text for _, text in sorted(found, reverse=True)]
+
+    def findings(self, remedy: str = "") -> list[Finding]:
+        """What is unknown, and which special tokens stand in the texts."""
+        return [found for found in (self.finding(remedy), _spelled(self)) if found is not None]
+
+    def finding(self, remedy: str = "") -> Finding | None:
+        """The share, the causes and `remedy`; None where little is unknown."""
+        if self.share < MUCH:
+            return None
+        return Finding(
+            "unknown-characters",
+            f"{self.share:.1%} of {self.letters:,} characters are unknown to the tokenizer, so a "
+            "model cannot tell them apart",
+            "; ".join(self.causes()),
+            f"remedy: {remedy}" if remedy else "",
+        )
+
+
+def _spelled(counts: UnknownText) -> Finding | None:
+    """What becomes of special tokens that stand in texts; None where none does."""
+    if not counts.spelled:
+        return None
+    listed = [f"{token} in {count:,}" for token, count in counts.spelled.most_common(NAMED)]
+    more = ", …" if len(counts.spelled) > NAMED else ""
+    what = f"special tokens stand in texts ({', '.join(listed)}{more})"
+    if not counts.acting:
+        return Finding("special-tokens-as-text", f"{what} and are read as ordinary text there")
+    return Finding(
+        "special-tokens-act",
+        f"{what} and act as such, as in the library that made the model",
+        remedy='to have them read as text, write "split_special_tokens": true into its '
+        "tokenizer_config.json",
+    )
+
+
+def _letters(text: str) -> int:
+    return len(text) - sum(map(str.isspace, text))
