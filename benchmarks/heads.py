@@ -5,10 +5,10 @@
     python -m benchmarks.heads --rounds 9 --threads 2 --json heads.json
 
 One process answers the same texts by turns: one head alone; all heads read together
-(`model/inference/together.py`); all on a network of their own each. The same for adapters of LoRA, which
-a network of its own has folded in. A ratio is the median over the rounds of the ratio to one head
-alone. Memory is what the process has more when a side is made and has answered once. Weights are
-random; what is compared is checked to be equal.
+(`model/inference/together.py`); all on a network of their own each. The same for adapters of LoRA,
+which a network of its own has folded in. A ratio is the median over the rounds of the ratio to one
+head alone. Memory is what the process has more when a side is made and has answered once. Weights
+are random; what is compared is checked to be equal.
 """
 
 from __future__ import annotations

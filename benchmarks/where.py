@@ -4,8 +4,8 @@
 
 The peak is what one large bfloat16 (or float32) product reaches on this machine in the same run,
 before and after the steps; the step's operations are those of its matrix products, forward and
-backward (model/nn/cost.py). Shares come from PyTorch's profiler, which slows the step a little: they are
-shares of its own total.
+backward (model/nn/cost.py). Shares come from PyTorch's profiler, which slows the step a little:
+they are shares of its own total.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-install_import_hook(["maskwright.model.nn", "maskwright.objectives"], "beartype.beartype")
+install_import_hook(["maskwright.model.nn", "maskwright.model.objectives"], "beartype.beartype")
 
 from serve.clients import tasks_server  # noqa: E402, F401 - fixture
 from small_models import model, models  # noqa: E402, F401 - fixtures

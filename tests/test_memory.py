@@ -70,7 +70,7 @@ def test_a_limit_of_a_control_group_counts(
 @pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
 def test_a_limit_of_the_process_counts(limit: str) -> None:
     code = (
-        "import resource, sys; from maskwright import memory; before = memory.free_bytes(); "
+        "import resource, sys; from maskwright.base import memory; before = memory.free_bytes(); "
         f"resource.setrlimit(resource.{limit}, (400 << 20, resource.RLIM_INFINITY)); "
         "print(before, memory.free_bytes())"
     )

@@ -7,16 +7,23 @@
     model = maskwright.load("runs/reviews")
     model.predict(["What a film!"])
 
-The verbs are those of the command line and lie in `maskwright.api`; `dir(maskwright)` names them.
-They are imported when they are first called, because they bring torch with them. Some rooms of the
-package are called as a verb is: `maskwright.pretrain` is the room and can be called, too.
+The functions are those of `maskwright.api`, named as the verbs of the command line are;
+`dir(maskwright)` lists them. They are imported when they are first used, because they load torch.
+`maskwright.errors` has the exceptions, `maskwright.plugins` what extensions import.
+
+The packages, each of which imports only from those before it:
+
+    base    errors, findings, settings, files, pages and pictures, statistics
+    text    files to documents, tokenizers, token stores, labelled tables, curation; no torch
+    model   networks, families, objectives, adapters, checkpoints, inference; no tables
+    learn   the training loop, recipes, pretraining, task types, fine-tuning
+    ask     prediction, evaluation, analysis, the quickstart
+    ship    the server, exports, the explorers, speed measurements
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from maskwright.base import privacy
@@ -72,59 +79,16 @@ VERBS = {
     "show": "show",
     "tokenizer": "train_and_report",
 }
-ROOMS = (
-    "bench",
-    "curate",
-    "evaluate",
-    "explore",
-    "export",
-    "finetune",
-    "predict",
-    "pretrain",
-    "quickstart",
-    "serve",
-    "tokenizer",
-)
-MODULES = ("api", "errors")
-
-
-class _Room(ModuleType):
-    """A package of this one that has the name of a verb: calling it calls the verb."""
-
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        return _function(self.__name__.rpartition(".")[2])(*given, **named)
-
-    @property
-    def __signature__(self) -> Any:
-        """Of the verb, for `help`, completion and notebooks."""
-        import inspect
-
-        return inspect.signature(_function(self.__name__.rpartition(".")[2]))
-
-
-class _Package(ModuleType):
-    """This package. Whoever imports a room that is named as a verb is, makes it callable."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in ROOMS and type(value) is ModuleType:
-            value.__class__ = _Room
-        super().__setattr__(name, value)
-
-
-def _function(verb: str) -> Any:
-    return getattr(importlib.import_module("maskwright.api"), VERBS[verb])
+MODULES = ("api", "errors", "plugins")
 
 
 def __getattr__(name: str) -> Any:
-    if name in (*ROOMS, *MODULES):
-        return importlib.import_module(f"maskwright.{name}")
     if name in VERBS:
-        return _function(name)
+        return getattr(importlib.import_module("maskwright.api"), VERBS[name])
+    if name in MODULES:
+        return importlib.import_module(f"maskwright.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     return sorted([*VERBS, *MODULES, "__version__"])
-
-
-sys.modules[__name__].__class__ = _Package

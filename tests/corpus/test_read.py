@@ -306,7 +306,8 @@ def test_rejects_that_cannot_be_written(tmp_path: Path) -> None:
 def test_documents_are_frozen_and_reading_needs_no_torch() -> None:
     with pytest.raises(FrozenInstanceError):
         Document("a", "b", "c").text = "d"  # type: ignore[misc]
-    code = "import sys, maskwright.text.corpus.read, maskwright.text.corpus.embedded; print(*sys.modules)"
+    code = "import sys, maskwright.text.corpus.embedded as e, maskwright.text.corpus.read as r"
+    code += "; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

@@ -29,10 +29,10 @@ pytestmark = pytest.mark.proof
 BUILD = """
 import resource, sys
 from pathlib import Path
-from maskwright.corpus import embedded
-from maskwright.corpus.read import Reader
-from maskwright.data.tokenize import build_store
-from maskwright.tokenizer.training.train import TokenizerChoice, train
+from maskwright.text.corpus import embedded
+from maskwright.text.corpus.read import Reader
+from maskwright.text.store.tokenize import build_store
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 text, store = Path(sys.argv[1]), Path(sys.argv[2])
 prose = embedded.documents(limit_bytes=2_000_000)
 tokenizer = train(prose, TokenizerChoice(kind="wordpiece", vocabulary=8000))

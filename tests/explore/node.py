@@ -12,7 +12,7 @@ import pytest
 
 import maskwright.ship.explore
 
-MODULES = Path(maskwright.explore.__file__).parent / "browser"
+MODULES = Path(maskwright.ship.explore.__file__).parent / "browser"
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="Node is not installed")
 

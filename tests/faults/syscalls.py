@@ -21,7 +21,7 @@ BEGIN, END = "/nonexistent/region-begin", "/nonexistent/region-end"
 SAVE = f"""
 import os, sys
 from pathlib import Path
-from maskwright.storage.commit import commit, remove_folder, verify
+from maskwright.base.storage.commit import commit, remove_folder, verify
 from maskwright.errors import MaskwrightError
 def fill(stage):
     stage.write_bytes("model.safetensors", bytes([2]) * 5000)

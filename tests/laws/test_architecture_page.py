@@ -1,4 +1,4 @@
-"""The page on the house names every room in the order of the import law, and files that exist."""
+"""docs/architecture.md names every package, in the order of the contracts, and files that exist."""
 
 from __future__ import annotations
 
@@ -16,27 +16,43 @@ SOURCE = Path(maskwright.__file__).parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 MAP = re.search(r"```text\n(.*?)```", PAGE, re.S)
 assert MAP is not None
-ROOMS = sorted(p.name for p in SOURCE.iterdir() if (p / "__init__.py").is_file())
+PACKAGES = sorted(
+    folder.relative_to(SOURCE).as_posix()
+    for pattern in ("*/__init__.py", "*/*/__init__.py")
+    for folder in (file.parent for file in SOURCE.glob(pattern))
+    if folder.name not in ("verbs",)
+)
 
 
-def named() -> list[list[str]]:
-    """The rooms of each line of the map."""
+def named() -> list[str]:
+    """The packages of the map, from top to bottom."""
     assert MAP is not None
     heads = [re.split(r"\s{2,}", line)[0] for line in MAP[1].splitlines()]
-    return [[name.strip().rstrip("/") for name in head.split(",")] for head in heads]
+    return [name.strip().rstrip("/") for head in heads for name in head.split(",")]
 
 
-def test_every_room_is_on_the_map() -> None:
-    assert sorted(set(ROOMS) - {name for line in named() for name in line}) == []
+def test_every_package_is_on_the_map() -> None:
+    containers = {"ship", "learn", "model", "text"}
+    assert sorted(set(PACKAGES) - containers - set(named())) == []
 
 
-def test_the_map_is_in_the_order_of_the_law() -> None:
+def test_the_map_is_in_the_order_of_the_contracts() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    (law,) = (c for c in contracts["contracts"] if c["type"] == "layers")
-    floors = [re.findall(r"\w+", layer) for layer in law["layers"]]
-    floor = {name: number for number, names in enumerate(floors) for name in names}
-    order = [floor[name] for line in named()[:-1] for name in line if name in floor]
-    assert order == sorted(order) and len(order) > 20
+    orders = {
+        contract["containers"][0].removeprefix("maskwright").strip("."): [
+            re.findall(r"\w+", layer) for layer in contract["layers"]
+        ]
+        for contract in contracts["contracts"]
+        if contract["type"] == "layers"
+    }
+    assert orders.keys() == {"", "text", "model", "learn", "ask", "ship"}
+    for container, layers in orders.items():
+        height = {name: number for number, names in enumerate(layers) for name in names}
+        parts = [name.split("/") for name in named()]
+        if container:
+            parts = [p[1:] for p in parts if p[0] == container and len(p) > 1]
+        order = [height[p[0]] for p in parts if p[0] in height]
+        assert order == sorted(order) and len(order) > 2, container
 
 
 def test_files_that_are_named_exist() -> None:
@@ -49,15 +65,16 @@ def test_files_that_are_named_exist() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_room_says_what_it_is(room: str) -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_says_what_it_is(package: str) -> None:
     """And in which order to read it, where it has more than a few files."""
-    code = (SOURCE / room / "__init__.py").read_text(encoding="utf-8")
-    said = ast.get_docstring(ast.parse(code))
-    assert said
-    files = {p.stem for p in (SOURCE / room).iterdir() if not p.name.startswith("_")}
-    cited = {name.split("/")[0] for name in re.findall(r"`([a-z_]+(?:/[a-z_]+)?)", said)}
-    cited |= {name for name in re.findall(r"^ +([a-z_]+)/", said, re.M)}
-    assert cited <= files | set(ROOMS) | {"build", "recipe", "maskwright", "peft", "batch"}, (
+    code = (SOURCE / package / "__init__.py").read_text(encoding="utf-8")
+    description = ast.get_docstring(ast.parse(code))
+    assert description
+    files = {p.stem for p in (SOURCE / package).iterdir() if not p.name.startswith("_")}
+    cited = {name.split("/")[0] for name in re.findall(r"`([a-z_]+(?:/[a-z_]+)?)", description)}
+    cited |= set(re.findall(r"^ +([a-z_]+)/", description, re.M))
+    others = {package.split("/")[0] for package in PACKAGES}
+    assert cited <= files | others | {"build", "recipe", "maskwright", "peft", "batch"}, (
         cited - files
     )

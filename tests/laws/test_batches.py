@@ -1,5 +1,5 @@
-"""One place decides how many texts go through a network together (`model/inference/batches.py`): where it
-allows one text, every network reads one text at a time, whatever is asked."""
+"""One place decides how many texts go through a network together (`model/inference/batches.py`):
+where it allows one text, every network reads one text at a time, whatever is asked."""
 
 from __future__ import annotations
 

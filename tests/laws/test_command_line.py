@@ -471,15 +471,19 @@ def test_a_file_after_further_models_is_the_file(
 @pytest.mark.parametrize(
     ("arguments", "works", "again"),
     [
-        ("compare tiny --budget 1e4tokens --out x", "evaluate.compare.compare.compare", " --out x"),
+        ("compare tiny --budget 1e4tokens --out x", "ask.evaluate.compare.compare", " --out x"),
         (
             "finetune . --data . --curve 3,all --out x",
-            "finetune.command.finetune_recipe",
+            "learn.finetune.command.finetune_recipe",
             " --out x",
         ),
-        ("finetune . --data . --out x", "finetune.command.finetune_recipe", None),  # says more
-        ("curate a.txt --steps normalise --out x", "curate.command.curate", " goes on"),
-        ("curate --prove --out x", "curate.command.prove", " goes on"),
+        (
+            "finetune . --data . --out x",
+            "learn.finetune.command.finetune_recipe",
+            None,
+        ),  # says more
+        ("curate a.txt --steps normalise --out x", "text.curate.command.curate", " goes on"),
+        ("curate --prove --out x", "ask.evaluate.prove_curation.prove", " goes on"),
     ],
 )
 def test_a_command_that_can_go_on_says_so_where_it_is_stopped(

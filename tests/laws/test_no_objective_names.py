@@ -13,7 +13,7 @@ from maskwright.base import catalogue
 NAMES = set(catalogue.names("objectives"))
 MODULES = {name.replace("-", "_") for name in NAMES}
 # Objectives, recipes that choose one, and families, whose attention has the pattern "causal".
-OWN = ("objectives", "recipes", "families")
+OWN = ("model/objectives/", "learn/recipes/", "model/families/")
 # "masked" and "causal" are there methods of scoring a text, whatever the model was trained by.
 METHODS = {
     "model/inference/likelihood_prompts.py",
@@ -33,10 +33,10 @@ def objective_names(tree: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
         match node:
             case ast.Constant(value=str() as text) if text in NAMES - {TASK}:
                 yield node.lineno, text
-            case ast.ImportFrom(module="maskwright.objectives", names=names):
+            case ast.ImportFrom(module="maskwright.model.objectives", names=names):
                 yield from ((node.lineno, n.name) for n in names if n.name in MODULES)
             case ast.ImportFrom(module=str() as module) if module.startswith(
-                "maskwright.objectives."
+                "maskwright.model.objectives."
             ):
                 member = module.split(".")[-1]
                 if member in MODULES - {"supervised"}:  # the objective of all labelled tasks
@@ -48,7 +48,7 @@ def objective_names(tree: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
 
 def broken(place: str, tree: Sequence[ast.AST]) -> Found:
     """The law of test_source."""
-    allowed = place.split("/")[0] in OWN or place in METHODS | PATTERNS
+    allowed = place.startswith(OWN) or place in METHODS | PATTERNS
     return [] if allowed else list(objective_names(tree))
 
 

@@ -125,7 +125,7 @@ def test_make_targets_of_the_readme_exist() -> None:
         assert re.search(rf"^{target}:", makefile, re.M), target
 
 
-def test_the_tree_names_every_room() -> None:
+def test_the_tree_names_every_package() -> None:
     rooms = {
         p.name for p in Path(maskwright.__file__).parent.iterdir() if (p / "__init__.py").is_file()
     }

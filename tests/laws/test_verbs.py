@@ -23,7 +23,7 @@ VALUES = {"connect", "load", "show"}
 def test_the_package_shows_the_verbs_of_the_command_line() -> None:
     verbs = {name.replace("-", "_") for name in cli.VERBS} - PRINTED
     assert verbs | VALUES == maskwright.VERBS.keys()
-    assert set(dir(maskwright)) == {*maskwright.VERBS, "__version__", "api", "errors"}
+    assert set(dir(maskwright)) == {*maskwright.VERBS, "__version__", "api", "errors", "plugins"}
     with pytest.raises(AttributeError, match="pretrian"):
         _ = maskwright.pretrian  # type: ignore[attr-defined]
 

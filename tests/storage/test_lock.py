@@ -20,7 +20,7 @@ from maskwright.base.storage.commit import Lock
 HOLD = """
 import sys, time
 from maskwright.errors import MaskwrightError
-from maskwright.storage.lock import Lock
+from maskwright.base.storage.lock import Lock
 try:
     with Lock(sys.argv[1]):
         print("held", flush=True)

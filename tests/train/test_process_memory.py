@@ -14,7 +14,7 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives 
 MEGABYTE = 1 << 20
 # Large pieces between small ones that stay, in a heap that keeps what is freed.
 SCRIPT = """
-from maskwright.train.machine import process_memory as memory
+from maskwright.model.device import process_memory as memory
 memory.keep_memory()
 begun, large, small = memory.resident(), [], []
 for number in range(200):

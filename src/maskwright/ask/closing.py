@@ -1,10 +1,9 @@
-"""What is due when a run is complete, in however many sittings it got there.
+"""Work that is due when a run is complete, however often it was interrupted.
 
-    a run that began with a model       what was won and lost (`learn/pretrain/continued_pretraining.py`)
-    the quickstart's                    its labelled task, beside what needs no pretraining
+`pretrain` and `resume` call the functions of `learn/pretrain/run.py` and then finish:
 
-`pretrain` and `resume` are those of `learn/pretrain/run.py` with that behind them; they are what the
-command line and `maskwright.api` call.
+    a run that began with a model   what it gained and lost (`continued_pretraining.py`)
+    the run of the quickstart       its labelled task, beside a baseline without pretraining
 """
 
 from __future__ import annotations

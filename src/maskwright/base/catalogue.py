@@ -1,11 +1,11 @@
-"""A folder is a registry.
+"""Open sets: a folder is a registry.
 
-`families/`, `objectives/`, `adapters/`, `tasks/` and `recipes/` are open sets: a module that keeps
-the room's contract is a member by lying there, and its file name is its name (`openai_gpt.py` is
-`openai-gpt`); what the members of a room share lies in a package beside them, such as `parts/`.
-Another installed package joins through an entry point of the group `maskwright.families` (or the
-like) that names its module. Nothing is imported before it is asked for by name, so a list costs no
-torch; nothing is ever found in a folder of models or data.
+`families`, `objectives`, `adapters`, `tasks`, `recipes`, `curate.steps` and the like are open sets.
+A module in the folder of a set is a member, and its file name is its name (`openai_gpt.py` is
+`openai-gpt`). What the members of a set share is in a package beside them, `base/`. Another
+installed package adds a member through an entry point of the group `maskwright.families` (or the
+like) that names its module. No member is imported before it is asked for by name, so a list of
+names does not load torch. Nothing is ever taken from a folder of models or data.
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ def _modules(room: str) -> dict[str, str]:
     """
     from importlib.metadata import entry_points  # 20 ms that a page of help does without
 
-    folder = Path(__file__).parent.joinpath(*room.split("."))
+    root, parts = Path(__file__).parents[1], room.split(".")
+    packages = (path for path in root.iterdir() if path.joinpath(*parts, "__init__.py").is_file())
+    package = next(packages)
+    folder = package.joinpath(*parts)
     members = {
-        module.name.replace("_", "-"): f"maskwright.{room}.{module.name}"
+        module.name.replace("_", "-"): f"maskwright.{package.name}.{room}.{module.name}"
         for module in pkgutil.iter_modules([str(folder)])
         if not module.ispkg
     }

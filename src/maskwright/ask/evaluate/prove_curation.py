@@ -340,3 +340,25 @@ def _read(clean: Path) -> Iterator[tuple[str, str]]:
 def _texts_of(paths: Paths) -> Iterator[str]:
     for document in Reader(paths, Reading()):
         yield document.text
+
+
+def prove_command(
+    clean: Path, budget: str | None, seeds: int | None, held_out: Sequence[str]
+) -> None:
+    """`prove` as the command line asks for it; the verdict on standard output.
+
+    Raises:
+        As `prove`.
+    """
+    made = prove(clean, budget=budget or "tokens=2e6", seeds=seeds or 3, held_out=held_out)
+    before, after, held = made.documents
+    print(
+        f"documents: {before:,} before, {after:,} after, {held:,} held out; {made.recipe}, "
+        f"{made.budget}, {len(made.after)} seeds"
+    )
+    print(
+        made.sentence if made.survivors is None else f"on documents as they came: {made.sentence}"
+    )
+    if made.survivors is not None:
+        number = made.survivors.documents[2]
+        print(f"on the {number:,} of them that are kept, as curated: {made.survivors.sentence}")

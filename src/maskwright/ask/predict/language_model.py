@@ -452,7 +452,8 @@ class LanguageModel:
         """The log-likelihood of each text in nats, (N,) float64; a number for one text by itself.
 
         Args:
-            how: the method of `model/inference/likelihood_prompts.py`, such as "masked"; None: as the
+            how: the method of `model/inference/likelihood_prompts.py`, such as "masked"; None: as
+            the
                 model was trained. Numbers of different methods or models do not compare.
 
         Raises:

@@ -1,7 +1,7 @@
 """A model asked with texts: it fills masks, continues a text, and says how likely one is.
 
-All take a `Model` that was opened (`model/opening/open.py`) and a list of texts, and answer in their
-order.
+All take a `Model` that was opened (`model/opening/open.py`) and a list of texts, and answer in
+their order.
 """
 
 from __future__ import annotations

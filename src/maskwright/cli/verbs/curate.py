@@ -174,7 +174,7 @@ def do(a: argparse.Namespace) -> None:
 
 
 def _prove(a: argparse.Namespace) -> None:
-    from maskwright.text.curate.command import prove_command
+    from maskwright.ask.evaluate.prove_curation import prove_command
 
     with going_on("the same command"):
         prove_command(a.out, a.budget, a.seeds, a.held_out)

@@ -2,7 +2,8 @@
 
 Every step commits a folder and is skipped if that folder exists, so an interrupted preparation
 continues where it stopped; a text that has changed meanwhile is refused. Raw files are read once in
-a command: while the tokenizer is trained, the checked documents wait in spools (`text/corpus/read.py`).
+a command: while the tokenizer is trained, the checked documents wait in spools
+(`text/corpus/read.py`).
 
     text --+--> tokenizer/train --> tokenizer/
            +--> spools --data/tokenize--> data/train/, data/held-out/

@@ -1,1 +1,1 @@
-"""Built-in recipes: a file each, with a function `recipe()`; `parts/` has what they are made of."""
+"""Built-in recipes: a file each, with a function `recipe()`; `base/` has what they are made of."""

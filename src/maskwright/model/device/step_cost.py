@@ -1,10 +1,10 @@
-"""What a training step costs: floating-point operations (`model/nn/cost.py` says what is counted), and
-bytes that the forward pass keeps for the backward pass, at the least.
+"""What a training step costs: floating-point operations (`model/nn/cost.py` says what is counted),
+and bytes that the forward pass keeps for the backward pass, at the least.
 
 An objective may own several networks: each is counted on what it reads, three times its forward
 where it is trained and once where it only answers (a teacher); a last layer only at the positions
-whose states are read (`model/nn/stack.py`), and a decoder that writes nothing not at all. Heads of a
-few classes are not counted.
+whose states are read (`model/nn/stack.py`), and a decoder that writes nothing not at all. Heads of
+a few classes are not counted.
 
 Of every token a block keeps what its norms, projections and products read: four vectors of the
 model's width, four of the heads', and what stands before and after the activation. Attention

@@ -1,1 +1,1 @@
-"""Model families: a file each, which is data; `parts/` has what they share."""
+"""Model families: a file each, which is data; `base/` has what they share."""

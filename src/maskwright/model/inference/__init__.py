@@ -2,7 +2,6 @@
 
 Read `blocks` (products, norms, halves of layers, laid out for answering), `prepared` (the network
 made of them), `batches` (how many texts go together) and `engine` (rows of ids in, states out);
-`growing_rows`, `decode` and `beam` write. On these stand `texts` (fill masks, generate,
-log-likelihood of an opened `Model`), `fill_mask`, `pseudo_likelihood`, `held_out_loss`, `scores`
-(heads) and `encoded` (ids and their batches).
+`growing_rows`, `decode` and `beam` write. On these stand `fill_mask`,
+`likelihood`, `held_out_loss`, `scores` (heads) and `encoded` (ids and their batches).
 """

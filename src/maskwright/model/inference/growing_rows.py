@@ -5,10 +5,10 @@
     hidden = rows.step(tokens)                     one token more in each row
     prepared.scores(hidden)                        (B, V)
 
-Keys and values lie in buffers of a fixed capacity (`model/nn/cache.py`); those of an encoder's memory are
-computed once. Contexts of unequal lengths are aligned at their ends, so all rows write at the same
-place; padding is not computed, except for what attention does with it. Of the last layer only the
-last position of each context is.
+Keys and values lie in buffers of a fixed capacity (`model/nn/cache.py`); those of an encoder's
+memory are computed once. Contexts of unequal lengths are aligned at their ends, so all rows write
+at the same place; padding is not computed, except for what attention does with it. Of the last
+layer only the last position of each context is.
 
 It gives what `Transformer.decode` (or `encode`, for an encoder that reads from left to right)
 gives, up to rounding.

@@ -3,7 +3,7 @@
 It takes tensors and masks, and knows no text, no file and no family by name. Read in this order:
 `config`, `mask`, `attention`, `stack`, `transformer`.
 
-Letters for the axes of tensors, the same in every file of `nn/` and `objectives/`:
+Letters for the axes of tensors, the same in every file of nn/ and objectives/:
 
     B  rows of a batch           D  width of the model         N  positions that have a target
     T  positions in a row        E  width of the token table   R  rows that are pooled

@@ -1,8 +1,8 @@
 """A head that was trained above a model which stood still: opened above that model.
 
 The result of such a fine-tuning has no copy of the model, only the head, the model's place and its
-hash (`model/adapters/base/folder.py`). A model that was moved is found in the folder of the result, as
-`base`.
+hash (`model/adapters/base/folder.py`). A model that was moved is found in the folder of the result,
+as `base`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from maskwright.ship.export.target import Report
 
 
 def write_merged(model: Model, out: Path, dtype: str, note: Note) -> Report:
-    """Write the model with its adapter in its weights, which `parts/merged.py` merged in float32,
+    """Write the model with its adapter in its weights, merged in float32,
     or with the head that was saved alone above the model that it stands on.
 
     Raises:

@@ -9,7 +9,7 @@ A module of `ship/export/targets/` has
     export    (Model, out: Path, Options, Note) -> Report
 
 and needs no torch to be imported: what computes is imported by `export`. It commits the folder
-`out` only after what lies in it was read again and compared with the model (`parts/proof.py`); a
+`out` only after what lies in it was read again and compared with the model (`proof.py`); a
 difference is an error, and nothing is left behind.
 """
 

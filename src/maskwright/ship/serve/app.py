@@ -262,6 +262,6 @@ def _own_routes(host: Host, app: FastAPI) -> APIRouter:
 
 
 def _asset(name: str, kind: str) -> Response:
-    text = resources.files("maskwright.serve").joinpath("assets", name).read_text("utf-8")
+    text = resources.files(__package__).joinpath("assets", name).read_text("utf-8")
     headers = {"content-security-policy": PAGE_POLICY} if kind == "text/html" else {}
     return HTMLResponse(text, media_type=kind, headers=headers)

@@ -2,6 +2,6 @@
 
     files --read--> shards --steps, in the recipe's order--> text/, removed/, card, page
 
-`steps/` has a file per step. Read `parts/step.py` (what a step is, sees and answers); then
+`steps/` has a file per step. Read `step.py` (what a step is, sees and answers); then
 `engine/`, which runs steps over shards.
 """

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from maskwright.ask.evaluate.prove_curation import prove
 from maskwright.base.errors import UsageError
 from maskwright.base.findings import Finding, Note
 from maskwright.base.report import document
@@ -156,28 +155,6 @@ def _require_new(recipe: Path) -> None:
         raise UsageError(
             "no such folder", where=where, found=recipe.parent, do="make it, or choose another name"
         )
-
-
-def prove_command(
-    clean: Path, budget: str | None, seeds: int | None, held_out: Sequence[str]
-) -> None:
-    """`prove` as the command line asks for it; the verdict on standard output.
-
-    Raises:
-        As `prove.prove`.
-    """
-    made = prove(clean, budget=budget or "tokens=2e6", seeds=seeds or 3, held_out=held_out)
-    before, after, held = made.documents
-    print(
-        f"documents: {before:,} before, {after:,} after, {held:,} held out; {made.recipe}, "
-        f"{made.budget}, {len(made.after)} seeds"
-    )
-    print(
-        made.sentence if made.survivors is None else f"on documents as they came: {made.sentence}"
-    )
-    if made.survivors is not None:
-        number = made.survivors.documents[2]
-        print(f"on the {number:,} of them that are kept, as curated: {made.survivors.sentence}")
 
 
 class ProgressLine:

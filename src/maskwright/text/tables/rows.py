@@ -2,8 +2,8 @@
 folders of their classes, each also .gz or .zst; and a text in two languages, line by line.
 
 Each row keeps its file and line for messages. A file goes through the same door as raw text
-(text/corpus/read.py): encoding, size limits, strict or skip with a list of rejects. A `.json` file that
-is one value (an array of objects, or SQuAD) is read whole, so it must fit in memory.
+(text/corpus/read.py): encoding, size limits, strict or skip with a list of rejects. A `.json` file
+that is one value (an array of objects, or SQuAD) is read whole, so it must fit in memory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The settings of a method of adaptation: frozen, and checked before torch is loaded.
 
-A member's own settings import what acts in the model (`model/adapters/modules/`) where it is attached.
+A member's own settings import what acts in the model (`model/adapters/modules/`) where it is
+attached.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Objective(nn.Module, abc.ABC):
     """The contract of the room. `product` is the network that gets saved.
 
     A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `SPEC`
-    (parts/spec.py) and `build(model, options, vocabulary)`, if possible without loading torch
+    (`base/spec.py`) and `build(model, options, vocabulary)`, if possible without loading torch
     (`modules/` does), so that options are checked at once. `build` is also given the networks that
     `SPEC.networks` names: each is an option that holds a model folder, with an option
     `NAME_sha256: str | None` besides.

@@ -1,9 +1,9 @@
 """What an objective says of itself before anything is built: its `SPEC`.
 
 A `Spec` decides which rows are made, what a store has to record, which further networks are
-opened, how the model that was trained so is asked and measured (`model/opening/of_recipe.py` saves that
-with the model), and what a page says of it. Outside `objectives/` and `recipes/` an objective is
-known by its Spec, not its name. A recipe's choice resolves it once (`member_of`) and carries it.
+opened, how the model that was trained so is asked and measured (`model/opening/of_recipe.py` saves
+that with the model), and what a page says of it. Outside `objectives/` and `recipes/` an objective
+is known by its Spec, not its name. A recipe's choice resolves it once (`member_of`) and carries it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from maskwright.base import catalogue, config
 if TYPE_CHECKING:
     from maskwright.model.objectives.base.objective import Objective
 
-# Rows that are made of text (`learn/pretrain/rows.py`); of two sentences; and what labelled data gives.
+# Rows that are made of text (`learn/pretrain/rows.py`); of two sentences; and what labelled data
+# gives.
 Rows = Literal["documents", "stream", "blocks", "pairs", "swapped-pairs", "parallel", "labelled"]
 # A model of one stack; of two, by what its tokenizer has for what is cut out of a text, or one that
 # learns from sources with their targets.

@@ -415,7 +415,7 @@ def code_of(name: str) -> list[tuple[str, str]]:
         top = module.partition(".")[0]
         if module in found or top in found or top in sys.stdlib_module_names:
             continue
-        if top == "maskwright" and not module.startswith("maskwright.curate."):
+        if top == "maskwright" and not module.startswith("maskwright.text.curate."):
             continue
         spec = None
         with contextlib.suppress(ImportError, ValueError):
@@ -448,7 +448,7 @@ def _source(state: tuple[str, int, int, int, int], package: str) -> tuple[str, l
 
 
 def _code(module: str) -> str:
-    spec = importlib.util.find_spec(f"maskwright.curate.{module}")
+    spec = importlib.util.find_spec(f"maskwright.text.curate.{module}")
     assert spec is not None and spec.origin is not None
     return _source(state_of(Path(spec.origin)), spec.parent or "")[0]
 

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Personal data in texts: telephone and identity numbers, addresses, and words before them."""

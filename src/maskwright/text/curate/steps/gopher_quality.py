@@ -1,8 +1,8 @@
 """The quality rules of Gopher: Rae et al. 2021, "Scaling Language Models: Methods, Analysis &
 Insights from Training Gopher", appendix A.1.1, with the names of rules that datatrove gave them.
 
-Words are counted as `parts/words.py` finds them; what has a letter is asked of tokens between white
-space, so that `--` and `1999` count as words without one. Blank lines do not count.
+Words are counted as `arrays/words.py` finds them; tokens between white space are tested for
+letters, so that `--` and `1999` count as words without one. Blank lines do not count.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ rules that datatrove gave them.
                                              earlier already, none counted twice
 
 An n-gram that occurs once is no repetition, however short the text. Words are those of
-`parts/words.py`, without regard to case and punctuation. In scripts without spaces every letter is
+`arrays/words.py`, without regard to case and punctuation. In scripts without spaces every letter is
 one of these, so there an n-gram has n times as many as a word has letters. Blank lines do not
 count.
 """

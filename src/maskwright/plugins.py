@@ -1,0 +1,70 @@
+"""What extensions import: families, objectives, adapters, task types, steps, dialects, targets.
+
+`docs/extending.md` shows a member of each open set. Names are imported when they are first used,
+so that a member's settings do not load torch. Names of this module are stable; where they are
+defined may change.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+# Module -> the names that it defines; `name:public_name` where the public name differs.
+_DEFINED_IN = {
+    "base.config": "require",
+    "base.errors": "ConfigError DataError IncompatibleError UsageError",
+    "base.metrics.intervals": "Estimate estimates_of_means",
+    "base.randomness": "key:random_key",
+    "text.curate.step": "Batch:CurationBatch Measure Outcome Step",
+    "text.store.rows": "Rows",
+    "text.tables.column_contents": "text_in",
+    "text.tables.columns": "Columns",
+    "text.tables.examples": "BETWEEN Example",
+    "text.tables.infer": "Task",
+    "text.tables.labels": "Vocabulary:LabelVocabulary",
+    "text.tables.layouts.layout": "Layout",
+    "text.tables.role_search": "Search:ColumnSearch",
+    "text.tables.rows": "Row",
+    "text.tables.shapes": "Shape",
+    "model.adapters.base.adapter": "AdapterModule projections",
+    "model.adapters.base.settings": "Settings:AdapterSettings",
+    "model.batch": "Batch",
+    "model.families.base.family": "Architecture Coordinate",
+    "model.families.base.fields": "Fields",
+    "model.families.base.weights": "Rename Rule Tie linear norm",
+    "model.inference.encoded": "Examples",
+    "model.nn.config": "Attention Block Embeddings FeedForward Norm Sinusoidal Stack Tokens"
+    " TransformerConfig VocabularyHead layers",
+    "model.nn.kernels.vocabulary_loss": "vocabulary_loss",
+    "model.nn.transformer": "Transformer",
+    "model.objectives.base.corruption": "choose_tokens",
+    "model.objectives.base.objective": "Loss Objective Part Vocabulary encode_targets facts",
+    "model.objectives.base.spec": "Spec",
+    "learn.recipes.base.find": "find:find_recipe",
+    "learn.recipes.base.recipe": "Recipe",
+    "learn.tasks.base.encode": "Frame encode",
+    "learn.tasks.base.task_type": "Answers Encoded Scores TaskType text",
+    "ship.export.target": "Report:TargetReport",
+    "ship.serve.dialects.base.bodies": "Body",
+    "ship.serve.host": "Host",
+}
+_PLACES = {
+    public or name: (module, name)
+    for module, names in _DEFINED_IN.items()
+    for name, _, public in (entry.partition(":") for entry in names.split())
+}
+__all__ = sorted(_PLACES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, defined_name = _PLACES[name]
+    value = getattr(importlib.import_module(f"maskwright.{module}"), defined_name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
