@@ -1,6 +1,6 @@
 """The whole corpus of a step in one process and in memory: what steps are tested with.
 
-    corpus = InProcess(batches)                         Batch, with its rows numbered in its shard
+    corpus = InProcess(batches)                         CurationBatch, with its rows numbered in its shard
     found = step.gather(corpus, step.open())
     outcomes = [step.apply(b, opened, corpus.about(found, n)) for n, b in enumerate(batches)]
 
@@ -18,19 +18,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from maskwright.base.findings import Finding
-from maskwright.text.curate.step import DOCUMENT, Batch, CorpusStep, Outcome, Pass, Step
+from maskwright.text.curate.step import DOCUMENT, CorpusStep, CurationBatch, Outcome, Pass, Step
 
 
-def batch_of(texts: Sequence[str], **notes: Sequence[str | None]) -> Batch:
+def batch_of(texts: Sequence[str], **notes: Sequence[str | None]) -> CurationBatch:
     """A batch of `texts` with the ids `d0`, `d1`, ..."""
     names = [f"d{n}" for n in range(len(texts))]
-    return Batch(np.arange(len(texts)), names, list(texts), notes)
+    return CurationBatch(np.arange(len(texts)), names, list(texts), notes)
 
 
 class InProcess:
-    """A `Corpus` of some batches, one for each shard."""
+    """A `CorpusHandle` of some batches, one for each shard."""
 
-    def __init__(self, batches: Sequence[Batch], opened: Any = None) -> None:
+    def __init__(self, batches: Sequence[CurationBatch], opened: Any = None) -> None:
         self.batches, self.opened = batches, opened
         self.findings: list[Finding] = []
 
@@ -96,7 +96,7 @@ class InMemory:
         return found.sort_by([(name, "ascending") for name in keys])
 
 
-def run(step: Step, batches: Sequence[Batch]) -> list[Outcome]:
+def run(step: Step, batches: Sequence[CurationBatch]) -> list[Outcome]:
     """What the step answers for each batch, one a shard."""
     step.check()
     opened = step.open()
@@ -108,7 +108,7 @@ def run(step: Step, batches: Sequence[Batch]) -> list[Outcome]:
     ]
 
 
-def removed(step: Step, batches: Sequence[Batch]) -> dict[str, str]:
+def removed(step: Step, batches: Sequence[CurationBatch]) -> dict[str, str]:
     """The rule by which each removed document went, by its id."""
     found: dict[str, str] = {}
     for batch, outcome in zip(batches, run(step, batches), strict=True):
@@ -120,7 +120,7 @@ def removed(step: Step, batches: Sequence[Batch]) -> dict[str, str]:
     return found
 
 
-def survivors(step: Step, batches: Sequence[Batch]) -> list[str]:
+def survivors(step: Step, batches: Sequence[CurationBatch]) -> list[str]:
     """The ids of the documents that are left, in their order."""
     gone = removed(step, batches)
     return [name for batch in batches for name in batch.ids if name not in gone]

@@ -11,7 +11,7 @@ from tests.curate.in_process import batch_of, removed, run
 
 from maskwright.base.errors import ConfigError
 from maskwright.text.curate.arrays.phrases import without_lines
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.boilerplate import Settings, at_edge
 
 NOUNS = ["river", "stone", "apple", "cloud", "horse", "table", "night", "water", "garden"]
@@ -210,7 +210,7 @@ def test_F66_time_grows_with_the_text(unit: str) -> None:
     def seconds(size: int) -> float:
         batch = batch_of(["x" + unit * (size // len(unit)), *["Start\nx"] * 5])
         start = time.process_time()
-        run(Settings(), [Batch(batch.rows, batch.ids, batch.texts)])
+        run(Settings(), [CurationBatch(batch.rows, batch.ids, batch.texts)])
         return time.process_time() - start
 
     seconds(1000)

@@ -11,7 +11,7 @@ import pytest
 from tests.curate.in_process import InProcess, batch_of, removed, run
 
 from maskwright.base.errors import CheckpointError, ConfigError, DataError, MaskwrightError
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.classifier import Settings, features_of, learned
 
 SUBJECTS = ["the enzyme", "a membrane", "the protein", "each sample", "the cell", "the tissue"]
@@ -127,9 +127,9 @@ def test_probabilities_are_calibrated() -> None:
         assert good[here].mean() == pytest.approx(found[here].mean(), abs=0.2)
 
 
-def shards(texts: list[str], cuts: int) -> list[Batch]:
+def shards(texts: list[str], cuts: int) -> list[CurationBatch]:
     return [
-        Batch(np.arange(len(part)), [f"d{n}" for n in part], [texts[n] for n in part])
+        CurationBatch(np.arange(len(part)), [f"d{n}" for n in part], [texts[n] for n in part])
         for part in np.array_split(np.arange(len(texts)), cuts)
     ]
 

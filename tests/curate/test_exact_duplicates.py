@@ -12,7 +12,7 @@ from curate.dirty import dirty_texts
 from curate.in_process import batch_of, removed, run, survivors
 from maskwright.base.errors import ConfigError
 from maskwright.text.curate.arrays.winnow import hash_128
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.exact_duplicates import Settings
 
 
@@ -61,7 +61,9 @@ def _kept(order: list[int], shards: int) -> set[str]:
         own = [rows[n] for n in part]
         ids, texts, sources, qualities = (list(c) for c in zip(*own, strict=True))
         batches.append(
-            Batch(np.arange(len(own)), ids, texts, {"source": sources, "quality": qualities})
+            CurationBatch(
+                np.arange(len(own)), ids, texts, {"source": sources, "quality": qualities}
+            )
         )
     return set(survivors(Settings(priority=("book",), ignore_punctuation=True), batches))
 

@@ -14,7 +14,7 @@ from maskwright.text.curate.arrays.lines import repeats
 from maskwright.text.curate.arrays.ngrams import repeated_ngrams
 from maskwright.text.curate.arrays.sentences import sentences_of
 from maskwright.text.curate.arrays.words import words_of
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 
 TEXTS = [
     "one line",
@@ -29,7 +29,7 @@ def plain_lines(text: str) -> list[tuple[int, str]]:
     return [(n, line.strip()) for n, line in enumerate(text.split("\n")) if line.strip()]
 
 
-def lines(batch: Batch) -> list[list[tuple[int, str]]]:
+def lines(batch: CurationBatch) -> list[list[tuple[int, str]]]:
     table = batch.lines
     found: list[list[tuple[int, str]]] = [[] for _ in range(len(batch))]
     for text, begin, end, number in zip(

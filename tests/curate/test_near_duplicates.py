@@ -15,7 +15,7 @@ from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, run, survivors
 from curate.planted import Planted, planted, within_band
 from maskwright.base.errors import ConfigError, DataError
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps import near_duplicates
 from maskwright.text.curate.steps.near_duplicates import Settings
 
@@ -192,7 +192,7 @@ def test_short_texts_are_one_shingle_and_texts_without_words_stay() -> None:
 
 def test_a_shard_without_words_or_without_copies() -> None:
     assert survivors(Settings(), [batch_of(["...", "!!!"])]) == ["d0", "d1"]
-    apart = [Batch(np.arange(1), [name], [name * 3]) for name in ("a", "b", "?")]
+    apart = [CurationBatch(np.arange(1), [name], [name * 3]) for name in ("a", "b", "?")]
     assert survivors(Settings(), apart) == ["a", "b", "?"]
 
 

@@ -11,7 +11,7 @@ from tests.curate.in_process import batch_of, run
 
 from maskwright.base.errors import ConfigError
 from maskwright.text.curate.arrays.characters import characters_of
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps import normalise
 from maskwright.text.curate.steps.normalise import Settings
 
@@ -170,7 +170,7 @@ def test_F66_time_grows_with_the_text(unit: str) -> None:
     def seconds(size: int) -> float:
         batch = batch_of(["x" + unit * (size // len(unit))])
         start = time.process_time()
-        Settings().apply(Batch(batch.rows, batch.ids, batch.texts), None)
+        Settings().apply(CurationBatch(batch.rows, batch.ids, batch.texts), None)
         return time.process_time() - start
 
     seconds(1000)

@@ -14,7 +14,7 @@ from tests.curate.in_process import InProcess, batch_of, removed, run
 from maskwright.base.errors import CheckpointError, ConfigError, DataError, UsageError
 from maskwright.text.curate import markov
 from maskwright.text.curate.markov import counted, trained, units_of
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.perplexity import Settings, deviations
 
 NOUNS = [a + b for a in ("bra", "clo", "dri", "fen", "gul", "har", "mor") for b in "dklnprst"]
@@ -131,7 +131,7 @@ def test_a_text_is_not_scored_by_a_model_that_read_it(
     monkeypatch.setattr(Settings, "halves", lambda self, t: other(t))
     swapped = Settings.bits
 
-    def unfair(self: Settings, batch: Batch, models: list[markov.Markov]) -> np.ndarray:
+    def unfair(self: Settings, batch: CurationBatch, models: list[markov.NgramModel]) -> np.ndarray:
         return swapped(self, batch, models[::-1])
 
     monkeypatch.setattr(Settings, "bits", unfair)
@@ -139,9 +139,9 @@ def test_a_text_is_not_scored_by_a_model_that_read_it(
     assert np.median(read[:400]) < 0.9 * np.median(read[400:])
 
 
-def shards(texts: list[str], cuts: int) -> list[Batch]:
+def shards(texts: list[str], cuts: int) -> list[CurationBatch]:
     return [
-        Batch(np.arange(len(part)), [f"d{n}" for n in part], [texts[n] for n in part])
+        CurationBatch(np.arange(len(part)), [f"d{n}" for n in part], [texts[n] for n in part])
         for part in np.array_split(np.arange(len(texts)), cuts)
     ]
 

@@ -18,7 +18,7 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.base.storage.files import state_of
 from maskwright.model.checkpoint.safe_read import model_folder
 from maskwright.text.curate.arrays.words import passages_of
-from maskwright.text.curate.judged import good_label
+from maskwright.text.curate.labelled_texts import good_label
 
 if TYPE_CHECKING:
     from maskwright.ask.predict.language_model import LanguageModel

@@ -33,7 +33,7 @@ from maskwright.text.curate.engine.segment import (
 from maskwright.text.curate.engine.shards import read_facts
 from maskwright.text.curate.engine.tables import texts_of
 from maskwright.text.curate.recipe import (
-    Recipe,
+    CurationRecipe,
     defaults_of,
     setting_of,
     settings_of,
@@ -49,7 +49,7 @@ LICENCES = ("licence", "license")
 
 def card_of(
     pieces: Pieces,
-    recipe: Recipe,
+    recipe: CurationRecipe,
     tokenizer: str = "",
     *,
     paths: Paths = (),

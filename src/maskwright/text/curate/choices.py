@@ -14,10 +14,35 @@ from maskwright.text.corpus.read import with_form
 from maskwright.text.corpus.reading import Reading
 from maskwright.text.curate import recipe as recipes
 from maskwright.text.curate.curation import Options, curate
-from maskwright.text.curate.default import STEPS
 from maskwright.text.curate.engine.daft_engine import DaftEngine, Runner
-from maskwright.text.curate.recipe import Recipe
+from maskwright.text.curate.recipe import CurationRecipe
 from maskwright.text.tables.reading_options import HowRead, how_read
+
+# The recipe where the user names none. Its order: repair first, so that rules see what will be kept,
+# and personal details are masked before anything is recorded; then rules about single documents;
+# then steps that need the whole corpus. Perplexity follows the duplicates, from which its model
+# would learn that copied texts are usual. Settings differ from the published rules where these are
+# for web pages alone: shorter documents stay (a dialogue, a news item), one stop word suffices,
+# teasers that end in "..." stay, and length is judged in any language.
+DEFAULT_STEPS: dict[str, dict[str, object]] = {
+    "html": {},
+    "normalise": {},
+    "personal": {},
+    "boilerplate": {},
+    "language": {"most_other": 0.25},
+    "gibberish": {},
+    "gopher-repetition": {},
+    "gopher-quality": {
+        "min_doc_words": 15,
+        "min_stop_words": 1,
+        "min_avg_word_length": 2.5,
+        "max_ellipsis_lines_ratio": 1.0,
+        "languages": [],
+    },
+    "exact-duplicates": {},
+    "near-duplicates": {},
+    "perplexity": {"spread": 3.0},
+}
 
 
 def read_as(settings: Sequence[str]) -> Reading:
@@ -49,7 +74,7 @@ def choose(
     steps: Sequence[str] | None,
     without: Sequence[str],
     settings: Sequence[str],
-) -> Recipe:
+) -> CurationRecipe:
     """The recipe of a file, of a list of steps, or the usual one, without some steps and with some
     settings `STEP.SETTING=VALUE`.
 
@@ -66,7 +91,7 @@ def choose(
     elif steps is not None:
         names = list(steps)
     else:
-        names, tables = list(STEPS), dict(STEPS)
+        names, tables = list(DEFAULT_STEPS), dict(DEFAULT_STEPS)
     for name in without:
         if name not in names:
             raise ConfigError(

@@ -19,7 +19,7 @@ from maskwright.text.corpus.curated import MADE, WORK
 from maskwright.text.corpus.files import Paths, listed
 from maskwright.text.corpus.reading import Reading
 from maskwright.text.curate.card import card_of, reading_findings
-from maskwright.text.curate.data_card import data_card
+from maskwright.text.curate.card_report import render_data_card, render_page
 from maskwright.text.curate.engine.corpus import Progress
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.pack import PACKED
@@ -27,8 +27,7 @@ from maskwright.text.curate.engine.run import Pieces, prune, read_files, require
 from maskwright.text.curate.engine.segment import CHANGED, REMOVED, records
 from maskwright.text.curate.engine.shards import REJECTED
 from maskwright.text.curate.engine.tables import compressed
-from maskwright.text.curate.page import page
-from maskwright.text.curate.recipe import Recipe
+from maskwright.text.curate.recipe import CurationRecipe
 
 UNREADABLE = "unreadable.jsonl.gz"
 
@@ -67,7 +66,7 @@ def work_folder(out: Path) -> Path:
 
 
 def curate(
-    paths: Paths, out: Path | str, recipe: Recipe, options: Options | None = None
+    paths: Paths, out: Path | str, recipe: CurationRecipe, options: Options | None = None
 ) -> dict[str, Any]:
     """Make the curated corpus `out` of the documents of `paths`; its card.
 
@@ -176,7 +175,7 @@ def is_curated(folder: Path) -> bool:
 
 
 # ------------------------------------------------------------------------------ the result
-def _write(stage: Staging, pieces: Pieces, recipe: Recipe, card: Mapping[str, Any]) -> None:
+def _write(stage: Staging, pieces: Pieces, recipe: CurationRecipe, card: Mapping[str, Any]) -> None:
     for number, folder in enumerate(pieces.packed):
         stage.write_bytes(f"text/{number:05}.jsonl.gz", _pieces_of(folder / PACKED))
     for names, folders in pieces.segments:
@@ -188,8 +187,8 @@ def _write(stage: Staging, pieces: Pieces, recipe: Recipe, card: Mapping[str, An
     _write_unreadable(stage, pieces)
     stage.write_bytes("recipe.toml", recipe.to_toml().encode())
     stage.write_json("card.json", card)
-    stage.write_bytes("card.md", data_card(card).encode("utf-8", "replace"))
-    stage.write_bytes("page.html", page(card).encode("utf-8", "replace"))
+    stage.write_bytes("card.md", render_data_card(card).encode("utf-8", "replace"))
+    stage.write_bytes("page.html", render_page(card).encode("utf-8", "replace"))
 
 
 def _pieces_of(path: Path) -> Iterator[bytes]:

@@ -42,7 +42,7 @@ from maskwright.text.curate.engine.run import REMOVES_ALL, Pieces, ReadFiles, re
 from maskwright.text.curate.engine.segment import utf8_size
 from maskwright.text.curate.engine.shards import SHARD_BYTES, shards_of, write_shards
 from maskwright.text.curate.engine.tables import BATCH_CHARACTERS, read_batches
-from maskwright.text.curate.recipe import Recipe
+from maskwright.text.curate.recipe import CurationRecipe
 from maskwright.text.curate.step import CorpusStep, Step
 
 SAMPLE_BYTES = 24 << 20  # of text
@@ -121,7 +121,7 @@ class Stopwatch:
 
 def look(
     paths: Paths,
-    recipe: Recipe,
+    recipe: CurationRecipe,
     reading: Reading,
     *,
     engine: DaftEngine,
@@ -130,7 +130,7 @@ def look(
     work: Path | None = None,
     skip_unreadable: bool = False,
     tell: bool = False,
-) -> tuple[Look, Recipe]:
+) -> tuple[Look, CurationRecipe]:
     """Look at a sample of the files; what is in it, and `recipe` with what its steps suggest.
 
     Args:
@@ -194,14 +194,14 @@ def look(
 
 def _run(
     read: ReadFiles,
-    recipe: Recipe,
+    recipe: CurationRecipe,
     work: Path,
     engine: DaftEngine,
     watch: Stopwatch,
     made: Look,
     *,
     tell: bool,
-) -> tuple[Pieces, Recipe]:
+) -> tuple[Pieces, CurationRecipe]:
     """The recipe on what was read; with `tell` only the steps before one that removes all."""
     while True:
         try:
@@ -214,7 +214,7 @@ def _run(
             found = Finding("removes-all", what, str(error.found), str(error.do), "warning")
             made.findings.append(found)
             before = names[: names.index(error.where)]
-            recipe = Recipe({name: recipe.steps[name] for name in before})
+            recipe = CurationRecipe({name: recipe.steps[name] for name in before})
 
 
 def _sample(
@@ -306,12 +306,12 @@ def _describe(texts: Sequence[str], made: Look) -> None:
 
 def _propose(
     read: ReadFiles,
-    recipe: Recipe,
+    recipe: CurationRecipe,
     fixed: Collection[str],
     work: Path,
     engine: DaftEngine,
     made: Look,
-) -> Recipe:
+) -> CurationRecipe:
     """The recipe with what its steps suggest after counting the notes that they write."""
     usual = Step.proposed
     for name, step in recipe.steps.items():
@@ -319,7 +319,7 @@ def _propose(
             continue
         names = list(recipe.steps)[: list(recipe.steps).index(name) + 1]
         local = {n: recipe.steps[n] for n in names if not isinstance(recipe.steps[n], CorpusStep)}
-        alone = Recipe(local)
+        alone = CurationRecipe(local)
         try:
             pieces = run(read, alone, work, engine, note=ignore, progress=lambda *_: None)
         except DataError:  # nothing is left to suggest from; the whole recipe says why
@@ -330,11 +330,11 @@ def _propose(
         suggested, finding = step.proposed(counts.get(step.NOTES[0], {}))
         if finding is not None:
             made.findings.append(finding)
-        recipe = Recipe({**recipe.steps, name: suggested})
+        recipe = CurationRecipe({**recipe.steps, name: suggested})
     return recipe
 
 
-def _shares(made: Look, recipe: Recipe) -> list[Share]:
+def _shares(made: Look, recipe: CurationRecipe) -> list[Share]:
     """What each step would remove, with an interval."""
     first = made.card["steps"][0]["documents_in"]
     shares = []
@@ -395,7 +395,7 @@ SPARE = 1.2
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageTime:
     """A part of the work: its name, and seconds on all processes together."""
 
     name: str
@@ -403,7 +403,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CurationPlan:
     """What a curation will take.
 
     Attributes:
@@ -414,7 +414,7 @@ class Plan:
             query, which is cut into parts where that is more than there is.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[StageTime, ...]
     bytes: int
     shards: int
     processes: int
@@ -429,14 +429,14 @@ class Plan:
         return sum(stage.seconds for stage in self.stages)
 
 
-def plan(look: Look, recipe: Recipe, engine: DaftEngine) -> Plan:
+def plan(look: Look, recipe: CurationRecipe, engine: DaftEngine) -> CurationPlan:
     """The plan for the whole corpus."""
     shards = max(1, math.ceil(look.bytes / SHARD_BYTES))
     processes = min(engine.processes, shards)
     megabytes = look.bytes / 1e6
     readers = min(processes, look.files)  # a file is read by one process
     stages = tuple(
-        Stage(name, seconds * megabytes / (readers if name == "reading" else processes))
+        StageTime(name, seconds * megabytes / (readers if name == "reading" else processes))
         for name, seconds in look.seconds.items()
     )
     per_document = look.sampled[2] / max(1, look.sampled[1])
@@ -448,7 +448,7 @@ def plan(look: Look, recipe: Recipe, engine: DaftEngine) -> Plan:
     held = processes * PROCESS_BYTES + large if processes > 1 else max(PROCESS_BYTES, large)
     query = min(int(rows * ROW_BYTES), int(free_bytes() * SHARE))
     result = look.disk.get("packed", 0.0)
-    return Plan(
+    return CurationPlan(
         stages,
         look.bytes,
         shards,
@@ -460,7 +460,7 @@ def plan(look: Look, recipe: Recipe, engine: DaftEngine) -> Plan:
     )
 
 
-def require(made: Plan, out: Path, engine: DaftEngine) -> None:
+def require(made: CurationPlan, out: Path, engine: DaftEngine) -> None:
     """Refuse a plan that this machine cannot carry out.
 
     Raises:
@@ -489,7 +489,7 @@ def require(made: Plan, out: Path, engine: DaftEngine) -> None:
         )
 
 
-def plan_lines(made: Plan) -> list[str]:
+def plan_lines(made: CurationPlan) -> list[str]:
     """The plan in lines of a terminal."""
     width = max(len(stage.name) for stage in made.stages)
     lines = [

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.characters import SPACE
 from maskwright.text.curate.arrays.words import BASE, mix
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +72,7 @@ class Units:
         return made[size]
 
 
-def units_of(batch: Batch) -> Units:
+def units_of(batch: CurationBatch) -> Units:
     """The words and signs of a batch, in the order of the text."""
     words, characters = batch.words, batch.characters
     covered = np.zeros(len(characters.points) + 1, np.int8)
@@ -88,7 +88,7 @@ def units_of(batch: Batch) -> Units:
 
 
 @dataclass(frozen=True)
-class Markov:
+class NgramModel:
     """What was counted.
 
     Attributes:
@@ -150,7 +150,7 @@ def together(parts: Sequence[Units]) -> Units:
 
 
 @dataclass(frozen=True)
-class Counts:
+class NgramCounts:
     """How often n-grams occur.
 
     Attributes:
@@ -161,7 +161,7 @@ class Counts:
     grams: Sequence[NDArray[np.uint64]]
     often: Sequence[NDArray[np.int64]]
 
-    def without(self, less: Counts) -> Counts:
+    def without(self, less: NgramCounts) -> NgramCounts:
         """The counts of the other texts, where `less` is of some of those that were counted."""
         grams, often = [], []
         for own, count, some, fewer in zip(
@@ -171,10 +171,10 @@ class Counts:
             left[np.searchsorted(own, some)] -= fewer
             grams.append(own[left > 0])
             often.append(left[left > 0])
-        return Counts(grams, often)
+        return NgramCounts(grams, often)
 
 
-def counted(units: Units, order: int) -> Counts:
+def counted(units: Units, order: int) -> NgramCounts:
     """The n-grams of the texts."""
     grams, often = [], []
     for size in range(1, order + 1):
@@ -182,10 +182,10 @@ def counted(units: Units, order: int) -> Counts:
         found, counts = np.unique(hashes[whole], return_counts=True)
         grams.append(found)
         often.append(counts.astype(np.int64))
-    return Counts(grams, often)
+    return NgramCounts(grams, often)
 
 
-def trained(counts: Counts) -> Markov:
+def trained(counts: NgramCounts) -> NgramModel:
     """The model of these counts."""
     hashes, count = np.concatenate(counts.grams), np.concatenate(counts.often)
     bits = min(MOST_BITS, max(8, (4 * len(hashes) - 1).bit_length()))
@@ -201,7 +201,7 @@ def trained(counts: Counts) -> Markov:
         left = table[places] != entries
         hashes, entries = hashes[left], entries[left]
     total, different = int(counts.often[0].sum()), len(counts.often[0])
-    return Markov(table, total, different, len(counts.grams))
+    return NgramModel(table, total, different, len(counts.grams))
 
 
 def _ranked(hashes: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -215,7 +215,7 @@ def _ranked(hashes: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.
     return order
 
 
-def table_of(models: Sequence[Markov]) -> pa.Table:
+def table_of(models: Sequence[NgramModel]) -> pa.Table:
     """Models as a table that travels: for each a column of the places in its table that are taken
     and one of what stands there, shorter ones padded, and a column of numbers."""
     import pyarrow as pa
@@ -233,17 +233,17 @@ def table_of(models: Sequence[Markov]) -> pa.Table:
     return pa.table(columns)
 
 
-def models_of(table: pa.Table) -> list[Markov]:
+def models_of(table: pa.Table) -> list[NgramModel]:
     """The inverse of `table_of`; of a table that was asked for before, the same models."""
     if not _OPENED or _OPENED[0][0] is not table:
         _OPENED[:] = [(table, _models_of(table))]
     return _OPENED[0][1]
 
 
-_OPENED: list[tuple[pa.Table, list[Markov]]] = []  # the last one
+_OPENED: list[tuple[pa.Table, list[NgramModel]]] = []  # the last one
 
 
-def _models_of(table: pa.Table) -> list[Markov]:
+def _models_of(table: pa.Table) -> list[NgramModel]:
     count = sum(name.startswith("places_") for name in table.schema.names)
     numbers = table.column("numbers").slice(0, 4 * count).to_pylist()
     found = []
@@ -253,5 +253,5 @@ def _models_of(table: pa.Table) -> list[Markov]:
         used = int(np.searchsorted(entries == 0, True))  # none that is taken is 0
         whole = np.zeros(size, np.uint64)
         whole[table.column(f"places_{n}").to_numpy()[:used]] = entries[:used]
-        found.append(Markov(whole, total, different, order))
+        found.append(NgramModel(whole, total, different, order))
     return found

@@ -33,7 +33,7 @@ ROOM = "curate.steps"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class CurationRecipe:
     """Steps by name, in the order in which they run.
 
     Raises:
@@ -118,7 +118,7 @@ def summary_of(name: str) -> str:
     return str(catalogue.load(ROOM, name).SUMMARY)
 
 
-def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> Recipe:
+def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe:
     """The recipe of these steps, with these settings where they are not the default.
 
     Raises:
@@ -142,12 +142,12 @@ def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> Recipe:
             wanted=f"a step of this recipe: {near(unused[0], steps)}",
             do=f"add {unused[0]!r} to steps, or remove its settings" if known else None,
         )
-    return Recipe(
+    return CurationRecipe(
         {name: config.from_plain(settings_of(name), tables.get(name, {}), name) for name in steps}
     )
 
 
-def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
+def read(path: Path, settings: Sequence[str] = ()) -> CurationRecipe:
     """The recipe in a TOML file, with each `STEP.SETTING=VALUE` applied before it is checked.
 
     Raises:

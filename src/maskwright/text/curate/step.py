@@ -32,7 +32,7 @@ from maskwright.text.curate.arrays.words import Words, words_of
 
 
 @dataclass(frozen=True)
-class Measure:
+class RuleMeasure:
     """A number of every document with what is allowed; a document outside is removed.
 
     Attributes:
@@ -109,7 +109,7 @@ class Outcome:
     """
 
     texts: Sequence[str] | None = None
-    measures: Sequence[Measure] = ()
+    measures: Sequence[RuleMeasure] = ()
     removals: Sequence[Removal] = ()
     changes: Sequence[Change] = ()
     notes: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
@@ -122,7 +122,7 @@ ROW, ID, TEXT, NOTE, VALUES = "row", "id", "text", "note.", "values"
 
 
 @dataclass(frozen=True)
-class Batch:
+class CurationBatch:
     """Documents in the order in which they were read.
 
     Attributes:
@@ -170,10 +170,10 @@ class Batch:
         """A column, or B times None where there is none."""
         return self.notes.get(name) or self._no_notes
 
-    def with_texts(self, texts: Sequence[str]) -> Batch:
+    def with_texts(self, texts: Sequence[str]) -> CurationBatch:
         return replace(self, texts=texts)
 
-    def with_notes(self, notes: Mapping[str, Sequence[str | None]]) -> Batch:
+    def with_notes(self, notes: Mapping[str, Sequence[str | None]]) -> CurationBatch:
         """The same documents with further or other notes; the texts' views are kept."""
         changed = replace(self, notes={**self.notes, **notes})
         for view in ("words", "characters", "lines", "lengths"):
@@ -190,12 +190,12 @@ class Batch:
                 found[name] = differ
         return found
 
-    def take(self, chosen: NDArray[np.bool_]) -> Batch:
+    def take(self, chosen: NDArray[np.bool_]) -> CurationBatch:
         """The documents where `chosen`, (B,), is true; their words need not be found again."""
         if chosen.all():
             return self
         places = np.flatnonzero(chosen).tolist()
-        taken = Batch(
+        taken = CurationBatch(
             rows=self.rows[chosen],
             ids=[self.ids[i] for i in places],
             texts=[self.texts[i] for i in places],
@@ -223,7 +223,7 @@ class Batch:
         )
 
     @classmethod
-    def from_arrow(cls, table: pa.Table | pa.RecordBatch) -> Batch:
+    def from_arrow(cls, table: pa.Table | pa.RecordBatch) -> CurationBatch:
         columns = dict(zip(table.schema.names, table.columns, strict=True))
         rows = columns.pop(ROW).to_numpy()
         ids, texts = columns.pop(ID).to_pylist(), columns.pop(TEXT).to_pylist()
@@ -310,7 +310,7 @@ class Step(ABC):
         return None
 
     @abstractmethod
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         """Judge the documents of a batch. A pure function.
 
         Args:
@@ -319,10 +319,10 @@ class Step(ABC):
         """
 
 
-Pass = Callable[[Batch, Any], "pa.Table"]
+Pass = Callable[[CurationBatch, Any], "pa.Table"]
 
 
-class Corpus(Protocol):
+class CorpusHandle(Protocol):
     """The whole corpus, as a `CorpusStep` may ask it. An implementation runs the passes over the
     shards, here or on a cluster, and keeps what they gave on disk, so that a stopped curation goes
     on behind the last pass."""
@@ -379,7 +379,7 @@ class CorpusStep(Step):
         return None
 
     @abstractmethod
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """What `apply` is to know: a table with the column `document` (each batch then gets the
         rows about its documents, with `row` instead), or one without it, which every batch gets
         whole."""
@@ -427,7 +427,7 @@ def check_range(settings: object, low: str, high: str) -> None:
         )
 
 
-def in_languages(batch: Batch, languages: Sequence[str]) -> NDArray[np.bool_]:
+def in_languages(batch: CurationBatch, languages: Sequence[str]) -> NDArray[np.bool_]:
     """(B,) whether a rule for `languages` applies: a document's note `language` is one of them, is
     undecided (`und`), or is not there. Without any languages the rule is for all."""
     if not languages:

@@ -25,7 +25,7 @@ from typing import Any
 from maskwright.base.errors import DataError, UsageError, near, shorten
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.text.curate.card import read_card
-from maskwright.text.curate.card_tables import value
+from maskwright.text.curate.card_report import value_text
 from maskwright.text.curate.curation import UNREADABLE, is_curated
 from maskwright.text.curate.engine.pack import READ_AT
 from maskwright.text.curate.engine.shards import UNREAD
@@ -64,7 +64,7 @@ class Fate:
         yield self.place if self.id == self.place else f"{self.id} ({self.place})"
         for change in self.changes:
             where = f", {change['where']}" if "where" in change else ""
-            found = shorten(value(change["value"]), EXCERPT)
+            found = shorten(value_text(change["value"]), EXCERPT)
             yield f"  changed by {change['step']}, rule {change['rule']}: {found}{where}"
             if "before" in change:
                 yield f"    it was: {shorten(change['before'], EXCERPT)}"
@@ -78,7 +78,7 @@ class Fate:
     def _removed(self, record: dict[str, Any]) -> Iterator[str]:
         wanted = f"; allowed: {record['wanted']}" if record.get("wanted") else ""
         where = f", {record['where']}" if record.get("where") else ""
-        found = shorten(value(record["value"]), EXCERPT)
+        found = shorten(value_text(record["value"]), EXCERPT)
         yield f"  removed by {record['step']}, rule {record['rule']}: {found}{where}{wanted}"
         if self.survivor is not None:
             end = "is kept" if self.survivor.kept else "was itself removed"
@@ -86,7 +86,7 @@ class Fate:
 
 
 @dataclass(frozen=True)
-class Answer:
+class DocumentFates:
     """What became of the documents that were asked for; of a copy, also of those kept for it."""
 
     fates: Sequence[Fate]
@@ -102,7 +102,7 @@ class Answer:
             yield f"only the first {FOUND} are shown"
 
 
-def why(folder: Path | str, document: str = "", text: str = "") -> Answer:
+def why(folder: Path | str, document: str = "", text: str = "") -> DocumentFates:
     """What became of a document that was read for the corpus `folder`.
 
     Args:
@@ -135,12 +135,12 @@ def why(folder: Path | str, document: str = "", text: str = "") -> Answer:
         raise _not_there(lookup, document, text)
     for fate in fates[:FOUND]:
         lookup.follow(fate)
-    return Answer(fates[:FOUND], len(fates) > FOUND)
+    return DocumentFates(fates[:FOUND], len(fates) > FOUND)
 
 
 # ------------------------------------------------------------------------------ the records
 @dataclass(frozen=True)
-class _Name:
+class _DocumentPattern:
     """What a line must have in it, and its record and place be, to be about a document."""
 
     pieces: tuple[tuple[bytes, ...], ...]
@@ -150,7 +150,7 @@ class _Name:
         return any(all(piece in line for piece in pieces) for pieces in self.pieces)
 
 
-def _of_name(name: str, *, exact: bool = False) -> _Name:
+def _of_name(name: str, *, exact: bool = False) -> _DocumentPattern:
     """An id or a place; unless `exact` also a file, for all its documents, and `./a.txt` for
     `a.txt`."""
     names = {name} if exact else {name, os.path.normpath(name)}
@@ -165,16 +165,16 @@ def _of_name(name: str, *, exact: bool = False) -> _Name:
         match = None if exact else _PLACE.fullmatch(place)
         return not names.isdisjoint((str(record["id"]), place, match[1] if match else place))
 
-    return _Name(tuple(pieces), fits)
+    return _DocumentPattern(tuple(pieces), fits)
 
 
-def _of_text(text: str) -> _Name:
+def _of_text(text: str) -> _DocumentPattern:
     wanted = _folded(text)
 
     def fits(record: dict[str, Any], place: str) -> bool:
         return any(wanted in _folded(str(record.get(name, ""))) for name in ("text", "before"))
 
-    return _Name(((),), fits)
+    return _DocumentPattern(((),), fits)
 
 
 def _written(text: str) -> bytes:
@@ -207,7 +207,7 @@ class _Lookup:
     folder: Path
     steps: Sequence[str]
 
-    def find(self, name: _Name) -> list[Fate]:
+    def find(self, name: _DocumentPattern) -> list[Fate]:
         """The documents of a name, in the order of their removal, those kept at the end."""
         found: dict[str, Fate] = {}
         for room in ("removed", "text", "changed"):
@@ -229,7 +229,9 @@ class _Lookup:
                     fate.kept = (path.relative_to(self.folder).as_posix(), number)
         return list(found.values())
 
-    def records(self, room: str, name: _Name | None = None) -> Iterator[tuple[Path, int, Any]]:
+    def records(
+        self, room: str, name: _DocumentPattern | None = None
+    ) -> Iterator[tuple[Path, int, Any]]:
         """The records of a room that may be of a name: file, line and record.
 
         Raises:

@@ -14,7 +14,7 @@ from maskwright.base.errors import DataError, UsageError
 from maskwright.text.curate.arrays.lines import Lines
 from maskwright.text.curate.arrays.winnow import Stretches
 from maskwright.text.curate.arrays.words import Words, words_of
-from maskwright.text.curate.step import Batch, Change
+from maskwright.text.curate.step import Change, CurationBatch
 
 LARGEST = 64 << 20
 
@@ -93,7 +93,7 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutTexts:
     """What is left of the texts of a batch, and what was taken.
 
     Attributes:
@@ -123,7 +123,7 @@ def merged(spans: Spans) -> Spans:
     return Spans(texts[first], begins[first], reach[last] - base[first])
 
 
-def cut(batch: Batch, spans: Spans) -> Cut:
+def cut(batch: CurationBatch, spans: Spans) -> CutTexts:
     """The texts of a batch without the words of merged spans.
 
     What stands behind the last word goes with it, as far as the next word that stays: its full
@@ -150,7 +150,7 @@ def cut(batch: Batch, spans: Spans) -> Cut:
     texts = list(batch.texts)
     for text, parts in pieces.items():
         texts[text] = "".join(parts) + texts[text][ends[text] :]
-    return Cut(texts, spans, characters)
+    return CutTexts(texts, spans, characters)
 
 
 MOST_NAMED = 5

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from maskwright.base import randomness
 from maskwright.base.errors import ConfigError, DataError
 from maskwright.text.curate.arrays.words import Words, mix, powers_of_base
-from maskwright.text.curate.step import DOCUMENT, Batch, CorpusStep, Tables
+from maskwright.text.curate.step import DOCUMENT, CorpusStep, CurationBatch, Tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ class OrderedStep(CorpusStep):
                 do="leave the second out",
             )
 
-    def order(self, batch: Batch) -> dict[str, pa.Array]:
+    def order(self, batch: CurationBatch) -> dict[str, pa.Array]:
         """The columns `ORDER` of the documents of a batch: int32, float64, int64 and four uint64.
 
         Raises:
@@ -86,7 +86,7 @@ class OrderedStep(CorpusStep):
             "name": pa.array([hash_64(name) for name in batch.ids], pa.uint64()),
         }
 
-    def _qualities(self, batch: Batch) -> list[float]:
+    def _qualities(self, batch: CurationBatch) -> list[float]:
         """(B,) the note of quality; without one, a document comes after those that have one."""
         if not self.quality or self.quality not in batch.notes:
             return [-math.inf] * len(batch)

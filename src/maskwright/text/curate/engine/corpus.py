@@ -19,7 +19,7 @@ from maskwright.base.findings import Note
 from maskwright.base.storage.files import write_file
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.segment import PASS_FILE, run_pass
-from maskwright.text.curate.engine.shards import Shard
+from maskwright.text.curate.engine.shards import CurationShard
 from maskwright.text.curate.engine.tables import read_columns
 from maskwright.text.curate.step import DOCUMENT, Pass
 
@@ -37,7 +37,7 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class ShardCorpus:
-    """A `Corpus` of shards on disk, for one step.
+    """A `CorpusHandle` of shards on disk, for one step.
 
     Attributes:
         step: its name.
@@ -47,7 +47,7 @@ class ShardCorpus:
     """
 
     engine: DaftEngine
-    shards: Sequence[Shard]
+    shards: Sequence[CurationShard]
     step: str
     key: str
     folder: Path
@@ -56,9 +56,9 @@ class ShardCorpus:
     used: set[Path]
 
     def map(self, name: str, function: Pass, known: pa.Table | None = None) -> ShardTables:
-        """`Corpus.map`."""
+        """`CorpusHandle.map`."""
         tasks, numbers, size = [], [], 0
-        keep = Keeper(self.folder)
+        keep = TableWriter(self.folder)
         for number, (shard, about) in enumerate(
             zip(self.shards, slices(known, len(self.shards)), strict=True)
         ):
@@ -83,7 +83,7 @@ class ShardCorpus:
         )
 
     def say(self, found: object) -> None:
-        """`Corpus.say`."""
+        """`CorpusHandle.say`."""
         self.note(found)  # type: ignore[arg-type]
 
 
@@ -166,7 +166,7 @@ def slices(known: pa.Table | None, shards: int) -> list[pa.Table | None]:
     return [named.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
 
 
-class Keeper:
+class TableWriter:
     """Writes tables under names made of their content; one that comes again and again, once."""
 
     def __init__(self, folder: Path) -> None:

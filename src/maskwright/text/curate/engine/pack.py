@@ -13,7 +13,7 @@ from maskwright.text.corpus.document import as_text
 from maskwright.text.curate.arrays.words import count_words
 from maskwright.text.curate.engine.segment import MOST_SOURCES, own_id, utf8_size
 from maskwright.text.curate.engine.tables import compressed, read_batches
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 
 PACKED, FACTS = "text.jsonl.gz", "facts.json"
 READ_AT = "read_at"
@@ -56,7 +56,7 @@ def _write(stage: Staging, shard: Path, tokenizer: str) -> None:
     stage.write_json(FACTS, {**facts, "values": common})
 
 
-def rows_of(batch: Batch) -> Iterator[dict[str, Any]]:
+def rows_of(batch: CurationBatch) -> Iterator[dict[str, Any]]:
     """The documents as rows: id and text, then the notes that have a value; a document with an id
     of its own also says where it was read. A column of that name which the documents brought stays,
     under another."""

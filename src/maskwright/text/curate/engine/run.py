@@ -38,13 +38,19 @@ from maskwright.base.storage.manifest import hash_file
 from maskwright.base.version import VERSION
 from maskwright.text.corpus.files import Paths, find, listed
 from maskwright.text.corpus.reading import Reading
-from maskwright.text.curate.engine.corpus import Keeper, Progress, ShardCorpus, pass_folder, slices
+from maskwright.text.curate.engine.corpus import (
+    Progress,
+    ShardCorpus,
+    TableWriter,
+    pass_folder,
+    slices,
+)
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.pack import FACTS as PACK_FACTS
 from maskwright.text.curate.engine.pack import pack_shard
 from maskwright.text.curate.engine.segment import FACTS_FILE, TEXT_FILE, opened, run_segment
 from maskwright.text.curate.engine.shards import (
-    Shard,
+    CurationShard,
     group,
     read_facts,
     read_group,
@@ -52,7 +58,7 @@ from maskwright.text.curate.engine.shards import (
     shards_of,
     unreadable,
 )
-from maskwright.text.curate.recipe import Recipe
+from maskwright.text.curate.recipe import CurationRecipe
 from maskwright.text.curate.step import CorpusStep, Step
 
 # Names of folders that this module makes; others are somebody's.
@@ -98,12 +104,12 @@ class ReadFiles:
         folders: of each group of files.
     """
 
-    shards: list[Shard]
+    shards: list[CurationShard]
     facts: list[dict[str, Any]]
     folders: list[Path] = field(default_factory=list)
 
 
-def require_files(recipe: Recipe) -> None:
+def require_files(recipe: CurationRecipe) -> None:
     """Refuse a recipe whose steps need what is not there, or cannot be read, before any work.
 
     Raises:
@@ -196,7 +202,7 @@ def _drop_empty(work: Path) -> None:
 
 def run(
     read: ReadFiles,
-    recipe: Recipe,
+    recipe: CurationRecipe,
     work: Path,
     engine: DaftEngine,
     *,
@@ -211,7 +217,7 @@ def run(
         UsageError, ConfigError, ResourceError, StoppedError, StorageError: as their parts say.
     """
     found: dict[str, list[Finding]] = {}
-    shards: list[Shard] = read.shards
+    shards: list[CurationShard] = read.shards
     segments: list[tuple[list[str], list[Path]]] = []
     pass_files: set[Path] = set()
     walks = _segments(recipe)
@@ -220,7 +226,7 @@ def run(
         first = recipe.steps[names[0]]
         key = _step_key(names[0], first)
         if isinstance(first, CorpusStep):
-            noted = _Noted(note, found.setdefault(names[0], []))
+            noted = _FindingRecorder(note, found.setdefault(names[0], []))
             corpus = ShardCorpus(engine, shards, names[0], key, work, noted, progress, pass_files)
             known = first.gather(corpus, opened(names[0], first))
         tasks = _tasks(recipe, names, following[:1], shards, known, work)
@@ -231,7 +237,7 @@ def run(
         shards = [_next(folder, fact) for folder, fact in zip(folders, facts, strict=True)]
         for name in names:
             for finding in _replaced(fact["steps"][name]["replaced"] for fact in facts):
-                _Noted(note, found.setdefault(name, []))(finding)
+                _FindingRecorder(note, found.setdefault(name, []))(finding)
         if not any(shard.documents for shard in shards):
             raise _removes_all(names, folders)
     left = [shard for shard in shards if shard.documents]
@@ -264,7 +270,7 @@ def prune(work: Path, pieces: Pieces) -> None:
 
 
 @dataclass(frozen=True)
-class _Noted:
+class _FindingRecorder:
     """A `Note` that also keeps what it is told."""
 
     note: Note
@@ -275,7 +281,7 @@ class _Noted:
         self.note(found)
 
 
-def _segments(recipe: Recipe) -> list[list[str]]:
+def _segments(recipe: CurationRecipe) -> list[list[str]]:
     """The steps in walks; each but the first begins with a step that needs the whole corpus."""
     found: list[list[str]] = []
     for name, step in recipe.steps.items():
@@ -286,10 +292,10 @@ def _segments(recipe: Recipe) -> list[list[str]]:
 
 
 def _tasks(
-    recipe: Recipe,
+    recipe: CurationRecipe,
     names: Sequence[str],
     following: Sequence[str],
-    shards: Sequence[Shard],
+    shards: Sequence[CurationShard],
     known: Any,
     work: Path,
 ) -> list[dict[str, Any]]:
@@ -300,7 +306,7 @@ def _tasks(
     keys = [[_step_key(name, recipe.steps[name]) for name in names], private]
     tasks: list[dict[str, Any]] = []
     (work / "segments").mkdir(parents=True, exist_ok=True)
-    keep = Keeper(work)
+    keep = TableWriter(work)
     ahead = _ahead(recipe, following, work)
     for shard, about in zip(shards, slices(known, len(shards)), strict=True):
         path = keep(about)
@@ -316,7 +322,7 @@ def _tasks(
 def _apply(
     names: Sequence[str],
     tasks: Sequence[dict[str, Any]],
-    shards: Sequence[Shard],
+    shards: Sequence[CurationShard],
     engine: DaftEngine,
     progress: Progress,
 ) -> list[Path]:
@@ -326,7 +332,7 @@ def _apply(
 
 
 def _ahead(
-    recipe: Recipe, following: Sequence[str], work: Path
+    recipe: CurationRecipe, following: Sequence[str], work: Path
 ) -> Callable[[str], dict[str, Any] | None]:
     """Of a shard's key what a segment does beside its own work: the first pass of the step behind
     it, while the documents are in memory."""
@@ -356,12 +362,12 @@ def _replaced(counts: Iterable[Mapping[str, int]]) -> Iterator[Finding]:
         )
 
 
-def _next(folder: Path, facts: Mapping[str, Any]) -> Shard:
+def _next(folder: Path, facts: Mapping[str, Any]) -> CurationShard:
     """The shard that a segment made in a folder."""
-    return Shard(folder / TEXT_FILE, folder.name, facts["documents"], facts["bytes"])
+    return CurationShard(folder / TEXT_FILE, folder.name, facts["documents"], facts["bytes"])
 
 
-def _size(shards: Sequence[Shard]) -> int:
+def _size(shards: Sequence[CurationShard]) -> int:
     return sum(shard.bytes for shard in shards)
 
 

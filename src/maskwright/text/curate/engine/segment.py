@@ -32,7 +32,7 @@ from maskwright.base.config import fingerprint, to_plain
 from maskwright.base.storage.commit import Staging, commit_once
 from maskwright.base.storage.files import state_of
 from maskwright.text.curate.engine.tables import (
-    Left,
+    RemainingRows,
     compressed,
     read_batches,
     read_columns,
@@ -41,13 +41,13 @@ from maskwright.text.curate.engine.tables import (
 )
 from maskwright.text.curate.recipe import make
 from maskwright.text.curate.step import (
-    Batch,
     Change,
     CorpusStep,
-    Measure,
+    CurationBatch,
     Outcome,
     Pass,
     Removal,
+    RuleMeasure,
     Step,
 )
 
@@ -92,7 +92,7 @@ def run_segment(task: dict[str, Any]) -> dict[str, Any]:
     if not out.is_dir():
         steps = _steps(task["steps"])
         known = read_known(task["known"])
-        ahead = _Ahead.of(task["ahead"])
+        ahead = _NextPass.of(task["ahead"])
         shard = Path(task["shard"])
         private = _steps(task["private"])
         commit_once(out, lambda stage: _write(stage, out, shard, steps, private, known, ahead))
@@ -104,7 +104,7 @@ def _steps(listed: Sequence[Sequence[Any]]) -> Mapping[str, Step]:
     return make([name for name, _ in listed], {name: plain for name, plain in listed}).steps
 
 
-class _Ahead:
+class _NextPass:
     """The first pass of the next step, sent over what leaves a segment."""
 
     def __init__(self, function: Pass | None, out: Path | None) -> None:
@@ -112,7 +112,7 @@ class _Ahead:
         self.tables: list[pa.Table] = []
 
     @classmethod
-    def of(cls, task: Mapping[str, Any] | None) -> _Ahead:
+    def of(cls, task: Mapping[str, Any] | None) -> _NextPass:
         if task is None or Path(task["out"]).is_dir():
             return cls(None, None)
         (step,) = _steps([task["step"]]).values()
@@ -123,7 +123,7 @@ class _Ahead:
         """A segment that is written a second time sends it anew."""
         self.tables.clear()
 
-    def see(self, batch: Batch) -> None:
+    def see(self, batch: CurationBatch) -> None:
         if self.function is not None:
             self.tables.append(self.function(batch, None))
 
@@ -145,11 +145,11 @@ def _write(
     steps: Mapping[str, Step],
     private: Mapping[str, Step],
     known: pa.Table | None,
-    ahead: _Ahead,
+    ahead: _NextPass,
 ) -> None:
     ahead.begin()
     same = not any(step.CHANGES_TEXT for step in steps.values())
-    left: list[Left] = []
+    left: list[RemainingRows] = []
     notes: set[str] = set()
     record = Record(
         list(steps),
@@ -169,7 +169,7 @@ def _write(
         if len(flow.batch):
             record.left(flow)
             if same:
-                left.append(Left(flow.batch.rows, flow.batch.notes))
+                left.append(RemainingRows(flow.batch.rows, flow.batch.notes))
             else:
                 tables.append(flow.batch.to_arrow())
             ahead.see(flow.batch)
@@ -202,7 +202,7 @@ def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> Non
             texts = [entry[field_name] for entry in own]
             if not texts:
                 continue
-            batch = Batch(np.arange(len(texts)), [str(entry["id"]) for entry in own], texts)
+            batch = CurationBatch(np.arange(len(texts)), [str(entry["id"]) for entry in own], texts)
             outcome = step.apply(batch, opened(name, step))
             hidden = np.zeros(len(texts), np.bool_)
             for measure in outcome.measures:
@@ -227,7 +227,7 @@ def rows_of(known: pa.Table | None) -> NDArray[np.int64] | None:
     return np.unique(known.column("row").to_numpy())
 
 
-def rows_about(known: pa.Table | None, batch: Batch) -> pa.Table | None:
+def rows_about(known: pa.Table | None, batch: CurationBatch) -> pa.Table | None:
     """The rows of a table with the column `row` that are about the documents of a batch; another
     table is about all."""
     if known is None or "row" not in known.schema.names:
@@ -252,12 +252,12 @@ class Flow:
         sizes: (B,) bytes of each text.
     """
 
-    batch: Batch
+    batch: CurationBatch
     keys: list[str]
     sizes: NDArray[np.int64]
 
     @classmethod
-    def of(cls, batch: Batch) -> Flow:
+    def of(cls, batch: CurationBatch) -> Flow:
         names = (name.encode("utf-8", "surrogatepass") for name in batch.ids)
         keys = [hashlib.blake2b(name, digest_size=8).hexdigest() for name in names]
         return cls(batch, keys, _sizes(batch.texts))
@@ -413,7 +413,7 @@ class Record:
         found = _present({**found, "survivor": reason.survivor})
         facts["examples"] = least_examples([*facts["examples"], found])
 
-    def _measure(self, measures: dict[str, Any], flow: Flow, found: Sequence[Measure]) -> None:
+    def _measure(self, measures: dict[str, Any], flow: Flow, found: Sequence[RuleMeasure]) -> None:
         common = flow.least(SAMPLE) if found else []
         for measure in found:
             facts = measures.setdefault(measure.rule, {"sample": [], "border": []})
@@ -448,7 +448,7 @@ class Record:
 
 
 def _border(
-    before: list[dict[str, Any]], flow: Flow, measure: Measure, values: NDArray[np.float64]
+    before: list[dict[str, Any]], flow: Flow, measure: RuleMeasure, values: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
     """The examples nearest to the limits, on both sides of each, with those of this batch."""
     more = []
@@ -544,12 +544,12 @@ def example(flow: Flow, place: int) -> dict[str, Any]:
     return {"id": name, "place": flow.batch.ids[place], "text": text, "key": flow.keys[place]}
 
 
-def own_id(batch: Batch, place: int) -> str:
+def own_id(batch: CurationBatch, place: int) -> str:
     """The name of a document: what its own column `id` says, else its place."""
     return batch.note("id")[place] or batch.ids[place]
 
 
-def place_of(batch: Batch, place: int) -> dict[str, Any]:
+def place_of(batch: CurationBatch, place: int) -> dict[str, Any]:
     """Where a document comes from, for a record: id, file and line or row."""
     name = batch.ids[place]
     file, sign, number = name, "", ""
@@ -569,7 +569,7 @@ def excerpt(text: str) -> str:
     return text if len(text) <= EXCERPT else text[:EXCERPT].rstrip() + "…"
 
 
-def _allowed(measure: Measure) -> str:
+def _allowed(measure: RuleMeasure) -> str:
     if measure.low is None:
         return f"at most {measure.high:g}"
     return f"at least {measure.low:g}" + (

@@ -27,7 +27,7 @@ from maskwright.text.corpus.files import Source
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import Reading
 from maskwright.text.curate.engine.tables import write_parts
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 
 SHARD_BYTES = 16 << 20  # of text in a shard; a document is never cut
 SHARD_DOCUMENTS = 1 << 20
@@ -41,7 +41,7 @@ LARGEST_FACTS = 1 << 30
 
 
 @dataclass(frozen=True)
-class Shard:
+class CurationShard:
     """Some documents on disk.
 
     Attributes:
@@ -57,7 +57,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Group:
+class FileGroup:
     """Files that are read together.
 
     Attributes:
@@ -71,7 +71,7 @@ class Group:
     key: str
 
 
-def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> list[Group]:
+def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> list[FileGroup]:
     """The files, in their order, in groups.
 
     Raises:
@@ -79,7 +79,7 @@ def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> li
     """
     require_once(sources)
     how = fingerprint([to_plain(reading), skip])
-    groups, files, facts, size = list[Group](), list[str](), list[Any](), 0
+    groups, files, facts, size = list[FileGroup](), list[str](), list[Any](), 0
     for place, source in enumerate(sources):
         state = state_of(source.path)
         files.append(os.fspath(source.path))
@@ -88,7 +88,7 @@ def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> li
         # A chance of 1 in 16 that depends on the name alone lets groups begin anew behind a change.
         last = hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).digest()[0] < 16
         if size >= GROUP_BYTES or (last and size >= GROUP_BYTES >> 3) or place == len(sources) - 1:
-            groups.append(Group(tuple(files), size, fingerprint(["group", 1, how, facts])))
+            groups.append(FileGroup(tuple(files), size, fingerprint(["group", 1, how, facts])))
             files, facts, size = [], [], 0
     return groups
 
@@ -134,12 +134,12 @@ def read_group(task: dict[str, Any]) -> dict[str, Any]:
     out = Path(task["out"])
     if not out.is_dir():
         reading = from_plain(Reading, task["reading"])
-        files = _Files([Path(name) for name in task["files"]], reading, task["skip"])
+        files = _DocumentReader([Path(name) for name in task["files"]], reading, task["skip"])
         commit_once(out, lambda stage: _write(stage, files))
     return {}
 
 
-def shards_of(folder: Path) -> tuple[list[Shard], dict[str, Any]]:
+def shards_of(folder: Path) -> tuple[list[CurationShard], dict[str, Any]]:
     """The shards that `read_group` wrote, and what the reading met.
 
     Raises:
@@ -147,7 +147,8 @@ def shards_of(folder: Path) -> tuple[list[Shard], dict[str, Any]]:
     """
     facts = read_facts(folder / SHARDS)
     found = [
-        Shard(folder / s["name"], s["key"], s["documents"], s["bytes"]) for s in facts["shards"]
+        CurationShard(folder / s["name"], s["key"], s["documents"], s["bytes"])
+        for s in facts["shards"]
     ]
     return found, facts
 
@@ -168,7 +169,7 @@ def unreadable(error: MaskwrightError, file: object, extent: str = UNREAD) -> di
     return {**what, "extent": extent}
 
 
-class _Files:
+class _DocumentReader:
     """The documents of some files, and what was met in them.
 
     Attributes:
@@ -223,7 +224,7 @@ class _Files:
         self.facts["findings"] += [found.to_json() for found in counts.findings]
 
 
-def _write(stage: Staging, files: _Files) -> None:
+def _write(stage: Staging, files: _DocumentReader) -> None:
     def facts() -> dict[str, Any]:
         if files.rejected:
             stage.write_bytes(REJECTED, iter(files.rejected))
@@ -260,7 +261,7 @@ def write_shards(
     stage.write_json(SHARDS, {**nothing, **facts(), "shards": shards, "documents": written})
 
 
-def _batched(documents: Iterator[Document]) -> Iterator[Batch]:
+def _batched(documents: Iterator[Document]) -> Iterator[CurationBatch]:
     held: list[Document] = []
     columns: set[str] = set()
     size = 0
@@ -276,7 +277,7 @@ def _batched(documents: Iterator[Document]) -> Iterator[Batch]:
         yield _batch(held)
 
 
-def _batch(documents: Sequence[Document]) -> Batch:
+def _batch(documents: Sequence[Document]) -> CurationBatch:
     names = sorted({name for document in documents for name in document.notes})
     notes: dict[str, list[str | None]] = {
         name: [document.notes.get(name) for document in documents] for name in names
@@ -286,7 +287,7 @@ def _batch(documents: Sequence[Document]) -> Batch:
         notes["source"] = [s or f for s, f in zip(notes["source"], files, strict=True)]
     else:
         notes["source"] = [document.source for document in documents]
-    return Batch(
+    return CurationBatch(
         np.arange(len(documents), dtype=np.int64),
         [document.id for document in documents],
         [document.text for document in documents],

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.storage.commit import Staging
-from maskwright.text.curate.step import ID, NOTE, ROW, TEXT, Batch
+from maskwright.text.curate.step import ID, NOTE, ROW, TEXT, CurationBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield packer.flush()
 
 
-def parts_of(batch: Batch) -> Iterator[Batch]:
+def parts_of(batch: CurationBatch) -> Iterator[CurationBatch]:
     """The batch in parts that a step works on at once: about `BATCH_CHARACTERS` each."""
     ends = np.cumsum(batch.lengths)
     begin = 0
@@ -53,7 +53,7 @@ def parts_of(batch: Batch) -> Iterator[Batch]:
         begin = end
 
 
-def write_parts(stage: Staging, name: str, batch: Batch) -> None:
+def write_parts(stage: Staging, name: str, batch: CurationBatch) -> None:
     """Write a batch as a Parquet file whose row groups are its parts."""
     write_tables(stage, name, [part.to_arrow() for part in parts_of(batch)])
 
@@ -89,7 +89,7 @@ def base_of(path: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Left:
+class RemainingRows:
     """Which documents of a batch are left: (B,) their rows, and their notes."""
 
     rows: NDArray[np.int64]
@@ -97,7 +97,12 @@ class Left:
 
 
 def write_left(
-    stage: Staging, name: str, folder: Path, shard: Path, left: Sequence[Left], notes: set[str]
+    stage: Staging,
+    name: str,
+    folder: Path,
+    shard: Path,
+    left: Sequence[RemainingRows],
+    notes: set[str],
 ) -> None:
     """Write which documents of a shard are left, and those of their notes that are new.
 
@@ -130,7 +135,7 @@ def _added(shard: Path) -> set[str]:
     return {name.removeprefix(NOTE) for name in schema.names if name.startswith(NOTE)}
 
 
-def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[Batch]:
+def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[CurationBatch]:
     """The batches of a file that `write_tables` or `write_left` wrote.
 
     Args:
@@ -154,7 +159,9 @@ def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[
                     chosen &= np.isin(own, wanted)
             if not chosen.any():
                 continue
-            batch = Batch.from_arrow(table if chosen.all() else table.filter(pa.array(chosen)))
+            batch = CurationBatch.from_arrow(
+                table if chosen.all() else table.filter(pa.array(chosen))
+            )
             if left is not None and rows is not None:
                 about = left.take(pa.array(np.searchsorted(rows, batch.rows)))
                 about = about.drop_columns([ROW])

@@ -16,7 +16,14 @@ from maskwright.base.config import require
 from maskwright.base.errors import ConfigError, near
 from maskwright.base.findings import Finding
 from maskwright.text.curate.arrays.winnow import BALANCE, draws, hashes, within
-from maskwright.text.curate.step import DOCUMENT, Batch, Corpus, CorpusStep, Outcome, Removal
+from maskwright.text.curate.step import (
+    DOCUMENT,
+    CorpusHandle,
+    CorpusStep,
+    CurationBatch,
+    Outcome,
+    Removal,
+)
 from maskwright.text.curate.steps.sample import check_seed
 
 if TYPE_CHECKING:
@@ -96,7 +103,7 @@ class Settings(CorpusStep):
             )
         check_seed(self.seed)
 
-    def count(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def count(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """Of each document its domain, words, draw, and a hash of its place for equal draws."""
         import pyarrow as pa
 
@@ -115,7 +122,7 @@ class Settings(CorpusStep):
             }
         )
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """The documents that go.
 
         Raises:
@@ -202,7 +209,7 @@ class Settings(CorpusStep):
 
     def _say(
         self,
-        corpus: Corpus,
+        corpus: CorpusHandle,
         domains: list[str],
         totals: NDArray[np.float64],
         kept: NDArray[np.float64],
@@ -225,7 +232,7 @@ class Settings(CorpusStep):
             )
         )
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         assert known is not None
         wanted = dict(
             zip(known.column("row").to_pylist(), known.column("wanted").to_pylist(), strict=True)

@@ -38,13 +38,13 @@ from maskwright.text.curate.arrays.lines import Lines
 from maskwright.text.curate.arrays.phrases import line_changes, without_lines
 from maskwright.text.curate.arrays.words import case_folded, grouped, mix
 from maskwright.text.curate.step import (
-    Batch,
     Change,
-    Corpus,
+    CorpusHandle,
     CorpusStep,
-    Measure,
+    CurationBatch,
     Outcome,
     Pass,
+    RuleMeasure,
     check_counts,
     check_shares,
     shares,
@@ -111,7 +111,7 @@ class Settings(CorpusStep):
     def first_pass(self) -> tuple[str, Pass]:
         return "lines", self.count_lines
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """The lines that are boilerplate: the document and the key, as the column `line`."""
         tables = corpus.map("lines", self.count_lines)
         counted = tables.totals(["line"], ["documents"], self.min_documents)
@@ -130,7 +130,7 @@ class Settings(CorpusStep):
             keys = self._boilerplate(found, whole)
         return tables.among("line", keys)
 
-    def count_lines(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def count_lines(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """The lines of each document, each once, and the number of all documents of the batch."""
         import pyarrow as pa
 
@@ -151,7 +151,7 @@ class Settings(CorpusStep):
             }
         )
 
-    def count_places(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def count_places(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """Of each frequent line: in how many documents it stands, in how many at an edge, both by a
         number of the rest of the document that is mostly equal for copies; and in how many it has
         another one beside it at an edge."""
@@ -222,7 +222,7 @@ class Settings(CorpusStep):
             & ((beside >= self.company * documents) | (documents >= lone))
         ]
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         left = np.ones(len(batch))
         keys, chosen = np.zeros(0, np.int64), self._with_phrase(batch.texts)
         if known is not None and known.num_rows:
@@ -232,13 +232,13 @@ class Settings(CorpusStep):
         texts, changes = self._cut(batch.take(chosen), keys, left, places)
         return Outcome(
             texts=_placed(batch.texts, places, texts) if changes else None,
-            measures=[Measure("boilerplate_left", left, low=self.min_left)],
+            measures=[RuleMeasure("boilerplate_left", left, low=self.min_left)],
             changes=changes,
         )
 
     def _cut(
         self,
-        batch: Batch,
+        batch: CurationBatch,
         known: NDArray[np.int64],
         left: NDArray[np.float64],
         places: NDArray[np.int64],
@@ -273,7 +273,7 @@ class Settings(CorpusStep):
     def _keys(self, lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """(L,) the key of each line; the keys of its templates, and (T,) the line of each."""
         short = lines.lengths <= self.max_line_length
-        folded = Folded(lines.characters, _covered(lines, short))
+        folded = FoldedCharacters(lines.characters, _covered(lines, short))
         own = folded.hashes(lines.begins, lines.ends).view(np.int64)
         if not self.template_words:
             return own, own[:0], own[:0]
@@ -293,7 +293,7 @@ class Settings(CorpusStep):
         found = (itself | templates) & (lines.lengths <= self.max_line_length)
         return np.where(templates, best, own), found, itself
 
-    def _noticed(self, batch: Batch, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _noticed(self, batch: CurationBatch, places: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(L,) whether a line of these texts has a phrase of a notice."""
         lines = batch.lines
         low = [batch.texts[place].lower() for place in places.tolist()]
@@ -332,7 +332,7 @@ def _places_of(phrase: str, text: str) -> Iterator[int]:
 
 
 def template_keys(
-    lines: Lines, folded: Folded, least: int, longest: int
+    lines: Lines, folded: FoldedCharacters, least: int, longest: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(T,) hashes of lines near an edge with one word left out, for each of their words; (T,) the
     line of each. Lines of fewer words than `least`, or of more characters, have none."""
@@ -386,7 +386,7 @@ def _covered(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.cumsum(steps, dtype=np.int8)[:-1].view(np.bool_)
 
 
-class Folded:
+class FoldedCharacters:
     """The characters of lines without white space and regard to case, each row of digits as one."""
 
     def __init__(self, characters: Characters, covered: NDArray[np.bool_]) -> None:
@@ -461,7 +461,7 @@ def _pairs(keys: NDArray[np.int64], texts: NDArray[np.int64]) -> NDArray[np.int6
     return np.concatenate([pairs, np.zeros((1, pairs.shape[1]), np.int64)])
 
 
-def _rest(batch: Batch, edge: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _rest(batch: CurationBatch, edge: NDArray[np.bool_]) -> NDArray[np.int64]:
     """(B,) a number below `BUCKETS` of what is left without the lines at an edge: of its least hash
     of five words, which two copies with small differences have in common; 0 where little is left,
     as of copies that differ in one line."""

@@ -29,11 +29,11 @@ from maskwright.text.curate.arrays.phrases import (
 )
 from maskwright.text.curate.arrays.sentences import TERMINALS, sentences_of
 from maskwright.text.curate.step import (
-    Batch,
     Change,
-    Measure,
+    CurationBatch,
     Outcome,
     Removal,
+    RuleMeasure,
     Step,
     check_counts,
     in_languages,
@@ -103,7 +103,10 @@ class Settings(Step):
         }
 
     def apply(
-        self, batch: Batch, opened: Mapping[str, Phrases | None], known: pa.Table | None = None
+        self,
+        batch: CurationBatch,
+        opened: Mapping[str, Phrases | None],
+        known: pa.Table | None = None,
     ) -> Outcome:
         applies = in_languages(batch, self.languages)
         lines = batch.lines
@@ -121,7 +124,7 @@ class Settings(Step):
         if self.min_num_sentences:
             sentences = lines.total(np.where(cut, 0, sentences_of(lines)))
             measures.append(
-                Measure(
+                RuleMeasure(
                     "too_few_sentences", where_applies(sentences, applies), self.min_num_sentences
                 )
             )
@@ -140,7 +143,7 @@ class Settings(Step):
         )
 
     def _line_rules(
-        self, batch: Batch, opened: Mapping[str, Phrases | None]
+        self, batch: CurationBatch, opened: Mapping[str, Phrases | None]
     ) -> Sequence[tuple[str, NDArray[np.bool_]]]:
         """Each rule with (L,) the lines that it cuts, in the order of the published code."""
         lines = batch.lines
@@ -186,7 +189,7 @@ def _listed(phrases: Sequence[str]) -> Phrases | None:
 
 
 def _removals(
-    batch: Batch, rule: str, phrases: Phrases | None, applies: NDArray[np.bool_]
+    batch: CurationBatch, rule: str, phrases: Phrases | None, applies: NDArray[np.bool_]
 ) -> list[Removal]:
     """One for each document with a phrase: the first."""
     if phrases is None:

@@ -23,8 +23,15 @@ from maskwright.base.findings import Finding
 from maskwright.base.storage.files import state_of
 from maskwright.text.curate.arrays.winnow import hashes
 from maskwright.text.curate.arrays.words import BASE, mix
-from maskwright.text.curate.judged import Judged, judged
-from maskwright.text.curate.step import DOCUMENT, Batch, Corpus, CorpusStep, Measure, Outcome
+from maskwright.text.curate.labelled_texts import LabelledTexts, judged
+from maskwright.text.curate.step import (
+    DOCUMENT,
+    CorpusHandle,
+    CorpusStep,
+    CurationBatch,
+    Outcome,
+    RuleMeasure,
+)
 
 BITS = 18
 SIZE = 4  # characters of a sequence
@@ -44,7 +51,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearClassifier:
     """What was learned.
 
     Attributes:
@@ -69,7 +76,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Trial:
+class HeldOutScores:
     """How the classifier did on examples that it had not learned from.
 
     Attributes:
@@ -85,7 +92,7 @@ class Trial:
     chance: float
 
 
-def features_of(batch: Batch) -> Features:
+def features_of(batch: CurationBatch) -> Features:
     """The features of the texts of a batch."""
     words, characters = batch.words, batch.characters
     pairs, pair_starts = words.shingles(2)
@@ -117,7 +124,9 @@ def _places(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
     return (numbers >> np.uint64(64 - BITS)).astype(np.int64)
 
 
-def learned(batch: Batch, good: NDArray[np.bool_]) -> tuple[Linear, Trial]:
+def learned(
+    batch: CurationBatch, good: NDArray[np.bool_]
+) -> tuple[LinearClassifier, HeldOutScores]:
     """A classifier of examples, and how it does on those that it has not learned from.
 
     Args:
@@ -160,11 +169,11 @@ def learned(batch: Batch, good: NDArray[np.bool_]) -> tuple[Linear, Trial]:
     fitted = fit(strength, np.ones(len(good), np.bool_))
     weights = np.zeros(1 << BITS, np.int64)
     weights[used] = np.rint(fitted.coef_[0] * rarity[used] * FIXED).astype(np.int64)
-    linear = Linear(weights, float(fitted.intercept_[0]), slope, shift)
+    linear = LinearClassifier(weights, float(fitted.intercept_[0]), slope, shift)
     test = mannwhitneyu(decisions[good], decisions[~good], alternative="greater")
     guessed = _logistic(linear.slope * decisions + linear.shift) > 0.5
     share = float(good.mean())
-    trial = Trial(
+    trial = HeldOutScores(
         float((guessed == good).mean()),
         max(share, 1 - share),
         float(test.statistic) / (good.sum() * (~good).sum()),
@@ -192,9 +201,9 @@ def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(1 / (1 + np.exp(-np.clip(values, -50, 50))))
 
 
-def _taken(batch: Batch, order: NDArray[np.int64]) -> Batch:
+def _taken(batch: CurationBatch, order: NDArray[np.int64]) -> CurationBatch:
     places = order.tolist()
-    return Batch(
+    return CurationBatch(
         np.arange(len(places)), [batch.ids[n] for n in places], [batch.texts[n] for n in places]
     )
 
@@ -291,23 +300,23 @@ class Settings(CorpusStep):
         else:
             self._learned()
 
-    def score_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
+    def score_pass(self, batch: CurationBatch, known: pa.Table) -> pa.Table:
         """The quality of each document, by the weights that were learned."""
         import pyarrow as pa
 
         weights = known.column("weights").to_numpy()
         bias, slope, shift = known.column("numbers").slice(0, 3).to_pylist()
-        found = Linear(weights, bias, slope, shift).probabilities(features_of(batch))
+        found = LinearClassifier(weights, bias, slope, shift).probabilities(features_of(batch))
         return pa.table({"row": batch.rows, "quality": found})
 
-    def model_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def model_pass(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """The quality of each document, by the model."""
         import pyarrow as pa
 
         found = probabilities(self.model, batch.texts, self.good_label)
         return pa.table({"row": batch.rows, "quality": found})
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """The quality of each document, and the least that is kept.
 
         Raises:
@@ -330,7 +339,7 @@ class Settings(CorpusStep):
             "least", pa.array(np.full(len(quality), least))
         )
 
-    def _learned(self) -> tuple[Judged, Linear, Trial]:
+    def _learned(self) -> tuple[LabelledTexts, LinearClassifier, HeldOutScores]:
         """The examples and what is learned from them, once in a process for each content.
 
         Raises:
@@ -350,7 +359,7 @@ class Settings(CorpusStep):
             )
         return examples, linear, trial
 
-    def _weights(self, corpus: Corpus) -> pa.Table:
+    def _weights(self, corpus: CorpusHandle) -> pa.Table:
         import pyarrow as pa
 
         examples, linear, trial = self._learned()
@@ -368,7 +377,7 @@ class Settings(CorpusStep):
         numbers[:3] = linear.bias, linear.slope, linear.shift
         return pa.table({"weights": linear.weights, "numbers": numbers})
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         assert known is not None
         rows = known.column("row").to_numpy()
         order = np.argsort(rows, kind="stable")
@@ -378,12 +387,14 @@ class Settings(CorpusStep):
         limited = self.least is not None or self.keep_share is not None
         low = float(known.column("least")[0].as_py()) if limited else None
         return Outcome(
-            measures=[Measure("quality", quality, low=low)],
+            measures=[RuleMeasure("quality", quality, low=low)],
             notes={"quality": [f"{value:.6f}" for value in quality.tolist()]},
         )
 
 
 @functools.lru_cache(maxsize=2)
-def _of_examples(path: str, good_label: str, *state: object) -> tuple[Judged, Linear, Trial]:
+def _of_examples(
+    path: str, good_label: str, *state: object
+) -> tuple[LabelledTexts, LinearClassifier, HeldOutScores]:
     examples = judged(path, good_label, "classifier")
     return examples, *learned(examples.batch, examples.good)

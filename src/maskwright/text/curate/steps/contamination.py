@@ -33,10 +33,10 @@ from maskwright.text.curate.arrays.winnow import Stretches
 from maskwright.text.curate.arrays.words import Words, mix, words_of
 from maskwright.text.curate.step import (
     DOCUMENT,
-    Batch,
     Change,
-    Corpus,
+    CorpusHandle,
     CorpusStep,
+    CurationBatch,
     Outcome,
     Removal,
 )
@@ -221,7 +221,7 @@ class Index:
     sets: TextSets
     rows: dict[str, tuple[int, int]]
 
-    def matches(self, batch: Batch) -> Matches:
+    def matches(self, batch: CurationBatch) -> Matches:
         """Where the documents share words with evaluation texts."""
         words = batch.words
         stretches, boundaries = Stretches(words), boundaries_of(batch)
@@ -322,7 +322,7 @@ def _sets(
     return TextSets(starts, owners[members]), np.split(rank[inverse], cuts)[: len(runs)]
 
 
-def boundaries_of(batch: Batch) -> NDArray[np.bool_]:
+def boundaries_of(batch: CurationBatch) -> NDArray[np.bool_]:
     """(W + 1,) whether a line or sentence begins at each word of a batch; at the end one does."""
     words, characters = batch.words, batch.characters
     found = np.ones(len(words.hashes) + 1, np.bool_)
@@ -402,7 +402,7 @@ class Settings(CorpusStep):
         return opened_index(self)
 
     # -------------------------------------------------------------------------- passes
-    def hits(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def hits(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """The pass: the sets of evaluation texts that a document shares words with."""
         import pyarrow as pa
 
@@ -415,7 +415,7 @@ class Settings(CorpusStep):
             }
         )
 
-    def gather(self, corpus: Corpus, opened: Index) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Index) -> pa.Table:
         """Of each document that holds evaluation texts the first of them, and how many."""
         import pyarrow as pa
 
@@ -438,7 +438,7 @@ class Settings(CorpusStep):
             }
         )
 
-    def apply(self, batch: Batch, opened: Index, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Index, known: pa.Table | None = None) -> Outcome:
         if known is None or not known.num_rows:
             return Outcome()
         places = np.searchsorted(batch.rows, known.column("row").to_numpy())

@@ -20,7 +20,14 @@ from maskwright.text.curate.arrays.winnow import (
     hash_128,
     ids_of,
 )
-from maskwright.text.curate.step import DOCUMENT, Batch, Corpus, Outcome, Pass, Removal
+from maskwright.text.curate.step import (
+    DOCUMENT,
+    CorpusHandle,
+    CurationBatch,
+    Outcome,
+    Pass,
+    Removal,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +68,7 @@ class Settings(OrderedStep):
             plain = plain.lower()
         return bytes_128(_spaced(plain) if self.ignore_spaces else plain)
 
-    def hashes(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def hashes(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """The pass: of each document the hash, the columns of the order and the id."""
         import pyarrow as pa
 
@@ -75,7 +82,7 @@ class Settings(OrderedStep):
     def first_pass(self) -> tuple[str, Pass]:
         return "hashes", self.hashes
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """Of each document to remove, the id of the one that is kept for it."""
         import pyarrow as pa
 
@@ -95,7 +102,7 @@ class Settings(OrderedStep):
             }
         )
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         if known is None or not known.num_rows:
             return Outcome()
         places = np.searchsorted(batch.rows, known.column("row").to_numpy()).tolist()

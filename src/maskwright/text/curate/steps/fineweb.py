@@ -15,9 +15,9 @@ from maskwright.text.curate.arrays.characters import LINE_END
 from maskwright.text.curate.arrays.lines import repeats
 from maskwright.text.curate.arrays.sentences import TERMINALS
 from maskwright.text.curate.step import (
-    Batch,
-    Measure,
+    CurationBatch,
     Outcome,
+    RuleMeasure,
     Step,
     check_counts,
     check_shares,
@@ -52,7 +52,7 @@ class Settings(Step):
         check_shares(self, "line_punct_thr", "short_line_thr", "char_duplicates_ratio")
         check_counts(self, "short_line_length", "new_line_ratio")
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         applies = in_languages(batch, self.languages)
         lines, characters = batch.lines, batch.characters
         short = lines.total(lines.lengths <= self.short_line_length)
@@ -81,7 +81,7 @@ class Settings(Step):
         ]
         return Outcome(
             measures=[
-                Measure(rule, where_applies(values, applies), low, high)
+                RuleMeasure(rule, where_applies(values, applies), low, high)
                 for rule, values, low, high in rules
             ]
         )

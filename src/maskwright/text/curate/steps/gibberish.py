@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.characters import ALPHABETIC, DIGIT, LOWER, SPACE, SYMBOL, UPPER
 from maskwright.text.curate.step import (
-    Batch,
-    Measure,
+    CurationBatch,
     Outcome,
+    RuleMeasure,
     Step,
     check_counts,
     check_shares,
@@ -63,7 +63,7 @@ class Settings(Step):
         check_shares(self, *names, "max_long_words")
         check_counts(self, "min_characters", "min_words")
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         characters, points = batch.characters, batch.characters.points
         classes = characters.classes
         dark = characters.count((classes & SPACE) == 0)
@@ -88,20 +88,22 @@ class Settings(Step):
         counts, mixed, consonants, hexadecimal = self._words(batch, few)
         return Outcome(
             measures=[
-                Measure("gibberish_symbols", shares(symbols, single), high=self.max_symbols),
-                Measure("gibberish_runs", shares(runs_held, dark), high=self.max_run),
-                Measure("gibberish_long_words", shares(long, dark), high=self.max_long_words),
-                Measure("gibberish_mixed_words", shares(mixed, counts), high=self.max_mixed_words),
-                Measure(
+                RuleMeasure("gibberish_symbols", shares(symbols, single), high=self.max_symbols),
+                RuleMeasure("gibberish_runs", shares(runs_held, dark), high=self.max_run),
+                RuleMeasure("gibberish_long_words", shares(long, dark), high=self.max_long_words),
+                RuleMeasure(
+                    "gibberish_mixed_words", shares(mixed, counts), high=self.max_mixed_words
+                ),
+                RuleMeasure(
                     "gibberish_consonants", shares(consonants, counts), high=self.max_consonants
                 ),
-                Measure(
+                RuleMeasure(
                     "gibberish_hexadecimal", shares(hexadecimal, counts), high=self.max_hexadecimal
                 ),
             ]
         )
 
-    def _words(self, batch: Batch, few: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
+    def _words(self, batch: CurationBatch, few: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
         """(B,) each: words, of these mixed ones, ones with many consonants, hexadecimal ones. 0
         where a document has too few."""
         words, size = batch.words, len(batch)

@@ -22,9 +22,9 @@ from maskwright.text.curate.arrays.words import words_of
 from maskwright.text.curate.step import (
     LANGUAGE,
     UNDECIDED,
-    Batch,
-    Measure,
+    CurationBatch,
     Outcome,
+    RuleMeasure,
     Step,
     check_counts,
     check_range,
@@ -110,7 +110,10 @@ class Settings(Step):
         }
 
     def apply(
-        self, batch: Batch, opened: Mapping[str, NDArray[np.uint64]], known: pa.Table | None = None
+        self,
+        batch: CurationBatch,
+        opened: Mapping[str, NDArray[np.uint64]],
+        known: pa.Table | None = None,
     ) -> Outcome:
         languages = {*self.languages, *opened} if self.languages else ()
         applies = in_languages(batch, tuple(languages))
@@ -169,18 +172,18 @@ class Settings(Step):
             ),
         ]
         measures = [
-            Measure(rule, where_applies(values, applies), low, high)
+            RuleMeasure(rule, where_applies(values, applies), low, high)
             for rule, values, low, high in found
         ]
         measures.append(
-            Measure(
+            RuleMeasure(
                 "gopher_enough_stop_words", self._stop_words(batch, opened), self.min_stop_words
             )
         )
         return Outcome(measures=measures)
 
     def _stop_words(
-        self, batch: Batch, opened: Mapping[str, NDArray[np.uint64]]
+        self, batch: CurationBatch, opened: Mapping[str, NDArray[np.uint64]]
     ) -> NDArray[np.float64]:
         """(B,) different stop words of the document's language; NaN where none are known."""
         words, found = batch.words, np.full(len(batch), np.nan)
@@ -242,7 +245,7 @@ def _ends_of_dots(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
     return dot[3:-1] & dot[2:-2] & dot[1:-3] & ~dot[4:]
 
 
-def _tokens(batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _tokens(batch: CurationBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(B,) each: tokens between white space, and those of them that have a letter."""
     characters = batch.characters
     dark = (characters.classes & SPACE) == 0

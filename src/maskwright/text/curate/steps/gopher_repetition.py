@@ -24,9 +24,9 @@ from maskwright.text.curate.arrays.characters import section_hashes
 from maskwright.text.curate.arrays.lines import repeats
 from maskwright.text.curate.arrays.ngrams import repeated_ngrams
 from maskwright.text.curate.step import (
-    Batch,
-    Measure,
+    CurationBatch,
     Outcome,
+    RuleMeasure,
     Step,
     check_counts,
     check_shares,
@@ -82,7 +82,7 @@ class Settings(Step):
         check_shares(self, *(name for name in vars(self) if not name.endswith(("words", "lines"))))
         check_counts(self, "top_min_words", "min_lines")
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         measures = [*self._lines(batch), *self._paragraphs(batch)]
         letters = batch.characters.letters_per_word
         top = {n: np.zeros(len(batch)) for n in TOP}
@@ -97,21 +97,21 @@ class Settings(Step):
         enough = batch.words.counts >= self.top_min_words * letters
         rules = [(f"top_{n}_gram", where_applies(top[n], enough)) for n in TOP]
         rules += [(f"duplicated_{n}_n_grams", duplicated[n]) for n in DUPLICATED]
-        measures += [Measure(rule, values, high=getattr(self, rule)) for rule, values in rules]
+        measures += [RuleMeasure(rule, values, high=getattr(self, rule)) for rule, values in rules]
         return Outcome(measures=measures)
 
-    def _lines(self, batch: Batch) -> list[Measure]:
+    def _lines(self, batch: CurationBatch) -> list[RuleMeasure]:
         lines = batch.lines
         again = repeats(lines.hashes, lines.texts)
         frac = shares(lines.total(again), lines.counts)
         frac[lines.counts < self.min_lines] = 0.0
         chars = shares(lines.total(again * lines.lengths), lines.total(lines.lengths))
         return [
-            Measure("dup_line_frac", frac, high=self.dup_line_frac),
-            Measure("dup_line_char_frac", chars, high=self.dup_line_char_frac),
+            RuleMeasure("dup_line_frac", frac, high=self.dup_line_frac),
+            RuleMeasure("dup_line_char_frac", chars, high=self.dup_line_char_frac),
         ]
 
-    def _paragraphs(self, batch: Batch) -> list[Measure]:
+    def _paragraphs(self, batch: CurationBatch) -> list[RuleMeasure]:
         lines = batch.lines
         # A line begins a paragraph where its text begins, or a blank line stands before it.
         opening = np.ones(len(lines.begins), np.bool_)
@@ -131,6 +131,6 @@ class Settings(Step):
             np.bincount(texts, lengths, minlength=size),
         )
         return [
-            Measure("dup_para_frac", frac, high=self.dup_para_frac),
-            Measure("dup_para_char_frac", chars, high=self.dup_para_char_frac),
+            RuleMeasure("dup_para_frac", frac, high=self.dup_para_frac),
+            RuleMeasure("dup_para_char_frac", chars, high=self.dup_para_char_frac),
         ]

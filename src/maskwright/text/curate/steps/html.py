@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from maskwright.text.curate.step import Batch, Change, Outcome, Step, check_counts
+from maskwright.text.curate.step import Change, CurationBatch, Outcome, Step, check_counts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +101,7 @@ class Settings(Step):
     def check(self) -> None:
         check_counts(self, "min_tags")
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         texts, changes = list(batch.texts), []
         for place, text in enumerate(batch.texts):
             counts = {"tags": 0, "elements": 0, "references": 0}

@@ -20,7 +20,7 @@ from maskwright.base.findings import Finding
 from maskwright.base.packages import install, require
 from maskwright.base.storage.files import refusal
 from maskwright.text.curate.arrays.words import passages_of
-from maskwright.text.curate.step import Batch, Measure, Outcome, Removal, Step
+from maskwright.text.curate.step import CurationBatch, Outcome, Removal, RuleMeasure, Step
 
 LANES = 8192
 RESET = 0xFF  # a byte that UTF-8 never has; it leads every state to the first one
@@ -370,7 +370,7 @@ class Settings(Step):
                 )
         return model
 
-    def apply(self, batch: Batch, opened: Identifier, known: Any = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Identifier, known: Any = None) -> Outcome:
         found = identify(batch.texts, opened, self.passages, self.keep)
         decided = found.probabilities > 0
         measures, removals = [], []
@@ -381,9 +381,9 @@ class Settings(Step):
                 removals.append(Removal(place, "language", code, None, ", ".join(self.keep)))
             if self.least is not None:
                 values = np.where(decided, found.probabilities, np.nan)
-                measures.append(Measure("language_probability", values, low=self.least))
+                measures.append(RuleMeasure("language_probability", values, low=self.least))
         if self.most_other is not None:
-            measures.append(Measure("other_language_share", found.others, high=self.most_other))
+            measures.append(RuleMeasure("other_language_share", found.others, high=self.most_other))
         numbers = [f"{p:.4f}" if p else None for p in found.probabilities.tolist()]
         second = [
             f"{code} {share:.2f}" if code else None

@@ -10,7 +10,14 @@ import numpy as np
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
 from maskwright.text.curate.arrays.winnow import LIMIT, draws, hashes, within
-from maskwright.text.curate.step import DOCUMENT, Batch, Corpus, CorpusStep, Outcome, Removal
+from maskwright.text.curate.step import (
+    DOCUMENT,
+    CorpusHandle,
+    CorpusStep,
+    CurationBatch,
+    Outcome,
+    Removal,
+)
 from maskwright.text.curate.steps.sample import check_seed
 
 if TYPE_CHECKING:
@@ -43,7 +50,7 @@ class Settings(CorpusStep):
                 require(name, value, 1)
         check_seed(self.seed)
 
-    def count(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def count(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """Of each document its words, its draw, and a hash of its place for equal draws."""
         import pyarrow as pa
 
@@ -56,7 +63,7 @@ class Settings(CorpusStep):
             }
         )
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """The documents that go."""
         import pyarrow as pa
 
@@ -71,7 +78,7 @@ class Settings(CorpusStep):
             kept &= within(order, words, one, np.array([self.words]))
         return pa.table({DOCUMENT: table.column(DOCUMENT).filter(pa.array(~kept))})
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         assert known is not None
         places = np.flatnonzero(np.isin(batch.rows, known.column("row").to_numpy())).tolist()
         limits = [("documents", self.documents), ("words", self.words)]

@@ -30,8 +30,8 @@ from maskwright.text.curate.arrays.words import BASE, Words, mix
 from maskwright.text.curate.step import (
     DOCUMENT,
     NO_NEAR_COPIES,
-    Batch,
-    Corpus,
+    CorpusHandle,
+    CurationBatch,
     Outcome,
     Pass,
     Removal,
@@ -267,7 +267,7 @@ class Settings(OrderedStep):
             )
 
     # -------------------------------------------------------------------------- passes
-    def signatures(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def signatures(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """The pass: of each document with words its bands, the hash of its set, the number of its
         shingles, the columns of the order and the id."""
         import pyarrow as pa
@@ -290,7 +290,7 @@ class Settings(OrderedStep):
             }
         )
 
-    def sets(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def sets(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """The pass: the sets of shingles of the documents that are known, each sorted."""
         import pyarrow as pa
 
@@ -310,7 +310,7 @@ class Settings(OrderedStep):
     def first_pass(self) -> tuple[str, Pass]:
         return "signatures", self.signatures
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """Of each document to remove the id of the one that is kept, the similarity to the document
         that it is linked by, and the id of that."""
         tables = corpus.map("signatures", self.signatures)
@@ -362,7 +362,7 @@ class Settings(OrderedStep):
 
     def _compared(
         self,
-        corpus: Corpus,
+        corpus: CorpusHandle,
         candidates: NDArray[np.int64],
         documents: NDArray[np.int64],
         sizes: NDArray[np.int64],
@@ -406,7 +406,7 @@ class Settings(OrderedStep):
             }
         )
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         if known is None or not known.num_rows:
             return Outcome()
         columns = [known.column(name).to_pylist() for name in ("kept", "linked", "jaccard")]

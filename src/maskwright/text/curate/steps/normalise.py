@@ -29,7 +29,7 @@ import numpy as np
 from maskwright.base.packages import require
 from maskwright.text.curate import mojibake
 from maskwright.text.curate.arrays.characters import Characters, characters_of
-from maskwright.text.curate.step import Batch, Change, Outcome, Step, check_counts
+from maskwright.text.curate.step import Change, CurationBatch, Outcome, Step, check_counts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,7 +93,7 @@ class Settings(Step):
     def wordless(self) -> Collection[str]:
         return {*RULES, "blank-lines", *(("form",) if self.form == "NFC" else ())}
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         texts, changes = list(batch.texts), []
         characters = batch.characters
         suspicious = mojibake.suspicious(characters)

@@ -25,8 +25,8 @@ from maskwright.text.corpus.read import Reader
 from maskwright.text.curate.arrays.winnow import PERPLEXITY, draws
 from maskwright.text.curate.arrays.words import word_counts
 from maskwright.text.curate.markov import (
-    Counts,
-    Markov,
+    NgramCounts,
+    NgramModel,
     Units,
     counted,
     models_of,
@@ -38,19 +38,19 @@ from maskwright.text.curate.markov import (
 from maskwright.text.curate.step import (
     DOCUMENT,
     NO_NEAR_COPIES,
-    Batch,
-    Corpus,
+    CorpusHandle,
     CorpusStep,
-    Measure,
+    CurationBatch,
     Outcome,
     Pass,
+    RuleMeasure,
 )
 from maskwright.text.curate.steps.sample import check_seed
 
 SIZE = 1000
 
 
-def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iterator[Batch]:
+def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iterator[CurationBatch]:
     """The documents of these files in their order, until so many words were read.
 
     Raises:
@@ -62,7 +62,7 @@ def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iter
             texts.append(document.text)
             ids.append(document.id)
             if len(texts) == SIZE:
-                batch = Batch(np.arange(SIZE), ids, texts)
+                batch = CurationBatch(np.arange(SIZE), ids, texts)
                 words += int(batch.words.counts.sum())
                 yield batch
                 texts, ids = [], []
@@ -71,7 +71,7 @@ def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iter
     except MaskwrightError as error:
         raise error.under(f"{where}: ") from None
     if texts:
-        yield Batch(np.arange(len(texts)), ids, texts)
+        yield CurationBatch(np.arange(len(texts)), ids, texts)
 
 
 MAD = 1.4826  # the standard deviation of a normal distribution, in median absolute deviations
@@ -235,7 +235,7 @@ class Settings(CorpusStep):
     def first_pass(self) -> tuple[str, Pass] | None:
         return None if self.model or self.good else ("size", self.size_pass)
 
-    def size_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def size_pass(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """Of each document its words, and a draw for the training part."""
         import pyarrow as pa
 
@@ -243,7 +243,7 @@ class Settings(CorpusStep):
         draw = draws(batch.texts, PERPLEXITY, self.seed + 1)
         return pa.table({"row": batch.rows, "words": words, "draw": draw})
 
-    def units_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
+    def units_pass(self, batch: CurationBatch, known: pa.Table) -> pa.Table:
         """The units of the training documents of a batch, their halves and groups, and whether they
         are long enough to have a perplexity."""
         import pyarrow as pa
@@ -260,33 +260,33 @@ class Settings(CorpusStep):
             }
         )
 
-    def score_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
+    def score_pass(self, batch: CurationBatch, known: pa.Table) -> pa.Table:
         """The bits per word of each document, and its group."""
         return self._scores(batch, self.bits(batch, models_of(known)))
 
-    def model_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def model_pass(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """The bits per token of each document, by the model."""
         return self._scores(batch, self._long(batch, bits_per_token(self.model, batch.texts)))
 
-    def _scores(self, batch: Batch, bits: NDArray[np.float64]) -> pa.Table:
+    def _scores(self, batch: CurationBatch, bits: NDArray[np.float64]) -> pa.Table:
         import pyarrow as pa
 
         return pa.table({"row": batch.rows, "bits": bits, "group": self._groups(batch)})
 
-    def _groups(self, batch: Batch) -> pa.Array:
+    def _groups(self, batch: CurationBatch) -> pa.Array:
         import pyarrow as pa
 
         return pa.array([value or "" for value in batch.note(self.by)], pa.string())
 
-    def bits(self, batch: Batch, models: Sequence[Markov]) -> NDArray[np.float64]:
+    def bits(self, batch: CurationBatch, models: Sequence[NgramModel]) -> NDArray[np.float64]:
         """(B,) the bits per word, by the model of the other half; NaN for short texts."""
         bits = crossed_bits(units_of(batch), self.halves(batch.texts), models)
         return self._long(batch, bits)
 
-    def _long(self, batch: Batch, bits: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _long(self, batch: CurationBatch, bits: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.where(batch.lengths >= self.least_characters, bits, np.nan)
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """The perplexity of each document and the limits.
 
         Raises:
@@ -319,15 +319,17 @@ class Settings(CorpusStep):
             }
         )
 
-    def _of_good(self) -> tuple[list[Markov], NDArray[np.float64]]:
+    def _of_good(self) -> tuple[list[NgramModel], NDArray[np.float64]]:
         """Models of the good part, and the bits of its own texts, each by the other half."""
         batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
         halves = np.concatenate([self.halves(batch.texts) for batch in batches])
-        lesson = Lesson.of(together([units_of(batch) for batch in batches]), halves, self.order)
+        lesson = TrainingHalves.of(
+            together([units_of(batch) for batch in batches]), halves, self.order
+        )
         models = lesson.models()
         return models, np.concatenate([self.bits(batch, models) for batch in batches])
 
-    def _of_corpus(self, corpus: Corpus) -> pa.Table:
+    def _of_corpus(self, corpus: CorpusHandle) -> pa.Table:
         """The scores of the documents by models of the corpus; learned twice, the second time
         without the documents that were far too surprising."""
         import pyarrow as pa
@@ -345,14 +347,14 @@ class Settings(CorpusStep):
         halves = read.column("half").to_numpy()
         if halves.all() or not halves.any():
             return self._unscored(corpus)
-        lesson = Lesson.of(units, halves, self.order)
+        lesson = TrainingHalves.of(units, halves, self.order)
         # The first scores only decide who teaches the second models.
         bits = np.where(read.column("long").to_numpy(), lesson.bits(), np.nan)
         away = deviations(bits, read.column("group").to_pylist())
         models = lesson.models(without=away > SPREAD)
         return corpus.map("score", self.score_pass, table_of(models)).read()
 
-    def _unscored(self, corpus: Corpus) -> pa.Table:
+    def _unscored(self, corpus: CorpusHandle) -> pa.Table:
         """No perplexity for any document, where a limit is a distance from others.
 
         Raises:
@@ -362,7 +364,7 @@ class Settings(CorpusStep):
             raise _too_little()
         return corpus.map("none", self.no_pass).read()
 
-    def no_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def no_pass(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """No bits of any document."""
         return self._scores(batch, np.full(len(batch), np.nan))
 
@@ -426,7 +428,7 @@ class Settings(CorpusStep):
             )
         return Finding("perplexity-limits", what, evidence)
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         assert known is not None
         rows = known.column("row").to_numpy()
         order = np.argsort(rows, kind="stable")
@@ -436,13 +438,13 @@ class Settings(CorpusStep):
         limits = [float(known.column(name)[0].as_py()) for name in ("low", "high")]
         low, high = (None if math.isnan(limit) else limit for limit in limits)
         measures = (
-            [] if low is None and high is None else [Measure("perplexity", values, low, high)]
+            [] if low is None and high is None else [RuleMeasure("perplexity", values, low, high)]
         )
         if low is None or high is None:
             spread = SPREAD if self.spread is None else self.spread
             away = known.column("deviation").to_numpy()[at]
             measures.append(
-                Measure(
+                RuleMeasure(
                     "perplexity_deviation",
                     away,
                     low=-spread if low is None else None,
@@ -464,7 +466,7 @@ def _too_little() -> DataError:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingHalves:
     """Texts that models learn from.
 
     Attributes:
@@ -475,14 +477,14 @@ class Lesson:
 
     halves: NDArray[np.bool_]
     units: tuple[Units, Units]
-    counts: tuple[Counts, Counts]
+    counts: tuple[NgramCounts, NgramCounts]
 
     @classmethod
-    def of(cls, units: Units, halves: NDArray[np.bool_], order: int) -> Lesson:
+    def of(cls, units: Units, halves: NDArray[np.bool_], order: int) -> TrainingHalves:
         parts = units.of(~halves), units.of(halves)
         return cls(halves, parts, (counted(parts[0], order), counted(parts[1], order)))
 
-    def models(self, without: NDArray[np.bool_] | None = None) -> list[Markov]:
+    def models(self, without: NDArray[np.bool_] | None = None) -> list[NgramModel]:
         """The model of each half.
 
         Args:
@@ -510,7 +512,7 @@ class Lesson:
 
 
 def crossed_bits(
-    units: Units, halves: NDArray[np.bool_], models: Sequence[Markov]
+    units: Units, halves: NDArray[np.bool_], models: Sequence[NgramModel]
 ) -> NDArray[np.float64]:
     """(B,) the bits per unit of texts, each by the model of the half that it is not in."""
     found = np.empty(len(halves))

@@ -12,7 +12,7 @@ import numpy as np
 from maskwright.base.errors import ConfigError, near
 from maskwright.text.curate.arrays.phrases import entries
 from maskwright.text.curate.personal_data.details import TYPES, Detail, details_of
-from maskwright.text.curate.step import Batch, Change, Measure, Outcome, Step
+from maskwright.text.curate.step import Change, CurationBatch, Outcome, RuleMeasure, Step
 
 SUMMARY = (
     "masks e-mail addresses, telephone, bank, card and other personal numbers, or removes them"
@@ -92,7 +92,7 @@ class Settings(Step):
             return frozenset()
         return frozenset(text.casefold() for text, _ in entries(self.allow, "allow"))
 
-    def apply(self, batch: Batch, opened: frozenset[str], known: Any = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: frozenset[str], known: Any = None) -> Outcome:
         def allowed(value: str) -> bool:
             value = value.casefold()
             return value in opened or f"@{value.rpartition('@')[2]}" in opened
@@ -100,7 +100,7 @@ class Settings(Step):
         found = details_of(batch.texts, self.detect, allowed if opened else lambda value: False)
         if self.action == "remove":
             counts = np.bincount([d.text for d in found], minlength=len(batch))
-            return Outcome(measures=[Measure("personal_details", counts, high=self.most)])
+            return Outcome(measures=[RuleMeasure("personal_details", counts, high=self.most)])
         texts, by_text = list(batch.texts), _grouped(found)
         for place, details in by_text.items():
             texts[place] = self._masked(texts[place], details)

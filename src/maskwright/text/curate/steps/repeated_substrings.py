@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from maskwright.base.config import require
 from maskwright.text.curate.arrays.phrases import Spans, cut, merged
 from maskwright.text.curate.arrays.winnow import ORDER, OrderedStep, Stretches, in_order, runs_of
-from maskwright.text.curate.step import DOCUMENT, Batch, Change, Corpus, Outcome
+from maskwright.text.curate.step import DOCUMENT, Change, CorpusHandle, CurationBatch, Outcome
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,7 @@ class Settings(OrderedStep):
         require("length", self.length, SHORTEST)
 
     # -------------------------------------------------------------------------- passes
-    def prints(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def prints(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """The pass: the fingerprints of a batch and how often each occurs."""
         import pyarrow as pa
 
@@ -67,7 +67,7 @@ class Settings(OrderedStep):
             }
         )
 
-    def runs(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def runs(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """The pass: the runs whose fingerprints are known."""
         import pyarrow as pa
 
@@ -90,7 +90,7 @@ class Settings(OrderedStep):
             }
         )
 
-    def windows(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def windows(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """The pass: every window of the runs that are known."""
         import pyarrow as pa
 
@@ -109,7 +109,7 @@ class Settings(OrderedStep):
             }
         )
 
-    def ordered(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def ordered(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
         """The pass: the columns of the order of the documents that are known."""
         import pyarrow as pa
 
@@ -118,7 +118,7 @@ class Settings(OrderedStep):
         return pa.table({"row": pa.array(own.rows, pa.int64()), **self.order(own)})
 
     # -------------------------------------------------------------------------- gather
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """The stretches to cut: the document, the first word and the one behind the last."""
         import pyarrow as pa
 
@@ -137,7 +137,7 @@ class Settings(OrderedStep):
             }
         )
 
-    def _of_prints(self, corpus: Corpus, number: int, known: pa.Table) -> Iterator[Spans]:
+    def _of_prints(self, corpus: CorpusHandle, number: int, known: pa.Table) -> Iterator[Spans]:
         """What is to be cut around some fingerprints."""
         import pyarrow as pa
 
@@ -175,7 +175,7 @@ class Settings(OrderedStep):
 
     def _of_windows(
         self,
-        corpus: Corpus,
+        corpus: CorpusHandle,
         name: str,
         known: pa.Table,
         own: NDArray[np.int64],
@@ -192,7 +192,7 @@ class Settings(OrderedStep):
         return Spans(documents[again], places[again], places[again] + self.length)
 
     def _ranks(
-        self, corpus: Corpus, number: int, documents: NDArray[np.int64]
+        self, corpus: CorpusHandle, number: int, documents: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """(D,) the place of each document in the order of these."""
         import pyarrow as pa
@@ -203,7 +203,7 @@ class Settings(OrderedStep):
         ranks[in_order(table)] = np.arange(len(documents))
         return ranks
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
         if known is None or not known.num_rows:
             return Outcome()
         columns = [known.column(name).to_numpy() for name in ("row", "begin", "end")]

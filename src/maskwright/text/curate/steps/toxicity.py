@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
 from maskwright.text.curate.arrays.phrases import Phrases, entries, phrases_of
-from maskwright.text.curate.step import Batch, Outcome, Removal, Step
+from maskwright.text.curate.step import CurationBatch, Outcome, Removal, Step
 
 SUMMARY = "removes documents with words or phrases of your own lists"
 
@@ -80,7 +80,7 @@ class Settings(Step):
         allowed = [(*e, self.allow) for e in entries(self.allow, "allow")] if self.allow else []
         return Lists(phrases_of(listed), phrases_of(allowed) if allowed else None)
 
-    def apply(self, batch: Batch, opened: Lists, known: Any = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Lists, known: Any = None) -> Outcome:
         words = batch.words
         firsts, lasts, phrases = opened.listed.find(words)
         if opened.allowed is not None and firsts.size:

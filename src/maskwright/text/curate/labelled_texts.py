@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import ConfigError, DataError, MaskwrightError, near
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.tables import files
 from maskwright.text.tables.examples import Single
 from maskwright.text.tables.infer import infer
@@ -20,15 +20,15 @@ BAD_NAMES = {"bad", "no", "drop", "false", "0", "negative", "neg", "low", "rejec
 
 
 @dataclass(frozen=True)
-class Judged:
+class LabelledTexts:
     """Texts, (B,) whether each is good, and the name of the class that is."""
 
-    batch: Batch
+    batch: CurationBatch
     good: NDArray[np.bool_]
     label: str
 
 
-def judged(path: str, label: str, where: str) -> Judged:
+def judged(path: str, label: str, where: str) -> LabelledTexts:
     """The examples in a labelled file.
 
     Args:
@@ -81,7 +81,7 @@ def judged(path: str, label: str, where: str) -> Judged:
             )
     texts = [single.text for single in singles]
     ids = [single.where for single in singles]
-    return Judged(Batch(np.arange(len(texts)), ids, texts), good, names[number])
+    return LabelledTexts(CurationBatch(np.arange(len(texts)), ids, texts), good, names[number])
 
 
 def good_label(names: tuple[str, ...] | list[str], label: str, where: str) -> str:

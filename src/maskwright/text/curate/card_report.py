@@ -1,4 +1,6 @@
-"""What a card says, as sentences and tables for a reader: the data card and the page show them."""
+"""The card of a corpus for readers: `card.md`, the data card with which a person answers for the
+corpus, and `page.html`, what each step and rule removed or changed, with examples to judge.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,9 @@ from typing import Any
 
 from maskwright.base.counted import counted
 from maskwright.base.findings import Finding
+from maskwright.base.report import document, wording
+from maskwright.base.report.drawing.histogram import histogram
+from maskwright.base.report.drawing.svg import Stage, flow
 from maskwright.base.report.tables import Table
 from maskwright.base.report.wording import percent, size
 from maskwright.base.terminal import shell_word
@@ -16,30 +21,28 @@ from maskwright.text.curate.engine.shards import UNREAD
 Card = Mapping[str, Any]
 FILES = 20  # of a list that a reader sees
 ROWS = 20
+HEADED = 20  # codes of languages and names of licences in the head of the data card
+OPEN = 2  # rules of a step that are unfolded on the page
 
 
-def documents(count: int) -> str:
-    return counted(count, "document")
-
-
-def came(card: Card) -> str:
+def input_summary(card: Card) -> str:
     read = card["read"]
     files = counted(len(read["files"]), "file")
-    return f"{documents(read['documents'])} ({size(read['bytes'])}) in {files}"
+    return f"{counted(read['documents'], 'document')} ({size(read['bytes'])}) in {files}"
 
 
-def left(card: Card) -> str:
+def result_summary(card: Card) -> str:
     """Documents, bytes, words, and tokens where they were counted."""
     found = card["left"]
     share = found["documents"] / max(1, card["read"]["documents"])
-    parts = [f"{documents(found['documents'])} ({percent(share)})", size(found["bytes"])]
+    parts = [f"{counted(found['documents'], 'document')} ({percent(share)})", size(found["bytes"])]
     parts.append(f"{found['words']:,} words")
     if "tokens" in found:
         parts.append(f"{found['tokens']:,} tokens")
     return ", ".join(parts)
 
 
-def files(card: Card) -> Table:
+def file_table(card: Card) -> Table:
     found = card["read"]["files"]
     more = len(found) - FILES
     return {
@@ -50,7 +53,7 @@ def files(card: Card) -> Table:
     }
 
 
-def reading(card: Card) -> list[str]:
+def reading_lines(card: Card) -> list[str]:
     """How the files were read, and what was met, in sentences."""
     read = card["read"]
     lines = [f"rows: {read['rows']:,}; blank, left out: {read['blank']:,}"]
@@ -62,7 +65,7 @@ def reading(card: Card) -> list[str]:
             f"{file['file']} could not be read{end}: "
             + ", ".join(filter(None, (file["reason"], file["found"])))
         )
-    lines += [f"read with {setting(n, v)}" for n, v in read["reading"].items()]
+    lines += [f"read with {setting_line(n, v)}" for n, v in read["reading"].items()]
     lines += [str(Finding.from_json(found)) for found in read["findings"]]
     for parent in card["parents"]:
         where, digest = parent["folder"], parent["fingerprint"]
@@ -70,18 +73,18 @@ def reading(card: Card) -> list[str]:
     return lines
 
 
-def setting(name: str, value: Any) -> str:
+def setting_line(name: str, value: Any) -> str:
     """A setting as the recipe has it."""
     return f"{name} = {json.dumps(value, ensure_ascii=False)}"
 
 
-def summary(step: Mapping[str, Any]) -> str:
+def step_summary(step: Mapping[str, Any]) -> str:
     """What a step does, as the beginning of a sentence."""
     text = str(step["summary"])
     return text[:1].upper() + text[1:]
 
 
-def limits_of(rule: str, step: Mapping[str, Any]) -> str:
+def allowed_range(rule: str, step: Mapping[str, Any]) -> str:
     """What a rule allows, in words; empty where it is no range."""
     measure = step["measures"].get(rule, {})
     low, high = measure.get("low"), measure.get("high")
@@ -90,7 +93,7 @@ def limits_of(rule: str, step: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def rules(step: Mapping[str, Any]) -> Table:
+def rule_table(step: Mapping[str, Any]) -> Table:
     """Each rule of a step with what went by it, most first; the note names rules by which nothing
     went."""
     names = sorted(step["rules"], key=lambda r: (-step["rules"][r]["documents"], r))
@@ -100,7 +103,7 @@ def rules(step: Mapping[str, Any]) -> Table:
         facts = step["rules"][name]
         most = list(facts["sources"].items())[:3]
         share = percent(facts["documents"] / max(1, step["documents_in"]))
-        row = [name, limits_of(name, step) or "–", f"{facts['documents']:,}", share]
+        row = [name, allowed_range(name, step) or "–", f"{facts['documents']:,}", share]
         row += [size(facts["bytes"]), ", ".join(f"{n or '–'} {c:,}" for n, c in most) or "–"]
         rows.append(row)
     notes = ["A document goes by the first rule that it breaks."] if len(names) > 1 else []
@@ -113,7 +116,7 @@ def rules(step: Mapping[str, Any]) -> Table:
     }
 
 
-def steps(card: Card) -> Table:
+def overview_table(card: Card) -> Table:
     rows = []
     for step in card["steps"]:
         removed = step["documents_in"] - step["documents_out"]
@@ -135,7 +138,7 @@ def steps(card: Card) -> Table:
     }
 
 
-def by_source(card: Card) -> Table:
+def source_table(card: Card) -> Table:
     """For each source what came, what went and what is left."""
     removed: dict[str, int] = {}
     for step in card["steps"]:
@@ -159,7 +162,7 @@ def by_source(card: Card) -> Table:
     }
 
 
-def shares(title: str, counts: Mapping[str, int], head: str) -> Table:
+def count_table(title: str, counts: Mapping[str, int], head: str) -> Table:
     """Counts of documents by value, most first."""
     total = sum(counts.values())
     rows = [
@@ -171,7 +174,16 @@ def shares(title: str, counts: Mapping[str, int], head: str) -> Table:
     return {"title": title, "head": [head, "documents", "share"], "rows": rows, "note": note}
 
 
-def licences(card: Card) -> str:
+def count_tables(card: Card) -> list[Table]:
+    """The documents by source, by language and by licence."""
+    return [
+        source_table(card),
+        count_table("Documents by language", card["left"]["languages"], "language"),
+        count_table("Documents by licence", card["left"]["licences"], "licence"),
+    ]
+
+
+def licence_note(card: Card) -> str:
     """A sentence where no licence is known of some documents or of all; else empty."""
     known = card["left"]["licences"]
     without = card["left"]["documents"] - sum(n for name, n in known.items() if name)
@@ -181,11 +193,11 @@ def licences(card: Card) -> str:
             "on must know by other means that they may."
         )
     if without > 0:
-        return f"Unknown for {documents(without)}."
+        return f"Unknown for {counted(without, 'document')}."
     return ""
 
 
-def contamination(card: Card) -> list[str] | None:
+def contamination_lines(card: Card) -> list[str] | None:
     """What steps with evaluation files found, for each file; None: no such step."""
     found = [s for s in card["steps"] if "evaluation" in s["settings"]]
     if not found:
@@ -193,12 +205,12 @@ def contamination(card: Card) -> list[str] | None:
     lines = []
     for step in found:
         removed = step["documents_in"] - step["documents_out"]
-        lines.append(f"{documents(removed)} removed by {step['step']}")
+        lines.append(f"{counted(removed, 'document')} removed by {step['step']}")
         lines += [str(Finding.from_json(each)) for each in step["findings"]]
     return lines
 
 
-def known_limits(card: Card) -> list[str]:
+def limitations(card: Card) -> list[str]:
     """What the corpus was not looked at for, and what its figures do not say."""
     lines = list(card["not_done"])
     read = card["read"]
@@ -217,7 +229,7 @@ def known_limits(card: Card) -> list[str]:
     return lines
 
 
-def command(card: Card) -> str:
+def repeat_command(card: Card) -> str:
     """The command that makes the corpus again, from within the folder of the first run."""
     words = ["maskwright", "curate", *card["read"]["paths"], "--recipe", "recipe.toml"]
     for name, value in card["read"]["reading"].items():
@@ -228,19 +240,168 @@ def command(card: Card) -> str:
     return " ".join(map(shell_word, [*words, "--out", "again"]))
 
 
-def examples(found: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def shown_examples(found: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Examples as a page shows them, of a copy with the text kept for it."""
     return [
         {
             "id": str(each["id"]),
             "place": "" if each["place"] == each["id"] else str(each["place"]),
             "text": str(each["text"]),
-            "value": value(each.get("value", "")),
+            "value": value_text(each.get("value", "")),
             "survivor_text": str(each.get("survivor_text", "")),
         }
         for each in found
     ]
 
 
-def value(found: Any) -> str:
+def value_text(found: Any) -> str:
     return f"{found:g}" if isinstance(found, float) else str(found)
+
+
+# ------------------------------------------------------------------------------ the data card
+def render_data_card(card: Card) -> str:
+    """The data card in Markdown."""
+    return document.render(
+        "data_card.md",
+        front=_front(card),
+        made_by=card["made_by"],
+        came=input_summary(card),
+        left=result_summary(card),
+        reading=reading_lines(card),
+        files=file_table(card),
+        overview=overview_table(card),
+        steps=[_step_table(step) for step in card["steps"]],
+        tables=count_tables(card),
+        tokenizer=_tokenizer(card),
+        licences=licence_note(card),
+        contamination=contamination_lines(card),
+        limits=limitations(card),
+        command=repeat_command(card),
+    )
+
+
+def _front(card: Card) -> dict[str, Any]:
+    left = card["left"]
+    front: dict[str, Any] = {"tags": ["curated corpus"]}
+    for name, counts in (("language", left["languages"]), ("license", left["licences"])):
+        if known := [value for value in counts if value][:HEADED]:
+            front[name] = known
+    return front
+
+
+def _step_table(step: Any) -> dict[str, Any]:
+    return {
+        "name": step["step"],
+        "summary": step_summary(step),
+        "settings": [setting_line(name, value) for name, value in step["not_default"].items()],
+        "findings": [str(Finding.from_json(found)) for found in step["findings"]],
+        "changes": step["changes"],
+        "rules": rule_table(step),
+    }
+
+
+def _tokenizer(card: Card) -> str:
+    if not card["tokenizer"]:
+        return ""
+    return f"{card['tokenizer']}, fingerprint {card['tokenizer_fingerprint'][:16]}"
+
+
+# ------------------------------------------------------------------------------ the page
+def render_page(card: Card) -> str:
+    """The page in HTML; it loads nothing from elsewhere."""
+    return document.render(
+        "curation.html",
+        name="What went, and why",
+        kind="Curated corpus",
+        came=input_summary(card),
+        left=result_summary(card),
+        tiles=_tiles(card),
+        flow=flow("Documents and bytes through the steps", _stages(card)),
+        overview=overview_table(card),
+        steps=[_step(step) for step in card["steps"]],
+        licences=licence_note(card),
+        tables=count_tables(card),
+        reading=reading_lines(card),
+        files=file_table(card),
+        limits=limitations(card),
+        command=repeat_command(card),
+    )
+
+
+def _tiles(card: Card) -> list[tuple[str, str]]:
+    read, left = card["read"], card["left"]
+    tiles = [
+        (f"{left['documents']:,}", f"documents of {read['documents']:,}"),
+        (size(left["bytes"]), f"of {size(read['bytes'])}"),
+        (wording.count(left["words"]), "words"),
+    ]
+    if "tokens" in left:
+        tiles.append((wording.count(left["tokens"]), "tokens"))
+    removed = 1 - left["documents"] / max(1, read["documents"])
+    return [*tiles, (percent(removed), "of the documents removed")]
+
+
+def _stages(card: Card) -> list[Stage]:
+    read, left = card["read"], card["left"]
+    stages = [Stage("read", (read["documents"],) * 2, (read["bytes"],) * 2)]
+    for step in card["steps"]:
+        documents = step["documents_in"], step["documents_out"]
+        stages.append(Stage(step["step"], documents, (step["bytes_in"], step["bytes_out"])))
+    return [*stages, Stage("left", (left["documents"],) * 2, (left["bytes"],) * 2)]
+
+
+def _step(step: Mapping[str, Any]) -> dict[str, Any]:
+    names = sorted(step["rules"], key=lambda r: (-step["rules"][r]["documents"], r))
+    names += [name for name in step["measures"] if name not in step["rules"]]
+    return {
+        "name": step["step"],
+        "summary": step_summary(step),
+        "settings": [setting_line(name, value) for name, value in step["not_default"].items()],
+        "findings": [Finding.from_json(found) for found in step["findings"]],
+        "table": rule_table(step),
+        "kept": shown_examples(step["kept"]),
+        "rules": [_rule(step, name, place < OPEN) for place, name in enumerate(names)],
+        "changes": [_change(step, rule) for rule in step["changes"]],
+    }
+
+
+def _rule(step: Mapping[str, Any], name: str, unfolded: bool) -> dict[str, Any]:
+    facts = step["rules"].get(name, {"documents": 0, "examples": []})
+    measure = step["measures"].get(name, {"sample": [], "border": [], "low": None, "high": None})
+    values = [number for _, number in measure["sample"]]
+    share = percent(facts["documents"] / max(1, step["documents_in"]))
+    allowed = allowed_range(name, step)
+    words = f"{counted(facts['documents'], 'document')} removed ({share})"
+    shown = [
+        {**plain, "removed": each["removed"], "limit": each["limit"]}
+        for each, plain in zip(measure["border"], shown_examples(measure["border"]), strict=True)
+    ]
+    title = f"Values of {name}" + (f"; allowed: {allowed}" if allowed else "")
+    return {
+        "name": name,
+        "words": f"{allowed}; {words}" if allowed else words,
+        "open": unfolded and facts["documents"] > 0,
+        "histogram": histogram(title, values, measure["low"], measure["high"]),
+        "whole": all(float(number).is_integer() for number in values),
+        "limits": [
+            {"side": side, "at": measure[side], "setting": measure["settings"][side]}
+            for side in ("low", "high")
+            if measure[side] is not None
+        ],
+        "border": sorted(shown, key=lambda e: (e["limit"], float(e["value"]))),
+        "removed": shown_examples(facts["examples"]),
+    }
+
+
+def _change(step: Mapping[str, Any], rule: str) -> dict[str, Any]:
+    examples = step["change_examples"].get(rule, [])
+    shown = [
+        {
+            "id": str(e["id"]),
+            "value": value_text(e["value"]),
+            "before": e["before"],
+            "after": e["after"],
+        }
+        for e in examples
+    ]
+    return {"rule": rule, "count": f"{step['changes'][rule]:,} changes", "examples": shown}
