@@ -55,8 +55,8 @@ def model_files(folder: str) -> list[Path]:
     from maskwright.model.opening.run_folder import is_run
 
     home = home_of(model_folder(folder))
-    parts = [folders.model_folder(home), home / "tokenizer"] if is_run(home) else [home]
-    return sorted({path for part in parts for path in part.rglob("*") if path.is_file()})
+    roots = [folders.model_folder(home), home / "tokenizer"] if is_run(home) else [home]
+    return sorted({path for root in roots for path in root.rglob("*") if path.is_file()})
 
 
 def require_scores(folder: str) -> None:
@@ -71,12 +71,12 @@ def bits_per_token(folder: str, texts: Sequence[str]) -> NDArray[np.float64]:
     pieces: list[str] = []
     of: list[int] = []
     for passage, owner in zip(passages, owners.tolist(), strict=True):
-        parts = _fitting(model, passage.decode("utf-8", "replace").strip())
-        pieces += parts
-        of += [owner] * len(parts)
+        halves = _fitting(model, passage.decode("utf-8", "replace").strip())
+        pieces += halves
+        of += [owner] * len(halves)
     tokens = [len(ids) for ids in model.model.tokenizer.encode_batch(pieces)]
-    found = np.asarray(model.log_likelihood(pieces)) if pieces else np.zeros(0)
-    sums = np.bincount(of, found, len(texts))
+    log_likelihoods = np.asarray(model.log_likelihood(pieces)) if pieces else np.zeros(0)
+    sums = np.bincount(of, log_likelihoods, len(texts))
     counts = np.bincount(of, tokens, len(texts))
     with np.errstate(invalid="ignore", divide="ignore"):
         bits = np.where(counts > 0, -sums / math.log(2) / counts, np.nan)

@@ -152,16 +152,20 @@ def prove(
         )
         for name in ("before", "after")
     ]
-    made = compare(recipes, out / "comparison", budget=budget, seeds=seeds, stream=stream)
-    measure = next((name for name in UNITS if name in {m.name for m in made.measures}), "loss")
-    figures = {c.name: c.figures(measure) for c in made.contenders}
+    comparison = compare(recipes, out / "comparison", budget=budget, seeds=seeds, stream=stream)
+    measure = next(
+        (name for name in UNITS if name in {m.name for m in comparison.measures}), "loss"
+    )
+    figures = {c.name: c.figures(measure) for c in comparison.contenders}
     about = (budget, chosen.name, UNITS[measure])
     proof = _proof(figures["before"], figures["after"], counts[:3], *about)
-    kept = out / "text" / f"{KEPT}.jsonl"
+    kept_path = out / "text" / f"{KEPT}.jsonl"
     if counts[3]:
         figures = {
             name: {
-                seed: float(getattr(evaluate_text(run, kept, reading=Reading()).figures, measure))
+                seed: float(
+                    getattr(evaluate_text(run, kept_path, reading=Reading()).figures, measure)
+                )
                 for seed in range(seeds)
                 for run in [run_folder(out / "comparison", name, seed)]
             }
@@ -184,15 +188,15 @@ def _proof(
     unit: str = "",
 ) -> Proof:
     gap = float(np.mean(list(after.values())) - np.mean(list(before.values())))
-    found = difference(after, before)
-    if found is None:
+    estimate = difference(after, before)
+    if estimate is None:
         interval, verdict = None, "no verdict: a spread takes two seeds or more"
     else:
-        interval = (found.low, found.high)
+        interval = (estimate.low, estimate.high)
         verdict = "no difference that is larger than the spread of the seeds"
-        if found.high < 0:
+        if estimate.high < 0:
             verdict = "cleaning pays: the difference is larger than the spread of the seeds"
-        elif found.low > 0:
+        elif estimate.low > 0:
             verdict = "cleaning costs: the difference is larger than the spread of the seeds"
     spread = "" if interval is None else f" (95 % {interval[0]:+.4f} to {interval[1]:+.4f})"
     sentence = f"after minus before: {gap:+.4f} {unit}{spread}; {verdict}"
@@ -214,13 +218,13 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
     marker = folder / "counts.json"
     state = fingerprint([read_card(clean)["read"], str(held_out), KEPT])
     if marker.is_file():
-        known = json.loads(marker.read_text(encoding="utf-8"))
-        if known["of"] == state:
-            return tuple(known["documents"])
+        previous = json.loads(marker.read_text(encoding="utf-8"))
+        if previous["of"] == state:
+            return tuple(previous["documents"])
     next(_read(clean), None)  # refused before anything is written, if it is not there
-    own = not held_out
-    chosen = _chosen(clean) if own else set()
-    if own and len(chosen) < LEAST_HELD_OUT:
+    drawing = not held_out
+    chosen = _chosen(clean) if drawing else set()
+    if drawing and len(chosen) < LEAST_HELD_OUT:
         raise DataError(
             "too few documents to hold some out",
             where=clean,
@@ -230,7 +234,7 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
         )
     folder.mkdir(parents=True, exist_ok=True)
     kept_out = chosen | _copies(clean, chosen)
-    drawn = (t for p, t in _read(clean) if p in chosen) if own else _texts_of(held_out)
+    drawn = (t for p, t in _read(clean) if p in chosen) if drawing else _texts_of(held_out)
     counts = [
         _write(folder / "before.jsonl", (t for p, t in _read(clean) if p not in kept_out)),
         _write(folder / "after.jsonl", (t for p, t in _kept(clean) if p not in kept_out)),
@@ -253,14 +257,14 @@ def _write(path: Path, texts: Iterator[str]) -> int:
 
 def _chosen(clean: Path) -> set[str]:
     """The documents that are held out, by place: a share of all, by a hash of their places."""
-    places, size = set[str](), 0
-    for place, text in _read(clean):
-        digest = hashlib.blake2b(place.encode("utf-8", "surrogatepass"), digest_size=7).digest()
+    locations, size = set[str](), 0
+    for location, text in _read(clean):
+        digest = hashlib.blake2b(location.encode("utf-8", "surrogatepass"), digest_size=7).digest()
         keys = key("split", np.array([int.from_bytes(digest, "little")]))
         if uniforms(keys, 1)[0, 0] < HELD_OUT_SHARE and size < HELD_OUT_BYTES:
-            places.add(place)
+            locations.add(location)
             size += len(text)
-    return places
+    return locations
 
 
 def _copies(clean: Path, chosen: set[str]) -> set[str]:
@@ -272,17 +276,17 @@ def _copies(clean: Path, chosen: set[str]) -> set[str]:
             if "survivor" in row:
                 survivors[_place(row)] = row["survivor"]
 
-    def last(place: str) -> str:
-        seen = {place}
-        while (further := survivors.get(place)) is not None and further not in seen:
-            place = further
-            seen.add(place)
-        return place
+    def last(location: str) -> str:
+        visited = {location}
+        while (further := survivors.get(location)) is not None and further not in visited:
+            location = further
+            visited.add(location)
+        return location
 
-    texts = {_digest(text) for place, text in _read(clean) if place in chosen}
-    places = {place for place, text in _read(clean) if _digest(text) in texts}
-    lasts = {last(place) for place in places | chosen}
-    return places | {place for place in {*survivors, *lasts} if last(place) in lasts}
+    texts = {_digest(text) for location, text in _read(clean) if location in chosen}
+    locations = {location for location, text in _read(clean) if _digest(text) in texts}
+    lasts = {last(location) for location in locations | chosen}
+    return locations | {location for location in {*survivors, *lasts} if last(location) in lasts}
 
 
 def _digest(text: str) -> bytes:
@@ -313,7 +317,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 def _read(clean: Path) -> Iterator[tuple[str, str]]:
     """(place, text) of the documents as they were read."""
     work = work_folder(clean) / "reading"
-    wanted = {entry["sha256"] for entry in read_card(clean)["read"]["files"]}
+    expected = {entry["sha256"] for entry in read_card(clean)["read"]["files"]}
     folders = []
     for marker in sorted(work.glob("*/shards.json")) if work.is_dir() else []:
         try:
@@ -322,9 +326,9 @@ def _read(clean: Path) -> Iterator[tuple[str, str]]:
             raise error.advising(AGAIN) from error
         shards, facts = shards_of(marker.parent)
         files = {entry["sha256"] for entry in facts["files"]}
-        if files <= wanted:
+        if files <= expected:
             folders.append((files, shards))
-    if set().union(*(files for files, _ in folders)) != wanted:
+    if set().union(*(files for files, _ in folders)) != expected:
         raise UsageError(
             "the text as it was before is gone",
             where=work,
@@ -350,15 +354,17 @@ def prove_command(
     Raises:
         As `prove`.
     """
-    made = prove(clean, budget=budget or "tokens=2e6", seeds=seeds or 3, held_out=held_out)
-    before, after, held = made.documents
+    proof = prove(clean, budget=budget or "tokens=2e6", seeds=seeds or 3, held_out=held_out)
+    before, after, held = proof.documents
     print(
-        f"documents: {before:,} before, {after:,} after, {held:,} held out; {made.recipe}, "
-        f"{made.budget}, {len(made.after)} seeds"
+        f"documents: {before:,} before, {after:,} after, {held:,} held out; {proof.recipe}, "
+        f"{proof.budget}, {len(proof.after)} seeds"
     )
     print(
-        made.sentence if made.survivors is None else f"on documents as they came: {made.sentence}"
+        proof.sentence
+        if proof.survivors is None
+        else f"on documents as they came: {proof.sentence}"
     )
-    if made.survivors is not None:
-        number = made.survivors.documents[2]
-        print(f"on the {number:,} of them that are kept, as curated: {made.survivors.sentence}")
+    if proof.survivors is not None:
+        number = proof.survivors.documents[2]
+        print(f"on the {number:,} of them that are kept, as curated: {proof.survivors.sentence}")

@@ -33,22 +33,25 @@ def input_summary(card: Card) -> str:
 
 def result_summary(card: Card) -> str:
     """Documents, bytes, words, and tokens where they were counted."""
-    found = card["left"]
-    share = found["documents"] / max(1, card["read"]["documents"])
-    parts = [f"{counted(found['documents'], 'document')} ({percent(share)})", size(found["bytes"])]
-    parts.append(f"{found['words']:,} words")
-    if "tokens" in found:
-        parts.append(f"{found['tokens']:,} tokens")
-    return ", ".join(parts)
+    remaining = card["left"]
+    share = remaining["documents"] / max(1, card["read"]["documents"])
+    phrases = [
+        f"{counted(remaining['documents'], 'document')} ({percent(share)})",
+        size(remaining["bytes"]),
+    ]
+    phrases.append(f"{remaining['words']:,} words")
+    if "tokens" in remaining:
+        phrases.append(f"{remaining['tokens']:,} tokens")
+    return ", ".join(phrases)
 
 
 def file_table(card: Card) -> Table:
-    found = card["read"]["files"]
-    more = len(found) - FILES
+    files = card["read"]["files"]
+    more = len(files) - FILES
     return {
         "title": "Files",
         "head": ["file", "size", "SHA-256"],
-        "rows": [[f["file"], size(f["bytes"]), f["sha256"]] for f in found[:FILES]],
+        "rows": [[f["file"], size(f["bytes"]), f["sha256"]] for f in files[:FILES]],
         "note": f"And {more:,} more: card.json has all of them." if more > 0 else "",
     }
 
@@ -66,7 +69,7 @@ def reading_lines(card: Card) -> list[str]:
             + ", ".join(filter(None, (file["reason"], file["found"])))
         )
     lines += [f"read with {setting_line(n, v)}" for n, v in read["reading"].items()]
-    lines += [str(Finding.from_json(found)) for found in read["findings"]]
+    lines += [str(Finding.from_json(finding)) for finding in read["findings"]]
     for parent in card["parents"]:
         where, digest = parent["folder"], parent["fingerprint"]
         lines.append(f"{where} is itself a curated corpus: fingerprint {digest}")
@@ -88,9 +91,9 @@ def allowed_range(rule: str, step: Mapping[str, Any]) -> str:
     """What a rule allows, in words; empty where it is no range."""
     measure = step["measures"].get(rule, {})
     low, high = measure.get("low"), measure.get("high")
-    parts = [f"at least {low:g}"] if low is not None else []
-    parts += [f"at most {high:g}"] if high is not None else []
-    return ", ".join(parts)
+    bounds = [f"at least {low:g}"] if low is not None else []
+    bounds += [f"at most {high:g}"] if high is not None else []
+    return ", ".join(bounds)
 
 
 def rule_table(step: Mapping[str, Any]) -> Table:
@@ -145,14 +148,19 @@ def source_table(card: Card) -> Table:
         for facts in step["rules"].values():
             for name, count in facts["sources"].items():
                 removed[name] = removed.get(name, 0) + count
-    stays = card["left"]["sources"]
-    names = sorted({*removed, *stays}, key=lambda n: (-removed.get(n, 0) - stays.get(n, 0), n))
+    remaining_by_source = card["left"]["sources"]
+    names = sorted(
+        {*removed, *remaining_by_source},
+        key=lambda n: (-removed.get(n, 0) - remaining_by_source.get(n, 0), n),
+    )
     rows = []
     for name in names[:ROWS]:
-        total = removed.get(name, 0) + stays.get(name, 0)
+        total = removed.get(name, 0) + remaining_by_source.get(name, 0)
         share = percent(removed.get(name, 0) / max(1, total))
-        kept = stays.get(name, 0)
-        rows.append([name or "–", f"{total:,}", f"{removed.get(name, 0):,}", share, f"{kept:,}"])
+        remaining = remaining_by_source.get(name, 0)
+        rows.append(
+            [name or "–", f"{total:,}", f"{removed.get(name, 0):,}", share, f"{remaining:,}"]
+        )
     more = len(names) - ROWS
     return {
         "title": "Documents by source",
@@ -185,9 +193,9 @@ def count_tables(card: Card) -> list[Table]:
 
 def licence_note(card: Card) -> str:
     """A sentence where no licence is known of some documents or of all; else empty."""
-    known = card["left"]["licences"]
-    without = card["left"]["documents"] - sum(n for name, n in known.items() if name)
-    if not any(known):
+    by_licence = card["left"]["licences"]
+    without = card["left"]["documents"] - sum(n for name, n in by_licence.items() if name)
+    if not any(by_licence):
         return (
             "Unknown: no column licence or license came with the texts. Whoever passes the corpus "
             "on must know by other means that they may."
@@ -199,14 +207,14 @@ def licence_note(card: Card) -> str:
 
 def contamination_lines(card: Card) -> list[str] | None:
     """What steps with evaluation files found, for each file; None: no such step."""
-    found = [s for s in card["steps"] if "evaluation" in s["settings"]]
-    if not found:
+    evaluating_steps = [s for s in card["steps"] if "evaluation" in s["settings"]]
+    if not evaluating_steps:
         return None
     lines = []
-    for step in found:
+    for step in evaluating_steps:
         removed = step["documents_in"] - step["documents_out"]
         lines.append(f"{counted(removed, 'document')} removed by {step['step']}")
-        lines += [str(Finding.from_json(each)) for each in step["findings"]]
+        lines += [str(Finding.from_json(finding)) for finding in step["findings"]]
     return lines
 
 
@@ -240,22 +248,22 @@ def repeat_command(card: Card) -> str:
     return " ".join(map(shell_word, [*words, "--out", "again"]))
 
 
-def shown_examples(found: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def shown_examples(examples: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Examples as a page shows them, of a copy with the text kept for it."""
     return [
         {
-            "id": str(each["id"]),
-            "place": "" if each["place"] == each["id"] else str(each["place"]),
-            "text": str(each["text"]),
-            "value": value_text(each.get("value", "")),
-            "survivor_text": str(each.get("survivor_text", "")),
+            "id": str(example["id"]),
+            "place": "" if example["place"] == example["id"] else str(example["place"]),
+            "text": str(example["text"]),
+            "value": value_text(example.get("value", "")),
+            "survivor_text": str(example.get("survivor_text", "")),
         }
-        for each in found
+        for example in examples
     ]
 
 
-def value_text(found: Any) -> str:
-    return f"{found:g}" if isinstance(found, float) else str(found)
+def value_text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 # ------------------------------------------------------------------------------ the data card
@@ -281,11 +289,11 @@ def render_data_card(card: Card) -> str:
 
 
 def _front(card: Card) -> dict[str, Any]:
-    left = card["left"]
+    remaining = card["left"]
     front: dict[str, Any] = {"tags": ["curated corpus"]}
-    for name, counts in (("language", left["languages"]), ("license", left["licences"])):
-        if known := [value for value in counts if value][:HEADED]:
-            front[name] = known
+    for name, counts in (("language", remaining["languages"]), ("license", remaining["licences"])):
+        if names := [value for value in counts if value][:HEADED]:
+            front[name] = names
     return front
 
 
@@ -294,7 +302,7 @@ def _step_table(step: Any) -> dict[str, Any]:
         "name": step["step"],
         "summary": step_summary(step),
         "settings": [setting_line(name, value) for name, value in step["not_default"].items()],
-        "findings": [str(Finding.from_json(found)) for found in step["findings"]],
+        "findings": [str(Finding.from_json(finding)) for finding in step["findings"]],
         "changes": step["changes"],
         "rules": rule_table(step),
     }
@@ -329,25 +337,25 @@ def render_page(card: Card) -> str:
 
 
 def _tiles(card: Card) -> list[tuple[str, str]]:
-    read, left = card["read"], card["left"]
+    read, remaining = card["read"], card["left"]
     tiles = [
-        (f"{left['documents']:,}", f"documents of {read['documents']:,}"),
-        (size(left["bytes"]), f"of {size(read['bytes'])}"),
-        (wording.count(left["words"]), "words"),
+        (f"{remaining['documents']:,}", f"documents of {read['documents']:,}"),
+        (size(remaining["bytes"]), f"of {size(read['bytes'])}"),
+        (wording.count(remaining["words"]), "words"),
     ]
-    if "tokens" in left:
-        tiles.append((wording.count(left["tokens"]), "tokens"))
-    removed = 1 - left["documents"] / max(1, read["documents"])
+    if "tokens" in remaining:
+        tiles.append((wording.count(remaining["tokens"]), "tokens"))
+    removed = 1 - remaining["documents"] / max(1, read["documents"])
     return [*tiles, (percent(removed), "of the documents removed")]
 
 
 def _stages(card: Card) -> list[Stage]:
-    read, left = card["read"], card["left"]
+    read, remaining = card["read"], card["left"]
     stages = [Stage("read", (read["documents"],) * 2, (read["bytes"],) * 2)]
     for step in card["steps"]:
         documents = step["documents_in"], step["documents_out"]
         stages.append(Stage(step["step"], documents, (step["bytes_in"], step["bytes_out"])))
-    return [*stages, Stage("left", (left["documents"],) * 2, (left["bytes"],) * 2)]
+    return [*stages, Stage("left", (remaining["documents"],) * 2, (remaining["bytes"],) * 2)]
 
 
 def _step(step: Mapping[str, Any]) -> dict[str, Any]:
@@ -357,10 +365,10 @@ def _step(step: Mapping[str, Any]) -> dict[str, Any]:
         "name": step["step"],
         "summary": step_summary(step),
         "settings": [setting_line(name, value) for name, value in step["not_default"].items()],
-        "findings": [Finding.from_json(found) for found in step["findings"]],
+        "findings": [Finding.from_json(finding) for finding in step["findings"]],
         "table": rule_table(step),
         "kept": shown_examples(step["kept"]),
-        "rules": [_rule(step, name, place < OPEN) for place, name in enumerate(names)],
+        "rules": [_rule(step, name, number < OPEN) for number, name in enumerate(names)],
         "changes": [_change(step, rule) for rule in step["changes"]],
     }
 
@@ -373,8 +381,8 @@ def _rule(step: Mapping[str, Any], name: str, unfolded: bool) -> dict[str, Any]:
     allowed = allowed_range(name, step)
     words = f"{counted(facts['documents'], 'document')} removed ({share})"
     shown = [
-        {**plain, "removed": each["removed"], "limit": each["limit"]}
-        for each, plain in zip(measure["border"], shown_examples(measure["border"]), strict=True)
+        {**plain, "removed": example["removed"], "limit": example["limit"]}
+        for example, plain in zip(measure["border"], shown_examples(measure["border"]), strict=True)
     ]
     title = f"Values of {name}" + (f"; allowed: {allowed}" if allowed else "")
     return {

@@ -76,13 +76,13 @@ def curate_command(
     counted = "" if tokenizer is None else str(tokenizer_folder(tokenizer))
     require_tokenizer(counted)
     require_files(chosen)
-    for found in chosen.findings:
-        note(found)
+    for finding in chosen.findings:
+        note(finding)
     engine.start()
     with contextlib.nullcontext() if only else writing(out):
         usual = recipe is None and steps is None
         if usual or only or write_recipe:
-            made, chosen = look(
+            first_look, chosen = look(
                 paths,
                 chosen,
                 reading,
@@ -93,11 +93,11 @@ def curate_command(
                 skip_unreadable=skip_unreadable,
                 tell=only is not None,
             )
-            print(harmless_lines("\n".join(look_lines(made))))
-            for found in made.findings:
-                note(found)
-            planned = plan(made, chosen, engine)
-            if only == "plan" or (only is None and made.part < 1):
+            print(harmless_lines("\n".join(look_lines(first_look))))
+            for finding in first_look.findings:
+                note(finding)
+            planned = plan(first_look, chosen, engine)
+            if only == "plan" or (only is None and first_look.part < 1):
                 print(harmless_lines("\n".join(plan_lines(planned))))
             if write_recipe is not None:
                 write_file(write_recipe, chosen.to_toml().encode())
@@ -140,10 +140,10 @@ def _once(note: Note) -> Note:
     """A `Note` that says no sentence twice: a first look and the work may find the same."""
     sentences: set[str] = set()
 
-    def new(found: Finding) -> None:
-        if str(found) not in sentences:
-            sentences.add(str(found))
-            note(found)
+    def new(finding: Finding) -> None:
+        if str(finding) not in sentences:
+            sentences.add(str(finding))
+            note(finding)
 
     return new
 
@@ -188,18 +188,20 @@ def summary(card: Mapping[str, Any]) -> list[str]:
     read = card["read"]
     lines.append(f"read: {read['documents']:,} documents, {size(read['bytes'])}")
     for step in card["steps"]:
-        came, left = step["documents_in"], step["documents_out"]
+        came, remaining = step["documents_in"], step["documents_out"]
         rules = sorted(step["rules"].items(), key=lambda item: -item[1]["documents"])
         listed = ", ".join(f"{rule} {facts['documents']:,}" for rule, facts in rules[:4])
         changed = ", ".join(f"{rule} in {n:,}" for rule, n in list(step["changes"].items())[:4])
-        parts = [f"{came - left:,} of {came:,} removed ({percent((came - left) / max(1, came))})"]
-        parts += [listed] if listed else []
-        parts += [f"changed: {changed}"] if changed else []
-        lines.append(f"  {step['step']}: {'; '.join(parts)}")
-    left = card["left"]
-    tokens = f", {left['tokens']:,} tokens" if "tokens" in left else ""
+        phrases = [
+            f"{came - remaining:,} of {came:,} removed ({percent((came - remaining) / max(1, came))})"
+        ]
+        phrases += [listed] if listed else []
+        phrases += [f"changed: {changed}"] if changed else []
+        lines.append(f"  {step['step']}: {'; '.join(phrases)}")
+    remaining = card["left"]
+    tokens = f", {remaining['tokens']:,} tokens" if "tokens" in remaining else ""
     lines.append(
-        f"left: {left['documents']:,} documents, {size(left['bytes'])}, "
-        f"{left['words']:,} words{tokens}"
+        f"left: {remaining['documents']:,} documents, {size(remaining['bytes'])}, "
+        f"{remaining['words']:,} words{tokens}"
     )
     return lines

@@ -83,8 +83,8 @@ def curate(
     require_apart(paths, out)
     require_tokenizer(options.tokenizer)
     require_files(recipe)
-    for found in recipe.findings:
-        options.note(found)
+    for finding in recipe.findings:
+        options.note(finding)
     options.engine.start()
     work = work_folder(out)
     with writing(out):
@@ -96,8 +96,8 @@ def curate(
             options.progress,
             skip=options.skip_unreadable,
         )
-        for found in reading_findings(read.facts):
-            options.note(found)
+        for finding in reading_findings(read.facts):
+            options.note(finding)
         pieces = run(
             read,
             recipe,
@@ -124,12 +124,12 @@ def require_place(out: Path, *, update: bool) -> None:
     Raises:
         OutputError: saying which.
     """
-    what, do = "something else than a curated corpus", "choose another --out"
+    obstacle, do = "something else than a curated corpus", "choose another --out"
     if is_curated(out):
         if update:
             return
-        what, do = "a curated corpus", f"{do}, or take new files in with --update"
-    require_new(out, what=f"the path already exists: {what}", do=do)
+        obstacle, do = "a curated corpus", f"{do}, or take new files in with --update"
+    require_new(out, what=f"the path already exists: {obstacle}", do=do)
 
 
 def require_apart(paths: Paths, out: Path) -> None:
@@ -139,15 +139,17 @@ def require_apart(paths: Paths, out: Path) -> None:
     Raises:
         OutputError: saying which.
     """
-    places = [Path(os.path.realpath(place)) for place in (out, work_folder(out))]
+    result_folders = [
+        Path(os.path.realpath(result_folder)) for result_folder in (out, work_folder(out))
+    ]
     for path in listed(paths):
         read = Path(os.path.realpath(path))
-        for place in places:
-            if place.is_relative_to(read) or read.is_relative_to(place):
+        for result_folder in result_folders:
+            if result_folder.is_relative_to(read) or read.is_relative_to(result_folder):
                 raise OutputError(
                     "the result and what is read lie in each other",
                     where=out,
-                    found=f"{place} and {read}",
+                    found=f"{result_folder} and {read}",
                     wanted="a result outside of the folders that are read",
                     do="choose another --out",
                 )
@@ -182,8 +184,8 @@ def _write(stage: Staging, pieces: Pieces, recipe: CurationRecipe, card: Mapping
         for room, step in itertools.product((REMOVED, CHANGED), names):
             files = [path for folder in folders if (path := records(folder, room, step)).is_file()]
             if files:  # members of gzip behind each other are one file
-                whole = itertools.chain.from_iterable(map(_pieces_of, files))
-                stage.write_bytes(f"{room}/{step}.jsonl.gz", whole)
+                content = itertools.chain.from_iterable(map(_pieces_of, files))
+                stage.write_bytes(f"{room}/{step}.jsonl.gz", content)
     _write_unreadable(stage, pieces)
     stage.write_bytes("recipe.toml", recipe.to_toml().encode())
     stage.write_json("card.json", card)

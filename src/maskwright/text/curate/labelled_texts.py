@@ -47,7 +47,12 @@ def judged(path: str, label: str, where: str) -> LabelledTexts:
         if error.where is None or path not in error.where:
             raise error.under(f"{where}.examples, {path}: ") from None
         raise
-    singles = [e for part in examples.parts.values() for e in part if isinstance(e, Single)]
+    singles = [
+        e
+        for split_examples in examples.parts.values()
+        for e in split_examples
+        if isinstance(e, Single)
+    ]
     names = () if examples.labels is None else examples.labels.names
     if len(names) != 2 or not all(isinstance(single.label, int) for single in singles):
         raise DataError(
@@ -68,13 +73,13 @@ def judged(path: str, label: str, where: str) -> LabelledTexts:
                 wanted=f"{FEWEST} or more of each class; some hundred are better",
                 do="label more texts",
             )
-    seen: dict[str, Single] = {}
+    by_text: dict[str, Single] = {}
     for single in singles:
-        other = seen.setdefault(single.text, single)
-        if other.label != single.label:
+        earlier = by_text.setdefault(single.text, single)
+        if earlier.label != single.label:
             raise DataError(
                 "one text is in both classes",
-                where=f"{other.where} and {single.where}",
+                where=f"{earlier.where} and {single.where}",
                 found=single.text[:80],
                 wanted="one label for each text",
                 do="correct one of the labels",

@@ -57,19 +57,19 @@ class Units:
     def grams(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
         """(U,) the hash of the n-gram that ends at each unit, and whether it has so many units;
         those of units that are both counted and scored are made once."""
-        made: dict[int, tuple[NDArray[np.uint64], NDArray[np.bool_]]]
-        made = self.__dict__.setdefault("_grams", {})
-        if size not in made:
-            found = np.full(len(self.hashes), size, np.uint64)
+        cache: dict[int, tuple[NDArray[np.uint64], NDArray[np.bool_]]]
+        cache = self.__dict__.setdefault("_grams", {})
+        if size not in cache:
+            gram_hashes = np.full(len(self.hashes), size, np.uint64)
             with np.errstate(over="ignore"):
                 for back in range(size - 1, -1, -1):
-                    found *= BASE
-                    found[back:] += self.hashes[: len(found) - back]
-            whole = np.ones(len(found), np.bool_)
-            for place in range(size - 1):
-                whole[(self.starts[:-1] + place)[self.counts > place]] = False
-            made[size] = mix(found), whole
-        return made[size]
+                    gram_hashes *= BASE
+                    gram_hashes[back:] += self.hashes[: len(gram_hashes) - back]
+            complete = np.ones(len(gram_hashes), np.bool_)
+            for offset in range(size - 1):
+                complete[(self.starts[:-1] + offset)[self.counts > offset]] = False
+            cache[size] = mix(gram_hashes), complete
+        return cache[size]
 
 
 def units_of(batch: CurationBatch) -> Units:
@@ -81,10 +81,10 @@ def units_of(batch: CurationBatch) -> Units:
     covered[words.ends + characters.offsets[words.texts]] -= 1
     outside = np.cumsum(covered[:-1], dtype=np.int8) == 0
     signs = np.flatnonzero(outside & (characters.classes & SPACE == 0))
-    places = np.concatenate([firsts, signs])
-    order = np.argsort(places, kind="stable")
+    positions = np.concatenate([firsts, signs])
+    order = np.argsort(positions, kind="stable")
     hashes = np.concatenate([words.hashes, mix(characters.points[signs].astype(np.uint64) + BASE)])
-    return Units(hashes[order], np.searchsorted(places[order], characters.offsets))
+    return Units(hashes[order], np.searchsorted(positions[order], characters.offsets))
 
 
 @dataclass(frozen=True)
@@ -106,22 +106,24 @@ class NgramModel:
     def bits(self, units: Units) -> NDArray[np.float64]:
         """(B,) the average of -log2 p of the units of each text; NaN without units."""
         before, _ = units.grams(1)
-        seen = self._count(before)
-        p = (seen + self.different * UNKNOWN) / (self.total + self.different)
+        counts = self._count(before)
+        p = (counts + self.different * UNKNOWN) / (self.total + self.different)
         for size in range(2, self.order + 1):
-            grams, whole = units.grams(size)
+            grams, complete = units.grams(size)
             # Of the context: the count of the shorter n-gram that ends one unit earlier.
-            context = np.concatenate([[0.0], seen[:-1]])[: len(seen)]
-            seen = self._count(grams)
-            p = np.where(whole, (seen + STRENGTH * p) / (np.maximum(context, seen) + STRENGTH), p)
+            context = np.concatenate([[0.0], counts[:-1]])[: len(counts)]
+            counts = self._count(grams)
+            p = np.where(
+                complete, (counts + STRENGTH * p) / (np.maximum(context, counts) + STRENGTH), p
+            )
         return _means(-np.log2(p), units.starts)
 
     def _count(self, grams: NDArray[np.uint64]) -> NDArray[np.float64]:
-        found = self.table[_first(grams, len(self.table))]
-        other = np.flatnonzero(found >> COUNT != grams >> COUNT)
-        entries = self.table[_second(grams[other], len(self.table))]
-        found[other] = entries * (entries >> COUNT == grams[other] >> COUNT)
-        return (found & LARGEST).astype(np.float64)
+        slots = self.table[_first(grams, len(self.table))]
+        mismatched = np.flatnonzero(slots >> COUNT != grams >> COUNT)
+        entries = self.table[_second(grams[mismatched], len(self.table))]
+        slots[mismatched] = entries * (entries >> COUNT == grams[mismatched] >> COUNT)
+        return (slots & LARGEST).astype(np.float64)
 
 
 def _first(grams: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
@@ -135,17 +137,17 @@ def _second(grams: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
 
 def _means(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
     """(B,) the mean of each text's values, added as whole numbers: in any order the same."""
-    whole = np.concatenate([[0], np.cumsum(np.rint(values * (1 << 20)).astype(np.int64))])
+    running_sums = np.concatenate([[0], np.cumsum(np.rint(values * (1 << 20)).astype(np.int64))])
     counts = np.diff(starts)
-    sums = whole[starts[1:]] - whole[starts[:-1]]
+    sums = running_sums[starts[1:]] - running_sums[starts[:-1]]
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(counts > 0, sums / counts / (1 << 20), np.nan)
 
 
-def together(parts: Sequence[Units]) -> Units:
+def together(batches: Sequence[Units]) -> Units:
     """The units of the texts of all parts."""
-    starts = np.cumsum([0, *(count for part in parts for count in part.counts.tolist())])
-    hashes = [np.zeros(0, np.uint64), *(part.hashes for part in parts)]
+    starts = np.cumsum([0, *(count for batch in batches for count in batch.counts.tolist())])
+    hashes = [np.zeros(0, np.uint64), *(batch.hashes for batch in batches)]
     return Units(np.concatenate(hashes), starts.astype(np.int64))
 
 
@@ -164,13 +166,13 @@ class NgramCounts:
     def without(self, less: NgramCounts) -> NgramCounts:
         """The counts of the other texts, where `less` is of some of those that were counted."""
         grams, often = [], []
-        for own, count, some, fewer in zip(
+        for hashes, count, removed, fewer in zip(
             self.grams, self.often, less.grams, less.often, strict=True
         ):
-            left = count.copy()
-            left[np.searchsorted(own, some)] -= fewer
-            grams.append(own[left > 0])
-            often.append(left[left > 0])
+            remaining = count.copy()
+            remaining[np.searchsorted(hashes, removed)] -= fewer
+            grams.append(hashes[remaining > 0])
+            often.append(remaining[remaining > 0])
         return NgramCounts(grams, often)
 
 
@@ -178,9 +180,9 @@ def counted(units: Units, order: int) -> NgramCounts:
     """The n-grams of the texts."""
     grams, often = [], []
     for size in range(1, order + 1):
-        hashes, whole = units.grams(size)
-        found, counts = np.unique(hashes[whole], return_counts=True)
-        grams.append(found)
+        hashes, complete = units.grams(size)
+        distinct, counts = np.unique(hashes[complete], return_counts=True)
+        grams.append(distinct)
         often.append(counts.astype(np.int64))
     return NgramCounts(grams, often)
 
@@ -194,12 +196,12 @@ def trained(counts: NgramCounts) -> NgramModel:
     entries = hashes >> COUNT << COUNT | often
     table = np.zeros(1 << bits, np.uint64)
     for places_of in (_first, _second):
-        places = places_of(hashes, len(table))
-        free = np.flatnonzero(table[places] == 0)
+        slots = places_of(hashes, len(table))
+        free = np.flatnonzero(table[slots] == 0)
         # Of several at one place the last that is written stays: the most frequent.
-        table[places[free][::-1]] = entries[free][::-1]
-        left = table[places] != entries
-        hashes, entries = hashes[left], entries[left]
+        table[slots[free][::-1]] = entries[free][::-1]
+        unplaced = table[slots] != entries
+        hashes, entries = hashes[unplaced], entries[unplaced]
     total, different = int(counts.often[0].sum()), len(counts.often[0])
     return NgramModel(table, total, different, len(counts.grams))
 
@@ -220,14 +222,14 @@ def table_of(models: Sequence[NgramModel]) -> pa.Table:
     and one of what stands there, shorter ones padded, and a column of numbers."""
     import pyarrow as pa
 
-    places = [np.flatnonzero(model.table) for model in models]
-    rows = max(4 * len(models), *map(len, places))
+    slots = [np.flatnonzero(model.table) for model in models]
+    rows = max(4 * len(models), *map(len, slots))
     columns: dict[str, NDArray[np.generic]] = {}
-    for n, (model, taken) in enumerate(zip(models, places, strict=True)):
+    for n, (model, used) in enumerate(zip(models, slots, strict=True)):
         columns[f"places_{n}"] = np.zeros(rows, np.uint32)
-        columns[f"places_{n}"][: len(taken)] = taken
+        columns[f"places_{n}"][: len(used)] = used
         columns[f"entries_{n}"] = np.zeros(rows, np.uint64)
-        columns[f"entries_{n}"][: len(taken)] = model.table[taken]
+        columns[f"entries_{n}"][: len(used)] = model.table[used]
     numbers = [x for m in models for x in (len(m.table), m.total, m.different, m.order)]
     columns["numbers"] = np.array(numbers + [0] * (rows - len(numbers)), np.uint64)
     return pa.table(columns)
@@ -246,12 +248,12 @@ _OPENED: list[tuple[pa.Table, list[NgramModel]]] = []  # the last one
 def _models_of(table: pa.Table) -> list[NgramModel]:
     count = sum(name.startswith("places_") for name in table.schema.names)
     numbers = table.column("numbers").slice(0, 4 * count).to_pylist()
-    found = []
+    models = []
     for n in range(count):
         size, total, different, order = numbers[4 * n : 4 * n + 4]
         entries = table.column(f"entries_{n}").to_numpy()
         used = int(np.searchsorted(entries == 0, True))  # none that is taken is 0
-        whole = np.zeros(size, np.uint64)
-        whole[table.column(f"places_{n}").to_numpy()[:used]] = entries[:used]
-        found.append(NgramModel(whole, total, different, order))
-    return found
+        full_table = np.zeros(size, np.uint64)
+        full_table[table.column(f"places_{n}").to_numpy()[:used]] = entries[:used]
+        models.append(NgramModel(full_table, total, different, order))
+    return models

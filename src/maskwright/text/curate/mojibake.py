@@ -45,14 +45,14 @@ PUNCTUATION = re.compile("â€.")
 
 def suspicious(characters: Characters) -> NDArray[np.bool_]:
     """(B,) whether a text has the trace of a wrong encoding."""
-    places = np.flatnonzero(characters.points >= 0x80)
-    found = np.zeros(len(characters.offsets) - 1, np.bool_)
-    if not places.size:
-        return found
-    bits = _bits()[np.minimum(characters.points[places], 0xFFFF)]
-    hits = places[_traces(places, bits)]
-    found[characters.text_of(hits)] = True
-    return found
+    positions = np.flatnonzero(characters.points >= 0x80)
+    is_suspicious = np.zeros(len(characters.offsets) - 1, np.bool_)
+    if not positions.size:
+        return is_suspicious
+    bits = _bits()[np.minimum(characters.points[positions], 0xFFFF)]
+    hits = positions[_traces(positions, bits)]
+    is_suspicious[characters.text_of(hits)] = True
+    return is_suspicious
 
 
 def repaired(text: str) -> tuple[str, Sequence[int]]:
@@ -60,13 +60,13 @@ def repaired(text: str) -> tuple[str, Sequence[int]]:
     from ftfy import TextFixerConfig, fix_encoding
     from ftfy.badness import is_bad
 
-    whole = TextFixerConfig(decode_inconsistent_utf8=False)
+    config = TextFixerConfig(decode_inconsistent_utf8=False)
     rows, numbers = text.split("\n"), []
     for number, row in enumerate(rows):
         if row.isascii() or not is_bad(row) or AMBIGUOUS.sub("", row).isascii():
             continue
         closed = row.replace(*CLOSING)
-        better = fix_encoding(closed, whole)
+        better = fix_encoding(closed, config)
         if better == closed:
             better = PUNCTUATION.sub(lambda match: fix_encoding(match[0]), closed)
         if better != row:
@@ -75,18 +75,18 @@ def repaired(text: str) -> tuple[str, Sequence[int]]:
     return "\n".join(rows), numbers
 
 
-def _traces(places: NDArray[np.int64], bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def _traces(positions: NDArray[np.int64], bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Whether at each place a C1 character stands, or a leading byte and all that follow it."""
-    found = (bits & C1) != 0
+    is_trace = (bits & C1) != 0
     follows = (bits & FOLLOWS) != 0
-    row = np.ones(len(places), np.bool_)
+    row = np.ones(len(positions), np.bool_)
     for more, bit in enumerate(LEAD, 1):
         # The next one more character behind must follow too, and be there.
-        shifted = np.zeros(len(places), np.bool_)
-        shifted[:-more] = follows[more:] & (places[more:] - places[:-more] == more)
+        shifted = np.zeros(len(positions), np.bool_)
+        shifted[:-more] = follows[more:] & (positions[more:] - positions[:-more] == more)
         row &= shifted
-        found |= ((bits & bit) != 0) & row
-    return found
+        is_trace |= ((bits & bit) != 0) & row
+    return is_trace
 
 
 @functools.cache

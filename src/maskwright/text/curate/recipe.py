@@ -57,28 +57,30 @@ class CurationRecipe:
     @property
     def findings(self) -> list[Finding]:
         """Orders of steps that run, and are likely not meant."""
-        found, names = list[Finding](), list(self.steps)
+        findings, names = list[Finding](), list(self.steps)
         copies = [name for name in names if self.steps[name].REMOVES_COPIES]
         for name in names[names.index(copies[0]) :] if copies else []:
             removes = getattr(self.steps[name], "action", "") == "remove"
             if self.steps[name].CHANGES_TEXT and not removes and name not in copies:
-                what = f"{name} changes texts behind {copies[0]}, and may make new copies"
+                message = f"{name} changes texts behind {copies[0]}, and may make new copies"
                 remedy = f"put {name} before {copies[0]}"
-                found.append(Finding("changes-behind-duplicates", what, "", remedy, "warning"))
-        for place, (name, step) in enumerate(self.steps.items()):
-            left = {fact for before in names[:place] for fact in self.steps[before].LEAVES}
+                findings.append(
+                    Finding("changes-behind-duplicates", message, "", remedy, "warning")
+                )
+        for number, (name, step) in enumerate(self.steps.items()):
+            facts = {fact for before in names[:number] for fact in self.steps[before].LEAVES}
             for fact, why in step.needs_before().items():
-                if fact not in left:
-                    what = f"{name} needs a corpus with {fact}, and no step before it makes one"
+                if fact not in facts:
+                    message = f"{name} needs a corpus with {fact}, and no step before it makes one"
                     makers = [n for n in step_names() if fact in settings_of(n).LEAVES]
                     remedy = f"put {' or '.join(makers)} before {name}"
-                    found.append(Finding("needs-a-step-before", what, why, remedy, "warning"))
-            for before in names[:place]:
+                    findings.append(Finding("needs-a-step-before", message, why, remedy, "warning"))
+            for before in names[:number]:
                 if "language" in step.NOTES and hasattr(self.steps[before], "languages"):
-                    what = f"{before} has rules for some languages, and {name} runs behind it"
+                    message = f"{before} has rules for some languages, and {name} runs behind it"
                     remedy = f"put {name} before {before}"
-                    found.append(Finding("language-comes-late", what, "", remedy, "warning"))
-        return found
+                    findings.append(Finding("language-comes-late", message, "", remedy, "warning"))
+        return findings
 
     def to_toml(self) -> str:
         """The file of the recipe, with every setting."""
@@ -125,8 +127,8 @@ def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe
         ConfigError: an unknown step or setting, one named twice, settings of a step that does not
             run, settings that cannot be.
     """
-    for place, name in enumerate(steps):
-        if not isinstance(name, str) or name in steps[:place]:
+    for number, name in enumerate(steps):
+        if not isinstance(name, str) or name in steps[:number]:
             raise ConfigError(
                 "a step is named twice" if isinstance(name, str) else "not the name of a step",
                 where="steps",
@@ -135,12 +137,12 @@ def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe
             )
         settings_of(name)
     if unused := [name for name in tables if name not in steps]:
-        known = unused[0] in step_names()
+        exists = unused[0] in step_names()
         raise ConfigError(
-            "settings of a step that does not run" if known else "unknown table",
+            "settings of a step that does not run" if exists else "unknown table",
             where=unused[0],
             wanted=f"a step of this recipe: {near(unused[0], steps)}",
-            do=f"add {unused[0]!r} to steps, or remove its settings" if known else None,
+            do=f"add {unused[0]!r} to steps, or remove its settings" if exists else None,
         )
     return CurationRecipe(
         {name: config.from_plain(settings_of(name), tables.get(name, {}), name) for name in steps}
@@ -199,11 +201,11 @@ def with_settings(
     Raises:
         ConfigError: not a setting of one of the steps.
     """
-    made = {
+    merged = {
         name: dict(table) if isinstance(table, dict) else table for name, table in tables.items()
     }
-    given = dotted.assignments(settings, "for example --set near-duplicates.threshold=0.8")
-    for path, text in given.items():
+    assignments = dotted.assignments(settings, "for example --set near-duplicates.threshold=0.8")
+    for path, text in assignments.items():
         step, dot, field = path.partition(".")
         if step not in steps or not dot:
             raise ConfigError(
@@ -213,18 +215,18 @@ def with_settings(
                 wanted="a step of the recipe: " + near(step, steps),
                 do="name its steps with --steps" if step in step_names() else None,
             )
-        table = made.setdefault(step, {})
-        *inner, last = field.split(".")
+        table = merged.setdefault(step, {})
+        *inner, leaf = field.split(".")
         for name in inner:
             table = table.setdefault(name, {})
-        table[last] = dotted.parse_value(text)
-    return made
+        table[leaf] = dotted.parse_value(text)
+    return merged
 
 
 @functools.cache
 def descriptions(kind: type[Step]) -> Mapping[str, str]:
     """What the string under each setting of a step says, on one line."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
         if not (dataclasses.is_dataclass(owner) and issubclass(owner, Step)):
             continue
@@ -235,11 +237,11 @@ def descriptions(kind: type[Step]) -> Mapping[str, str]:
             if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
                 name = line.target.id
             elif name and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
-                found[name] = " ".join(str(line.value.value).split())
+                texts[name] = " ".join(str(line.value.value).split())
                 name = ""
             else:
                 name = ""
-    return {field.name: found.get(field.name, "") for field in dataclasses.fields(kind)}
+    return {field.name: texts.get(field.name, "") for field in dataclasses.fields(kind)}
 
 
 def defaults_of(name: str) -> dict[str, Any]:

@@ -49,12 +49,12 @@ class RuleMeasure:
     @property
     def outside(self) -> NDArray[np.bool_]:
         """(B,) whether a document is to be removed."""
-        found = np.zeros(len(self.values), np.bool_)
+        is_outside = np.zeros(len(self.values), np.bool_)
         if self.low is not None:
-            found |= self.values < self.low
+            is_outside |= self.values < self.low
         if self.high is not None:
-            found |= self.values > self.high
-        return found
+            is_outside |= self.values > self.high
+        return is_outside
 
 
 @dataclass(frozen=True)
@@ -183,28 +183,28 @@ class CurationBatch:
 
     def differing(self, notes: Mapping[str, Sequence[str | None]]) -> dict[str, int]:
         """Of columns with the names of further ones: how many documents have another value."""
-        found = {}
+        counts = {}
         for name in notes.keys() & self.notes.keys():
             pairs = zip(self.notes[name], notes[name], strict=True)
             if differ := sum(old is not None and old != new for old, new in pairs):
-                found[name] = differ
-        return found
+                counts[name] = differ
+        return counts
 
     def take(self, chosen: NDArray[np.bool_]) -> CurationBatch:
         """The documents where `chosen`, (B,), is true; their words need not be found again."""
         if chosen.all():
             return self
-        places = np.flatnonzero(chosen).tolist()
-        taken = CurationBatch(
+        indices = np.flatnonzero(chosen).tolist()
+        selection = CurationBatch(
             rows=self.rows[chosen],
-            ids=[self.ids[i] for i in places],
-            texts=[self.texts[i] for i in places],
-            notes={name: [column[i] for i in places] for name, column in self.notes.items()},
-            values=[self.values[i] for i in places] if self.values else (),
+            ids=[self.ids[i] for i in indices],
+            texts=[self.texts[i] for i in indices],
+            notes={name: [column[i] for i in indices] for name, column in self.notes.items()},
+            values=[self.values[i] for i in indices] if self.values else (),
         )
         if "words" in self.__dict__:
-            taken.__dict__["words"] = self.words.of(chosen)
-        return taken
+            selection.__dict__["words"] = self.words.of(chosen)
+        return selection
 
     def to_arrow(self) -> pa.Table:
         import pyarrow as pa
@@ -310,12 +310,12 @@ class Step(ABC):
         return None
 
     @abstractmethod
-    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         """Judge the documents of a batch. A pure function.
 
         Args:
             opened: what `open` gave.
-            known: of a `CorpusStep`: what `gather` found about this batch.
+            gathered: of a `CorpusStep`: what `gather` found about this batch.
         """
 
 
@@ -327,7 +327,7 @@ class CorpusHandle(Protocol):
     shards, here or on a cluster, and keeps what they gave on disk, so that a stopped curation goes
     on behind the last pass."""
 
-    def map(self, name: str, function: Pass, known: pa.Table | None = None) -> Tables:
+    def map(self, name: str, function: Pass, side_input: pa.Table | None = None) -> Tables:
         """Send `function(batch, known about this batch)` over all documents.
 
         Args:
@@ -335,13 +335,13 @@ class CorpusHandle(Protocol):
             function: a module-level function or a method of the step: it travels to processes. Its
                 table has a column `row`, the documents' numbers in the shard, which arrives as
                 `document`, their numbers in the corpus. It may have any number of rows.
-            known: a table with the column `document`; each batch gets the rows that are about it,
+            side_input: a table with the column `document`; each batch gets the rows that are about it,
                 with `row` instead, and only shards that it mentions are read. A table without that
                 column goes to every batch whole.
         """
         ...
 
-    def say(self, found: Finding) -> None:
+    def say(self, finding: Finding) -> None:
         """Tell the user, and the card."""
         ...
 
@@ -432,9 +432,9 @@ def in_languages(batch: CurationBatch, languages: Sequence[str]) -> NDArray[np.b
     undecided (`und`), or is not there. Without any languages the rule is for all."""
     if not languages:
         return np.ones(len(batch), np.bool_)
-    known = {*languages, None, UNDECIDED}
+    accepted = {*languages, None, UNDECIDED}
     notes = batch.note(LANGUAGE)
-    return np.fromiter((n in known for n in notes), np.bool_, len(batch))
+    return np.fromiter((n in accepted for n in notes), np.bool_, len(batch))
 
 
 def where_applies(values: NDArray[np.generic], applies: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -442,10 +442,14 @@ def where_applies(values: NDArray[np.generic], applies: NDArray[np.bool_]) -> ND
     return np.where(applies, values.astype(np.float64), np.nan)
 
 
-def shares(part: NDArray[np.generic], whole: NDArray[np.generic]) -> NDArray[np.float64]:
-    """`part` / `whole`, and 0 where there is nothing."""
-    below = whole.astype(np.float64)
-    return np.divide(part.astype(np.float64), below, out=np.zeros(len(below)), where=below > 0)
+def shares(
+    numerators: NDArray[np.generic], denominators: NDArray[np.generic]
+) -> NDArray[np.float64]:
+    """`numerators` / `denominators`, and 0 where there is nothing."""
+    below = denominators.astype(np.float64)
+    return np.divide(
+        numerators.astype(np.float64), below, out=np.zeros(len(below)), where=below > 0
+    )
 
 
 def require_kept_language(languages: Sequence[str], steps: Mapping[str, Step]) -> None:
@@ -455,13 +459,13 @@ def require_kept_language(languages: Sequence[str], steps: Mapping[str, Step]) -
         ConfigError: none of `languages` is kept.
     """
     by = next((name for name, step in steps.items() if LANGUAGE in step.NOTES), "")
-    kept = getattr(steps.get(by), "keep", ())
-    if languages and kept and not set(languages) & set(kept):
+    kept_languages = getattr(steps.get(by), "keep", ())
+    if languages and kept_languages and not set(languages) & set(kept_languages):
         raise ConfigError(
             "the rules are for languages of which no document is kept",
             where="languages",
             found=", ".join(languages),
-            wanted=f"one of those in {by}.keep: {', '.join(kept)}",
+            wanted=f"one of those in {by}.keep: {', '.join(kept_languages)}",
             do="set languages to them (and their stop words, where the step has such), to [] for "
             "all, or leave the step out",
         )

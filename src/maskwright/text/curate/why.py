@@ -64,8 +64,8 @@ class Fate:
         yield self.place if self.id == self.place else f"{self.id} ({self.place})"
         for change in self.changes:
             where = f", {change['where']}" if "where" in change else ""
-            found = shorten(value_text(change["value"]), EXCERPT)
-            yield f"  changed by {change['step']}, rule {change['rule']}: {found}{where}"
+            shown_value = shorten(value_text(change["value"]), EXCERPT)
+            yield f"  changed by {change['step']}, rule {change['rule']}: {shown_value}{where}"
             if "before" in change:
                 yield f"    it was: {shorten(change['before'], EXCERPT)}"
         if self.removed is not None:
@@ -76,10 +76,10 @@ class Fate:
             yield f"  text: {shorten(self.text, EXCERPT)}"
 
     def _removed(self, record: dict[str, Any]) -> Iterator[str]:
-        wanted = f"; allowed: {record['wanted']}" if record.get("wanted") else ""
+        allowed = f"; allowed: {record['allowed']}" if record.get("wanted") else ""
         where = f", {record['where']}" if record.get("where") else ""
-        found = shorten(value_text(record["value"]), EXCERPT)
-        yield f"  removed by {record['step']}, rule {record['rule']}: {found}{where}{wanted}"
+        shown_value = shorten(value_text(record["value"]), EXCERPT)
+        yield f"  removed by {record['step']}, rule {record['rule']}: {shown_value}{where}{allowed}"
         if self.survivor is not None:
             end = "is kept" if self.survivor.kept else "was itself removed"
             yield f"  copy of {self.survivor.place}, which {end}:"
@@ -93,8 +93,8 @@ class DocumentFates:
     more: bool = False
 
     def lines(self) -> Iterator[str]:
-        for first in self.fates:
-            fate: Fate | None = first
+        for first_fate in self.fates:
+            fate: Fate | None = first_fate
             while fate is not None:
                 yield from fate.lines()
                 fate = fate.survivor
@@ -155,24 +155,24 @@ def _of_name(name: str, *, exact: bool = False) -> _DocumentPattern:
     `a.txt`."""
     names = {name} if exact else {name, os.path.normpath(name)}
     pieces: list[tuple[bytes, ...]] = []
-    for each in names:
-        pieces.append((_written(each),))
-        if match := _PLACE.fullmatch(each):
+    for candidate in names:
+        pieces.append((_written(candidate),))
+        if match := _PLACE.fullmatch(candidate):
             kind = b'"line": ' if match[2] == ":" else b'"row": '
             pieces.append((_written(match[1]), kind + match[3].encode()))
 
-    def fits(record: dict[str, Any], place: str) -> bool:
-        match = None if exact else _PLACE.fullmatch(place)
-        return not names.isdisjoint((str(record["id"]), place, match[1] if match else place))
+    def fits(record: dict[str, Any], location: str) -> bool:
+        match = None if exact else _PLACE.fullmatch(location)
+        return not names.isdisjoint((str(record["id"]), location, match[1] if match else location))
 
     return _DocumentPattern(tuple(pieces), fits)
 
 
 def _of_text(text: str) -> _DocumentPattern:
-    wanted = _folded(text)
+    sought = _folded(text)
 
-    def fits(record: dict[str, Any], place: str) -> bool:
-        return any(wanted in _folded(str(record.get(name, ""))) for name in ("text", "before"))
+    def fits(record: dict[str, Any], location: str) -> bool:
+        return any(sought in _folded(str(record.get(name, ""))) for name in ("text", "before"))
 
     return _DocumentPattern(((),), fits)
 
@@ -209,16 +209,16 @@ class _Lookup:
 
     def find(self, name: _DocumentPattern) -> list[Fate]:
         """The documents of a name, in the order of their removal, those kept at the end."""
-        found: dict[str, Fate] = {}
+        fates: dict[str, Fate] = {}
         for room in ("removed", "text", "changed"):
             for path, number, record in self.records(room, name):
-                place = _place(record, room)
+                location = _place(record, room)
                 # A text does not find the changes of a document that other records have found.
-                if not name.fits(record, place) and place not in found:
+                if not name.fits(record, location) and location not in fates:
                     continue
-                if len(found) > FOUND and place not in found:
+                if len(fates) > FOUND and location not in fates:
                     continue
-                fate = found.setdefault(place, Fate(place, str(record["id"])))
+                fate = fates.setdefault(location, Fate(location, str(record["id"])))
                 if room == "changed":
                     fate.changes.append(record)
                     continue
@@ -227,7 +227,7 @@ class _Lookup:
                     fate.removed = record
                 else:
                     fate.kept = (path.relative_to(self.folder).as_posix(), number)
-        return list(found.values())
+        return list(fates.values())
 
     def records(
         self, room: str, name: _DocumentPattern | None = None
@@ -238,7 +238,7 @@ class _Lookup:
             DataError: a file is damaged.
         """
         paths = (self.folder / room).glob("*.jsonl.gz")
-        order = {f"{step}.jsonl.gz": place for place, step in enumerate(self.steps)}
+        order = {f"{step}.jsonl.gz": rank for rank, step in enumerate(self.steps)}
         for path in sorted(paths, key=lambda p: (order.get(p.name, -1), p.name)):
             for number, line in enumerate(_lines(path), 1):
                 if name is None or name.may_be_in(line):
@@ -248,13 +248,13 @@ class _Lookup:
     def follow(self, fate: Fate) -> None:
         """Find what became of the document that was kept for a copy, and for that one, if it went
         later for another."""
-        known = {fate.place}
+        visited = {fate.place}
         while fate.removed is not None and "survivor" in fate.removed:
-            found = self.find(_of_name(fate.removed["survivor"], exact=True))
-            if not found or found[0].place in known:
+            fates = self.find(_of_name(fate.removed["survivor"], exact=True))
+            if not fates or fates[0].place in visited:
                 return
-            fate.survivor = fate = found[0]
-            known.add(fate.place)
+            fate.survivor = fate = fates[0]
+            visited.add(fate.place)
 
     def unreadable(self) -> Iterator[dict[str, Any]]:
         path = self.folder / UNREADABLE
@@ -320,9 +320,9 @@ def _unread(entry: dict[str, Any], document: str, match: re.Match[str] | None) -
     """Whether a record of what could not be read, a row or a file, is about a document."""
     if "line" not in entry:
         return entry["file"] in (document, match and match[1])
-    last = entry.get("last_line", entry["line"])
-    here = match is not None and entry["file"] == match[1]
-    return here and match is not None and entry["line"] <= int(match[3]) <= last
+    last_line = entry.get("last_line", entry["line"])
+    same_file = match is not None and entry["file"] == match[1]
+    return same_file and match is not None and entry["line"] <= int(match[3]) <= last_line
 
 
 def _nearest(
@@ -331,7 +331,7 @@ def _nearest(
     """The names that are nearest to one that is not there."""
     if match and match[1] in files:
         before = ((int(p[3]), name) for _, name in lookup.names() if (p := _in(name, match[1])))
-        best = max((each for each in before if each[0] < int(match[3])), default=None)
+        best = max((entry for entry in before if entry[0] < int(match[3])), default=None)
         if best is not None:
             return f"a line where a document begins; the one before it is {best[1]}"
     likely = heapq.nlargest(
@@ -344,14 +344,14 @@ def _nearest(
     return "a name as " + " or ".join(dict.fromkeys(next(lookup.names(), ("file:1",))))
 
 
-def _in(place: str, file: str) -> re.Match[str] | None:
-    match = _PLACE.fullmatch(place)
+def _in(location: str, file: str) -> re.Match[str] | None:
+    match = _PLACE.fullmatch(location)
     return match if match and match[1] == file else None
 
 
-def _alike(one: str, other: str) -> int:
+def _alike(name: str, other_name: str) -> int:
     """How many characters two names share at their beginning and end."""
-    return _common(one, other) + _common(one[::-1], other[::-1])
+    return _common(name, other_name) + _common(name[::-1], other_name[::-1])
 
 
 def _common(one: str, other: str) -> int:

@@ -37,10 +37,10 @@ def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[n
     lines = np.concatenate([[-FAR], np.flatnonzero(data == 10), [FAR]])
     at = np.searchsorted(lines, near)
     cuts = np.where(near - lines[at - 1] <= lines[at] - near, lines[at - 1], lines[at])
-    for places in (np.flatnonzero(data == 32), np.flatnonzero((data & 0xC0) != 0x80) - 1):
+    for break_positions in (np.flatnonzero(data == 32), np.flatnonzero((data & 0xC0) != 0x80) - 1):
         far = np.abs(cuts - near) >= HALF
-        after = np.concatenate([places, [FAR]])
-        cuts[far] = after[np.searchsorted(places, near[far])]
+        after = np.concatenate([break_positions, [FAR]])
+        cuts[far] = after[np.searchsorted(break_positions, near[far])]
     begins = np.concatenate([ends - sizes, cuts + 1])
     owners = np.concatenate([np.arange(len(texts)), owners])
     order = np.lexsort((begins, owners))
@@ -54,12 +54,14 @@ def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[n
 
 def _spread(counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     """The numbers of the passages that are taken, ascending."""
-    taken = np.minimum(counts, most)
-    owners = np.repeat(np.arange(len(counts)), taken)
-    numbers = np.arange(len(owners)) - np.repeat(np.cumsum(taken) - taken, taken)
+    passage_counts = np.minimum(counts, most)
+    owners = np.repeat(np.arange(len(counts)), passage_counts)
+    numbers = np.arange(len(owners)) - np.repeat(
+        np.cumsum(passage_counts) - passage_counts, passage_counts
+    )
     # From 0 to count - 1 in even steps, in whole numbers.
-    places = numbers * (counts[owners] - 1) // np.maximum(taken[owners] - 1, 1)
-    return (np.cumsum(counts) - counts)[owners] + places
+    positions = numbers * (counts[owners] - 1) // np.maximum(passage_counts[owners] - 1, 1)
+    return (np.cumsum(counts) - counts)[owners] + positions
 
 
 def _plain(text: str) -> str:
@@ -147,11 +149,11 @@ class Words:
         counts = np.maximum(self.counts - size + 1, 0)
         starts = np.concatenate([[0], np.cumsum(counts)])
         # From a shingle's number to its first word: texts before it have size - 1 words more each.
-        first = np.arange(starts[-1]) + np.repeat(self.starts[:-1] - starts[:-1], counts)
-        combined = np.zeros(len(first), np.uint64)
+        first_words = np.arange(starts[-1]) + np.repeat(self.starts[:-1] - starts[:-1], counts)
+        combined = np.zeros(len(first_words), np.uint64)
         with np.errstate(over="ignore"):
-            for place in range(size):
-                combined = combined * BASE + self.hashes[first + place]
+            for offset in range(size):
+                combined = combined * BASE + self.hashes[first_words + offset]
         return mix(combined), starts
 
 
@@ -218,8 +220,8 @@ def _edges_by_letter(
     for _ in range(MARKS):
         behind += marks[behind]
     if marks[behind].any():
-        others = np.flatnonzero(~marks)
-        behind = others[np.searchsorted(others, behind)]
+        unmarked = np.flatnonzero(~marks)
+        behind = unmarked[np.searchsorted(unmarked, behind)]
     opening[letters] = True
     opening[behind] = inside[behind]
     closing = inside.copy()
@@ -237,13 +239,13 @@ def mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def in_unspaced_script(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
     """Whether a code point is a letter of a script without spaces between words."""
-    found = points >= UNSPACED[0][0]
-    found[found] = _tables()[0][points[found]] == SINGLE
-    return found
+    is_unspaced = points >= UNSPACED[0][0]
+    is_unspaced[is_unspaced] = _tables()[0][points[is_unspaced]] == SINGLE
+    return is_unspaced
 
 
 def looked_up(
-    points: NDArray[np.uint32], table: NDArray[np.uint8], first: bytes
+    points: NDArray[np.uint32], table: NDArray[np.uint8], first_values: bytes
 ) -> NDArray[np.uint8]:
     """`table[points]`, ten times as fast where most code points are below 256.
 
@@ -253,12 +255,12 @@ def looked_up(
     far = np.flatnonzero(points > 0xFF)
     if 2 * len(far) > len(points):
         return table[points]
-    low = points.astype(np.uint8).tobytes().translate(first)
+    low = points.astype(np.uint8).tobytes().translate(first_values)
     if not far.size:
         return np.frombuffer(low, np.uint8)
-    found = np.frombuffer(bytearray(low), np.uint8)
-    found[far] = table[points[far]]
-    return found
+    values = np.frombuffer(bytearray(low), np.uint8)
+    values[far] = table[points[far]]
+    return values
 
 
 def case_folded(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
@@ -267,10 +269,10 @@ def case_folded(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
     if 2 * len(far) > len(points):
         return _tables()[1][points]
     low = points.astype(np.uint8).tobytes().translate(_first_folded())
-    found = np.frombuffer(low, np.uint8).astype(np.uint64)
-    found += np.uint64(1)
-    found[far] = _tables()[1][points[far]]
-    return found
+    folded = np.frombuffer(low, np.uint8).astype(np.uint64)
+    folded += np.uint64(1)
+    folded[far] = _tables()[1][points[far]]
+    return folded
 
 
 # ------------------------------------------------------------------------------ tables
@@ -278,10 +280,10 @@ def case_folded(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
 def categories() -> NDArray[np.str_]:
     """Of every code point its general category in Unicode, "" for those that have no character:
     unassigned and private ones behind the last ideograph."""
-    found = np.zeros(sys.maxunicode + 1, "U2")
+    names = np.zeros(sys.maxunicode + 1, "U2")
     for block in (range(0x323B0), range(0xE0100, 0xF0000)):
-        found[block.start : block.stop] = list(map(unicodedata.category, map(chr, block)))
-    return found
+        names[block.start : block.stop] = list(map(unicodedata.category, map(chr, block)))
+    return names
 
 
 @functools.cache
@@ -306,8 +308,8 @@ def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
     for point in (0x27, 0x2019):
         classes[point] = APOSTROPHE
         folded[point] = 0x28
-    for first, last in UNSPACED:
-        block = classes[first : last + 1]
+    for block_begin, block_end in UNSPACED:
+        block = classes[block_begin : block_end + 1]
         block[block == LETTER] = SINGLE
     return classes, folded
 
@@ -329,32 +331,37 @@ def _hashes(
 ) -> NDArray[np.uint64]:
     """(W,) the hash of each word, from running sums: of a word's places p = 0, 1, ... the number of
     its character there times `BASE` ** p, mixed. Some words at a time, as the caches like it."""
-    found = np.empty(len(begins), np.uint64)
-    first = 0
-    while first < len(begins):
-        origin = int(begins[first])
-        last = max(first + 1, int(np.searchsorted(ends, origin + BLOCK, "right")))
-        size = int(ends[last - 1]) - origin
+    word_hashes = np.empty(len(begins), np.uint64)
+    first_word = 0
+    while first_word < len(begins):
+        origin = int(begins[first_word])
+        end_word = max(first_word + 1, int(np.searchsorted(ends, origin + BLOCK, "right")))
+        size = int(ends[end_word - 1]) - origin
         powers, inverse = powers_of_base(max(BLOCK, 1 << (size - 1).bit_length()))
         sums = np.zeros(size + 1, np.uint64)
         with np.errstate(over="ignore"):
             numbers = case_folded(points[origin : origin + size])
             np.multiply(numbers, powers[:size], out=numbers)
             np.cumsum(numbers, out=sums[1:])
-            here, there = begins[first:last] - origin, ends[first:last] - origin
+            block_begins, block_ends = (
+                begins[first_word:end_word] - origin,
+                ends[first_word:end_word] - origin,
+            )
             # BASE is odd, so it has an inverse; that moves each word's sum to place 0.
-            found[first:last] = (sums[there] - sums[here]) * inverse[here]
-        first = last
-    return mix(found)
+            word_hashes[first_word:end_word] = (sums[block_ends] - sums[block_begins]) * inverse[
+                block_begins
+            ]
+        first_word = end_word
+    return mix(word_hashes)
 
 
 @functools.lru_cache(maxsize=2)
 def powers_of_base(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """The first powers of `BASE` and of its inverse modulo 2**64."""
-    found = []
+    power_tables = []
     for base in (int(BASE), pow(int(BASE), -1, 1 << 64)):
         factors = np.full(count, base, np.uint64)
         factors[0] = 1
         with np.errstate(over="ignore"):
-            found.append(np.multiply.accumulate(factors))
-    return found[0], found[1]
+            power_tables.append(np.multiply.accumulate(factors))
+    return power_tables[0], power_tables[1]

@@ -67,12 +67,12 @@ def rows_of(batch: CurationBatch) -> Iterator[dict[str, Any]]:
             free += "_before"
         columns[free] = columns.pop(READ_AT)
     notes = sorted(columns.items())
-    for place, (text, name) in enumerate(zip(batch.texts, batch.ids, strict=True)):
-        values = json.loads((batch.values[place] if batch.values else None) or "{}")
-        row: dict[str, Any] = {"id": own_id(batch, place), "text": text}
+    for index, (text, name) in enumerate(zip(batch.texts, batch.ids, strict=True)):
+        values = json.loads((batch.values[index] if batch.values else None) or "{}")
+        row: dict[str, Any] = {"id": own_id(batch, index), "text": text}
         for note, column in notes:
-            if column[place] is not None:
-                row[note] = column[place]
+            if column[index] is not None:
+                row[note] = column[index]
         for note, value in values.items():
             # Unless a step has put another in its place.
             if note != "text" and as_text(value) == row.get(note):

@@ -174,10 +174,15 @@ def read_files(
     read = [shards_of(folder) for folder in folders]
     read[0][1].update(ignored=ignored, broken=[unreadable(e, e.where) for e in broken])
     read[0][1]["unreadable"] += read[0][1]["broken"]
-    shards = [shard for part, _ in read for shard in part]
+    shards = [shard for group_shards, _ in read for shard in group_shards]
     facts = [facts for _, facts in read]
     if not shards:
-        empty = [f["what"] for each in facts for f in each["findings"] if f["name"] == EMPTY][:5]
+        empty = [
+            f["what"]
+            for group_facts in facts
+            for f in group_facts["findings"]
+            if f["name"] == EMPTY
+        ][:5]
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
         _drop_empty(work)
@@ -216,20 +221,20 @@ def run(
         DataError: a step that would remove all documents.
         UsageError, ConfigError, ResourceError, StoppedError, StorageError: as their parts say.
     """
-    found: dict[str, list[Finding]] = {}
+    findings: dict[str, list[Finding]] = {}
     shards: list[CurationShard] = read.shards
     segments: list[tuple[list[str], list[Path]]] = []
     pass_files: set[Path] = set()
     walks = _segments(recipe)
     for names, following in itertools.pairwise([*walks, []]):
-        known: Any = None
-        first = recipe.steps[names[0]]
-        key = _step_key(names[0], first)
-        if isinstance(first, CorpusStep):
-            noted = _FindingRecorder(note, found.setdefault(names[0], []))
+        side_input: Any = None
+        first_step = recipe.steps[names[0]]
+        key = _step_key(names[0], first_step)
+        if isinstance(first_step, CorpusStep):
+            noted = _FindingRecorder(note, findings.setdefault(names[0], []))
             corpus = ShardCorpus(engine, shards, names[0], key, work, noted, progress, pass_files)
-            known = first.gather(corpus, opened(names[0], first))
-        tasks = _tasks(recipe, names, following[:1], shards, known, work)
+            side_input = first_step.gather(corpus, opened(names[0], first_step))
+        tasks = _tasks(recipe, names, following[:1], shards, side_input, work)
         pass_files.update(Path(task["known"]) for task in tasks)
         folders = _apply(names, tasks, shards, engine, progress)
         segments.append((names, folders))
@@ -237,18 +242,20 @@ def run(
         shards = [_next(folder, fact) for folder, fact in zip(folders, facts, strict=True)]
         for name in names:
             for finding in _replaced(fact["steps"][name]["replaced"] for fact in facts):
-                _FindingRecorder(note, found.setdefault(name, []))(finding)
+                _FindingRecorder(note, findings.setdefault(name, []))(finding)
         if not any(shard.documents for shard in shards):
             raise _removes_all(names, folders)
-    left = [shard for shard in shards if shard.documents]
+    remaining = [shard for shard in shards if shard.documents]
     tasks = []
-    for shard in left:
+    for shard in remaining:
         key = fingerprint(["pack", 1, _code("engine.pack"), shard.key, folder_key(tokenizer)])
         out = work / "packed" / key
         tasks.append({"shard": str(shard.path), "tokenizer": tokenizer, "out": str(out)})
-    engine.run(pack_shard, tasks, _size(left), lambda done: progress("packing", len(tasks), done))
+    engine.run(
+        pack_shard, tasks, _size(remaining), lambda done: progress("packing", len(tasks), done)
+    )
     packed = [Path(task["out"]) for task in tasks]
-    return Pieces(read.facts, segments, packed, found, read.folders, pass_files)
+    return Pieces(read.facts, segments, packed, findings, read.folders, pass_files)
 
 
 def prune(work: Path, pieces: Pieces) -> None:
@@ -265,8 +272,8 @@ def prune(work: Path, pieces: Pieces) -> None:
     for folder in work.glob("passes/*"):
         with contextlib.suppress(OSError):
             folder.rmdir()  # where it is empty
-    for left in work.glob(f"passes/*/{TEMPORARY}*"):  # of a process that was killed
-        shutil.rmtree(left)
+    for temporary in work.glob(f"passes/*/{TEMPORARY}*"):  # of a process that was killed
+        shutil.rmtree(temporary)
 
 
 @dataclass(frozen=True)
@@ -276,19 +283,19 @@ class _FindingRecorder:
     note: Note
     kept: list[Finding]
 
-    def __call__(self, found: Finding) -> None:
-        self.kept.append(found)
-        self.note(found)
+    def __call__(self, finding: Finding) -> None:
+        self.kept.append(finding)
+        self.note(finding)
 
 
 def _segments(recipe: CurationRecipe) -> list[list[str]]:
     """The steps in walks; each but the first begins with a step that needs the whole corpus."""
-    found: list[list[str]] = []
+    segments: list[list[str]] = []
     for name, step in recipe.steps.items():
-        if not found or isinstance(step, CorpusStep):
-            found.append([])
-        found[-1].append(name)
-    return found
+        if not segments or isinstance(step, CorpusStep):
+            segments.append([])
+        segments[-1].append(name)
+    return segments
 
 
 def _tasks(
@@ -296,7 +303,7 @@ def _tasks(
     names: Sequence[str],
     following: Sequence[str],
     shards: Sequence[CurationShard],
-    known: Any,
+    side_input: Any,
     work: Path,
 ) -> list[dict[str, Any]]:
     """The tasks of a walk, one for each shard."""
@@ -308,7 +315,7 @@ def _tasks(
     (work / "segments").mkdir(parents=True, exist_ok=True)
     keep = TableWriter(work)
     ahead = _ahead(recipe, following, work)
-    for shard, about in zip(shards, slices(known, len(shards)), strict=True):
+    for shard, about in zip(shards, slices(side_input, len(shards)), strict=True):
         path = keep(about)
         known_key = Path(path).name
         key = fingerprint(["segment", 1, _code("engine.segment"), keys, shard.key, known_key])
@@ -338,9 +345,9 @@ def _ahead(
     it, while the documents are in memory."""
     for name in following:
         step = recipe.steps[name]
-        first = step.first_pass() if isinstance(step, CorpusStep) else None
-        if first is not None:
-            key, title, plain = _step_key(name, step), first[0], to_plain(step)
+        first_pass = step.first_pass() if isinstance(step, CorpusStep) else None
+        if first_pass is not None:
+            key, title, plain = _step_key(name, step), first_pass[0], to_plain(step)
             return lambda shard_key: {
                 "step": [name, plain],
                 "out": str(pass_folder(work, name, key, title, shard_key)),
@@ -414,12 +421,12 @@ def _hash(state: tuple[str, int, int, int, int]) -> str:
 def code_of(name: str) -> list[tuple[str, str]]:
     """A module of a step and all that it imports, with hashes of their sources; of another
     distribution the version. What of ours is no curation changes with the version."""
-    found: dict[str, str] = {}
+    fingerprints: dict[str, str] = {}
     waiting = [name]
     while waiting:
         module = waiting.pop()
         top = module.partition(".")[0]
-        if module in found or top in found or top in sys.stdlib_module_names:
+        if module in fingerprints or top in fingerprints or top in sys.stdlib_module_names:
             continue
         if top == "maskwright" and not module.startswith("maskwright.text.curate."):
             continue
@@ -432,11 +439,11 @@ def code_of(name: str) -> list[tuple[str, str]]:
         installed = "site-packages" in origin or "dist-packages" in origin
         if installed and top not in (name.partition(".")[0], "maskwright"):
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                found[top] = importlib.metadata.version(top)
+                fingerprints[top] = importlib.metadata.version(top)
             continue
-        found[module], imported = _source(state_of(Path(origin)), spec.parent or "")
+        fingerprints[module], imported = _source(state_of(Path(origin)), spec.parent or "")
         waiting += [module.rpartition(".")[0] or module, *imported]
-    return sorted(found.items())
+    return sorted(fingerprints.items())
 
 
 @functools.lru_cache(maxsize=4096)

@@ -78,17 +78,23 @@ def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> li
         UsageError: a file twice.
     """
     require_once(sources)
-    how = fingerprint([to_plain(reading), skip])
+    settings_key = fingerprint([to_plain(reading), skip])
     groups, files, facts, size = list[FileGroup](), list[str](), list[Any](), 0
-    for place, source in enumerate(sources):
+    for number, source in enumerate(sources):
         state = state_of(source.path)
         files.append(os.fspath(source.path))
         facts.append([source.shown, *state[1:4]])  # numbers change on some file systems
         size += source.text_bytes
         # A chance of 1 in 16 that depends on the name alone lets groups begin anew behind a change.
-        last = hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).digest()[0] < 16
-        if size >= GROUP_BYTES or (last and size >= GROUP_BYTES >> 3) or place == len(sources) - 1:
-            groups.append(FileGroup(tuple(files), size, fingerprint(["group", 1, how, facts])))
+        may_end = hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).digest()[0] < 16
+        if (
+            size >= GROUP_BYTES
+            or (may_end and size >= GROUP_BYTES >> 3)
+            or number == len(sources) - 1
+        ):
+            groups.append(
+                FileGroup(tuple(files), size, fingerprint(["group", 1, settings_key, facts]))
+            )
             files, facts, size = [], [], 0
     return groups
 
@@ -102,17 +108,17 @@ def require_once(sources: Sequence[Source], broken: list[UsageError] | None = No
     Raises:
         UsageError: a file twice.
     """
-    seen: dict[str, Source] = {}
+    by_real_path: dict[str, Source] = {}
     for source in sources:
         real = os.path.realpath(source.path)
-        if real not in seen:
-            seen[real] = source
+        if real not in by_real_path:
+            by_real_path[real] = source
             continue
-        link = source.path.is_symlink() or seen[real].path.is_symlink()
+        link = source.path.is_symlink() or by_real_path[real].path.is_symlink()
         error = UsageError(
             "a file would be read twice",
             where=source.shown,
-            found=f"the same file as {seen[real].shown}",
+            found=f"the same file as {by_real_path[real].shown}",
             wanted="each file once",
             do="remove the symbolic link, or name the file alone"
             if link
@@ -121,7 +127,7 @@ def require_once(sources: Sequence[Source], broken: list[UsageError] | None = No
         if not link or broken is None:
             raise error
         broken.append(error)
-    return list(seen.values())
+    return list(by_real_path.values())
 
 
 def read_group(task: dict[str, Any]) -> dict[str, Any]:
@@ -146,11 +152,11 @@ def shards_of(folder: Path) -> tuple[list[CurationShard], dict[str, Any]]:
         DataError: the folder is damaged.
     """
     facts = read_facts(folder / SHARDS)
-    found = [
+    shards = [
         CurationShard(folder / s["name"], s["key"], s["documents"], s["bytes"])
         for s in facts["shards"]
     ]
-    return found, facts
+    return shards, facts
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -164,9 +170,9 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 def unreadable(error: MaskwrightError, file: object, extent: str = UNREAD) -> dict[str, str]:
     """The record of a file that could not be read, or not to its end."""
-    found, where = str(error.found or ""), str(error.where or "")
-    what = {"file": str(file), "reason": error.what, "found": found, "where": where}
-    return {**what, "extent": extent}
+    evidence, where = str(error.found or ""), str(error.where or "")
+    record = {"file": str(file), "reason": error.what, "found": evidence, "where": where}
+    return {**record, "extent": extent}
 
 
 class _DocumentReader:
@@ -199,8 +205,8 @@ class _DocumentReader:
     def _failed(self, reader: Reader, error: MaskwrightError) -> None:
         """Raise the error of a file, unless it says that the file is empty, or is to be skipped."""
         counts, (source,) = reader.counts, reader.sources
-        whole = bool(counts.hashes)  # it was read to its end
-        if whole and not counts.documents and not counts.rejected:
+        read_to_end = bool(counts.hashes)  # it was read to its end
+        if read_to_end and not counts.documents and not counts.rejected:
             return
         if not self.skip or not isinstance(error, DataError | UsageError):
             if not self.skip and isinstance(error, DataError):
@@ -209,8 +215,8 @@ class _DocumentReader:
                     "files from there on, and lists them"
                 )
             raise error
-        last = f"read up to document {counts.documents:,}" if counts.documents else UNREAD
-        fact = unreadable(error, source.shown, last)
+        extent = f"read up to document {counts.documents:,}" if counts.documents else UNREAD
+        fact = unreadable(error, source.shown, extent)
         self.facts["unreadable"].append(fact)
         self.rejected.append((json.dumps(fact) + "\n").encode())
 
@@ -221,7 +227,7 @@ class _DocumentReader:
             self.facts["files"].append({"file": name, "sha256": digest, "bytes": size})
         for name in COUNTED:
             self.facts[name] += getattr(counts, name)
-        self.facts["findings"] += [found.to_json() for found in counts.findings]
+        self.facts["findings"] += [finding.to_json() for finding in counts.findings]
 
 
 def _write(stage: Staging, files: _DocumentReader) -> None:

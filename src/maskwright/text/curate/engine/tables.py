@@ -55,7 +55,7 @@ def parts_of(batch: CurationBatch) -> Iterator[CurationBatch]:
 
 def write_parts(stage: Staging, name: str, batch: CurationBatch) -> None:
     """Write a batch as a Parquet file whose row groups are its parts."""
-    write_tables(stage, name, [part.to_arrow() for part in parts_of(batch)])
+    write_tables(stage, name, [sub_batch.to_arrow() for sub_batch in parts_of(batch)])
 
 
 def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
@@ -101,24 +101,29 @@ def write_left(
     name: str,
     folder: Path,
     shard: Path,
-    left: Sequence[RemainingRows],
+    remaining: Sequence[RemainingRows],
     notes: set[str],
 ) -> None:
     """Write which documents of a shard are left, and those of their notes that are new.
 
     Args:
         folder: where the file will lie.
-        left: of each batch, in order.
+        remaining: of each batch, in order.
         notes: the names of those that were written.
     """
     import pyarrow as pa
 
     tables = []
-    if left:
-        columns = {ROW: pa.array(np.concatenate([part.rows for part in left]), pa.int64())}
+    if remaining:
+        columns = {
+            ROW: pa.array(np.concatenate([batch_rows.rows for batch_rows in remaining]), pa.int64())
+        }
         for note in sorted({*notes, *_added(shard)}):
-            parts = (part.notes.get(note) or [None] * len(part.rows) for part in left)
-            values = list(itertools.chain.from_iterable(parts))
+            note_columns = (
+                batch_rows.notes.get(note) or [None] * len(batch_rows.rows)
+                for batch_rows in remaining
+            )
+            values = list(itertools.chain.from_iterable(note_columns))
             columns[NOTE + note] = pa.array(values, pa.large_string())
         base = os.fsencode(os.path.relpath(base_of(shard), folder))
         tables.append(pa.table(columns).replace_schema_metadata({BASE: base}))
@@ -147,23 +152,23 @@ def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[
     if not path.stat().st_size:
         return
     base = base_of(path)
-    left = None if base == path else read_columns(path)
-    rows = None if left is None else left.column(ROW).to_numpy()
+    remaining = None if base == path else read_columns(path)
+    rows = None if remaining is None else remaining.column(ROW).to_numpy()
     with pq.ParquetFile(base) as file:
         for number in range(file.num_row_groups):
             table = file.read_row_group(number)
-            own = table.column(ROW).to_numpy()
-            chosen = np.ones(len(own), np.bool_)
-            for wanted in (rows, only):
-                if wanted is not None:
-                    chosen &= np.isin(own, wanted)
+            row_numbers = table.column(ROW).to_numpy()
+            chosen = np.ones(len(row_numbers), np.bool_)
+            for selected in (rows, only):
+                if selected is not None:
+                    chosen &= np.isin(row_numbers, selected)
             if not chosen.any():
                 continue
             batch = CurationBatch.from_arrow(
                 table if chosen.all() else table.filter(pa.array(chosen))
             )
-            if left is not None and rows is not None:
-                about = left.take(pa.array(np.searchsorted(rows, batch.rows)))
+            if remaining is not None and rows is not None:
+                about = remaining.take(pa.array(np.searchsorted(rows, batch.rows)))
                 about = about.drop_columns([ROW])
                 columns = zip(about.schema.names, about.columns, strict=True)
                 notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns}
@@ -178,19 +183,19 @@ def texts_of(paths: Sequence[Path], ids: Collection[str]) -> dict[str, str]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    found: dict[str, str] = {}
-    wanted = pa.array(sorted(ids), pa.large_string())
+    texts_by_id: dict[str, str] = {}
+    sought_ids = pa.array(sorted(ids), pa.large_string())
     for path in paths if ids else ():
         if not path.stat().st_size:
             continue
         with pq.ParquetFile(base_of(path)) as file:
             for number in range(file.num_row_groups):
-                chosen = pc.is_in(file.read_row_group(number, [ID]).column(ID), wanted)
+                chosen = pc.is_in(file.read_row_group(number, [ID]).column(ID), sought_ids)
                 if pc.any(chosen).as_py():
                     table = file.read_row_group(number, [ID, TEXT]).filter(chosen)
                     names, texts = (table.column(name).to_pylist() for name in (ID, TEXT))
-                    found.update(zip(names, texts, strict=True))
-    return found
+                    texts_by_id.update(zip(names, texts, strict=True))
+    return texts_by_id
 
 
 def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -207,8 +212,8 @@ def _unified(tables: list[pa.Table]) -> list[pa.Table]:
     import pyarrow as pa
 
     schema = pa.unify_schemas([table.schema for table in tables])
-    own = [name for name in schema.names if not name.startswith(NOTE)]
-    names = own + sorted(set(schema.names) - set(own))
+    fixed_columns = [name for name in schema.names if not name.startswith(NOTE)]
+    names = fixed_columns + sorted(set(schema.names) - set(fixed_columns))
     fields = [schema.field(name) for name in names]
     unified = []
     for table in tables:

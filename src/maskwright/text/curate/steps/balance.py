@@ -103,7 +103,7 @@ class Settings(CorpusStep):
             )
         check_seed(self.seed)
 
-    def count(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
+    def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """Of each document its domain, words, draw, and a hash of its place for equal draws."""
         import pyarrow as pa
 
@@ -131,7 +131,11 @@ class Settings(CorpusStep):
         import pyarrow as pa
 
         table = corpus.map("count", self.count).read()
-        columns = {name for found in table.column("columns").to_pylist() for name in found or ()}
+        columns = {
+            name
+            for column_names in table.column("columns").to_pylist()
+            for name in column_names or ()
+        }
         if self.column not in columns:
             raise ConfigError(
                 "no document has this column",
@@ -148,14 +152,14 @@ class Settings(CorpusStep):
         words = table.column("words").to_numpy()
         sizes = words if self.unit == "words" else np.ones(len(words), np.int64)
         totals = _sums(groups, sizes, len(domains))
-        wanted = self.targets(domains, totals)
+        limits = self.targets(domains, totals)
         order = np.lexsort((table.column("place").to_numpy(), table.column("draw").to_numpy()))
-        kept = within(order, sizes, groups, wanted)
-        self._say(corpus, domains, totals, _sums(groups[kept], sizes[kept], len(domains)))
+        is_kept = within(order, sizes, groups, limits)
+        self._say(corpus, domains, totals, _sums(groups[is_kept], sizes[is_kept], len(domains)))
         return pa.table(
             {
-                DOCUMENT: table.column(DOCUMENT).filter(pa.array(~kept)),
-                "wanted": pa.array(np.floor(wanted)[groups][~kept], pa.float64()),
+                DOCUMENT: table.column(DOCUMENT).filter(pa.array(~is_kept)),
+                "wanted": pa.array(np.floor(limits)[groups][~is_kept], pa.float64()),
             }
         )
 
@@ -188,8 +192,8 @@ class Settings(CorpusStep):
         return np.where(used, np.minimum(room, scale * shares + 1e-6), 0.0)
 
     def _require_domains(self, domains: list[str]) -> None:
-        for setting, known in (("weights", self.weights), ("caps", self.caps)):
-            for name in known:
+        for setting, by_domain in (("weights", self.weights), ("caps", self.caps)):
+            for name in by_domain:
                 if name not in domains:
                     raise ConfigError(
                         f"no document is of this domain (column {self.column!r})",
@@ -212,16 +216,18 @@ class Settings(CorpusStep):
         corpus: CorpusHandle,
         domains: list[str],
         totals: NDArray[np.float64],
-        kept: NDArray[np.float64],
+        kept_sizes: NDArray[np.float64],
     ) -> None:
         """How much of each domain is left; a warning where balance costs most of the corpus."""
-        lines = [f"{d} {k:,.0f} of {t:,.0f}" for d, t, k in zip(domains, totals, kept, strict=True)]
+        lines = [
+            f"{d} {k:,.0f} of {t:,.0f}" for d, t, k in zip(domains, totals, kept_sizes, strict=True)
+        ]
         listed = ", ".join(lines[:20]) + (", ..." if len(lines) > 20 else "")
-        costly = not self.cap and not self.caps and kept.sum() < 0.5 * totals.sum()
+        costly = not self.cap and not self.caps and kept_sizes.sum() < 0.5 * totals.sum()
         corpus.say(
             Finding(
                 "balance",
-                f"balanced by {self.column}: {kept.sum():,.0f} of {totals.sum():,.0f} {self.unit} "
+                f"balanced by {self.column}: {kept_sizes.sum():,.0f} of {totals.sum():,.0f} {self.unit} "
                 "are kept",
                 listed,
                 "set `keep` to keep more, and give scarce domains a weight in pretraining, which "
@@ -232,23 +238,27 @@ class Settings(CorpusStep):
             )
         )
 
-    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        assert known is not None
-        wanted = dict(
-            zip(known.column("row").to_pylist(), known.column("wanted").to_pylist(), strict=True)
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        assert gathered is not None
+        limits = dict(
+            zip(
+                gathered.column("row").to_pylist(),
+                gathered.column("wanted").to_pylist(),
+                strict=True,
+            )
         )
         domains = batch.note(self.column)
         return Outcome(
             removals=[
                 Removal(
-                    place,
+                    index,
                     "balance",
-                    domains[place] or NONE,
+                    domains[index] or NONE,
                     None,
-                    f"at most {wanted[row]:,.0f} {self.unit} of it",
+                    f"at most {limits[row]:,.0f} {self.unit} of it",
                 )
-                for place, row in enumerate(batch.rows.tolist())
-                if row in wanted
+                for index, row in enumerate(batch.rows.tolist())
+                if row in limits
             ]
         )
 

@@ -106,7 +106,7 @@ class Settings(Step):
         self,
         batch: CurationBatch,
         opened: Mapping[str, Phrases | None],
-        known: pa.Table | None = None,
+        gathered: pa.Table | None = None,
     ) -> Outcome:
         applies = in_languages(batch, self.languages)
         lines = batch.lines
@@ -130,11 +130,11 @@ class Settings(Step):
             )
         removals = []
         if self.curly_bracket:
-            for place in np.flatnonzero(applies).tolist():
-                where = batch.texts[place].find(CURLY)
+            for index in np.flatnonzero(applies).tolist():
+                where = batch.texts[index].find(CURLY)
                 if where >= 0:
                     removals.append(
-                        Removal(place, "curly_bracket", CURLY, f"character {where}", "none")
+                        Removal(index, "curly_bracket", CURLY, f"character {where}", "none")
                     )
         for rule in ("lorem_ipsum", "bad_words"):
             removals += _removals(batch, rule, opened[rule], applies)
@@ -165,8 +165,8 @@ class Settings(Step):
             hit = np.zeros(len(lines.begins), np.bool_)
             phrases, words = opened[rule], batch.words
             if phrases is not None:
-                first, _, _ = phrases.find(words)
-                at = words.begins[first] + batch.characters.offsets[words.texts[first]]
+                first_words, _, _ = phrases.find(words)
+                at = words.begins[first_words] + batch.characters.offsets[words.texts[first_words]]
                 hit[np.searchsorted(lines.begins, at, "right") - 1] = True
             rules.append((rule, hit))
         return rules
@@ -195,7 +195,7 @@ def _removals(
     if phrases is None:
         return []
     begins, _, numbers = phrases.find(batch.words)
-    texts, first = np.unique(batch.words.texts[begins], return_index=True)
+    texts, first_matches = np.unique(batch.words.texts[begins], return_index=True)
     return [
         Removal(
             text,
@@ -204,7 +204,7 @@ def _removals(
             f"character {batch.words.begins[begins[at]]}",
             "none",
         )
-        for text, at in zip(texts.tolist(), first.tolist(), strict=True)
+        for text, at in zip(texts.tolist(), first_matches.tolist(), strict=True)
         if applies[text]
     ]
 

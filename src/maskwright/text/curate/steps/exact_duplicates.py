@@ -68,7 +68,7 @@ class Settings(OrderedStep):
             plain = plain.lower()
         return bytes_128(_spaced(plain) if self.ignore_spaces else plain)
 
-    def hashes(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
+    def hashes(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The pass: of each document the hash, the columns of the order and the id."""
         import pyarrow as pa
 
@@ -87,31 +87,31 @@ class Settings(OrderedStep):
         import pyarrow as pa
 
         tables = corpus.map("hashes", self.hashes)
-        found = tables.repeated(KEYS, [DOCUMENT, *ORDER])
-        keys = [found.column(name).to_numpy() for name in KEYS]
-        opening = np.zeros(found.num_rows, np.bool_)
+        repeated = tables.repeated(KEYS, [DOCUMENT, *ORDER])
+        keys = [repeated.column(name).to_numpy() for name in KEYS]
+        opening = np.zeros(repeated.num_rows, np.bool_)
         for key in keys:
             opening[1:] |= key[1:] != key[:-1]
-        kept = firsts(found, np.cumsum(opening))
-        documents = found.column(DOCUMENT).to_numpy()
-        copies = kept != np.arange(len(kept))
+        kept_rows = firsts(repeated, np.cumsum(opening))
+        documents = repeated.column(DOCUMENT).to_numpy()
+        copies = kept_rows != np.arange(len(kept_rows))
         return pa.table(
             {
                 DOCUMENT: pa.array(documents[copies], pa.int64()),
-                "kept": ids_of(tables, documents[kept[copies]]),
+                "kept": ids_of(tables, documents[kept_rows[copies]]),
             }
         )
 
-    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        if known is None or not known.num_rows:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        if gathered is None or not gathered.num_rows:
             return Outcome()
-        places = np.searchsorted(batch.rows, known.column("row").to_numpy()).tolist()
-        kept = known.column("kept").to_pylist()
-        wanted = "one document of this text"
+        indices = np.searchsorted(batch.rows, gathered.column("row").to_numpy()).tolist()
+        kept_ids = gathered.column("kept").to_pylist()
+        allowed = "one document of this text"
         return Outcome(
             removals=[
-                Removal(place, RULE, name, wanted=wanted, survivor=name)
-                for place, name in sorted(zip(places, kept, strict=True))
+                Removal(index, RULE, name, wanted=allowed, survivor=name)
+                for index, name in sorted(zip(indices, kept_ids, strict=True))
             ]
         )
 

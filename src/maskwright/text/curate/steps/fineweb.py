@@ -52,7 +52,7 @@ class Settings(Step):
         check_shares(self, "line_punct_thr", "short_line_thr", "char_duplicates_ratio")
         check_counts(self, "short_line_length", "new_line_ratio")
 
-    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         applies = in_languages(batch, self.languages)
         lines, characters = batch.lines, batch.characters
         short = lines.total(lines.lengths <= self.short_line_length)

@@ -63,7 +63,7 @@ class Settings(Step):
         check_shares(self, *names, "max_long_words")
         check_counts(self, "min_characters", "min_words")
 
-    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         characters, points = batch.characters, batch.characters.points
         classes = characters.classes
         dark = characters.count((classes & SPACE) == 0)
@@ -143,8 +143,8 @@ class Settings(Step):
         counts = words.counts
         judged = (counts >= self.min_words) & ~few
         flags = (mixed, clusters, hexadecimal)
-        found = [np.bincount(words.texts[f], minlength=size) for f in flags]
-        return tuple(np.where(judged, values, 0) for values in (counts, *found))
+        flagged = [np.bincount(words.texts[f], minlength=size) for f in flags]
+        return tuple(np.where(judged, values, 0) for values in (counts, *flagged))
 
 
 def _marks(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
@@ -169,11 +169,11 @@ def _hit(
     flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Whether each section has a flag; few flags cost little. Sections lie in order, apart."""
-    found = np.zeros(len(begins), np.bool_)
-    places = np.flatnonzero(flags)
-    sections = np.searchsorted(begins, places, "right") - 1
-    found[sections[(sections >= 0) & (places < ends[sections])]] = True
-    return found
+    is_hit = np.zeros(len(begins), np.bool_)
+    positions = np.flatnonzero(flags)
+    sections = np.searchsorted(begins, positions, "right") - 1
+    is_hit[sections[(sections >= 0) & (positions < ends[sections])]] = True
+    return is_hit
 
 
 def _held(
@@ -184,5 +184,5 @@ def _held(
         return np.zeros(0, np.int32)
     sizes = ends - begins
     starts = np.cumsum(sizes) - sizes
-    places = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins - starts, sizes)
-    return np.add.reduceat(flags[places], starts, dtype=np.int32)
+    positions = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins - starts, sizes)
+    return np.add.reduceat(flags[positions], starts, dtype=np.int32)

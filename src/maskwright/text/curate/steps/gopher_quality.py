@@ -113,7 +113,7 @@ class Settings(Step):
         self,
         batch: CurationBatch,
         opened: Mapping[str, NDArray[np.uint64]],
-        known: pa.Table | None = None,
+        gathered: pa.Table | None = None,
     ) -> Outcome:
         languages = {*self.languages, *opened} if self.languages else ()
         applies = in_languages(batch, tuple(languages))
@@ -135,7 +135,7 @@ class Settings(Step):
         bullet &= (behind == 0x20) | (points[lines.begins] >= 0x80)
         ending = ellipses[lines.ends - 1]
         hashes = characters.count(points == ord("#"))
-        found = [
+        rules = [
             ("gopher_short_doc", counts, self.min_doc_words, None),
             ("gopher_long_doc", counts, None, self.max_doc_words),
             ("gopher_below_avg_threshold", length, self.min_avg_word_length, None),
@@ -173,7 +173,7 @@ class Settings(Step):
         ]
         measures = [
             RuleMeasure(rule, where_applies(values, applies), low, high)
-            for rule, values, low, high in found
+            for rule, values, low, high in rules
         ]
         measures.append(
             RuleMeasure(
@@ -186,7 +186,7 @@ class Settings(Step):
         self, batch: CurationBatch, opened: Mapping[str, NDArray[np.uint64]]
     ) -> NDArray[np.float64]:
         """(B,) different stop words of the document's language; NaN where none are known."""
-        words, found = batch.words, np.full(len(batch), np.nan)
+        words, stop_word_counts = batch.words, np.full(len(batch), np.nan)
         notes = batch.note(LANGUAGE)
         for language, hashes in opened.items():
             # A document whose language is not known is taken for English.
@@ -200,10 +200,10 @@ class Settings(Step):
             number = np.searchsorted(hashes, words.hashes).clip(max=len(hashes) - 1)
             hit = hashes[number] == words.hashes
             # A bit for each stop word of each text.
-            seen = np.zeros((len(batch), len(hashes)), np.bool_)
-            seen[words.texts[hit], number[hit]] = True
-            found = np.where(mine, seen.sum(axis=1), found)
-        return found
+            present = np.zeros((len(batch), len(hashes)), np.bool_)
+            present[words.texts[hit], number[hit]] = True
+            stop_word_counts = np.where(mine, present.sum(axis=1), stop_word_counts)
+        return stop_word_counts
 
     def _lists(self) -> dict[str, Sequence[str]]:
         """Of each language its stop words.
@@ -253,16 +253,16 @@ def _tokens(batch: CurationBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     opening = dark.copy()
     opening[1:] &= ~dark[:-1]
     begins = np.flatnonzero(opening)
-    found = letter[begins]
+    has_letter = letter[begins]
     # Most tokens begin with a letter; the others are looked through.
-    other = np.flatnonzero(~found)
-    if other.size:
+    undecided = np.flatnonzero(~has_letter)
+    if undecided.size:
         # The end of a text is white space, so every token has one behind it.
-        ends = np.flatnonzero(dark[:-1] & ~dark[1:])[other] + 1
-        sizes = ends - begins[other]
+        ends = np.flatnonzero(dark[:-1] & ~dark[1:])[undecided] + 1
+        sizes = ends - begins[undecided]
         starts = np.cumsum(sizes) - sizes
-        places = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins[other] - starts, sizes)
-        found[other] = np.logical_or.reduceat(letter[places], starts)
+        positions = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins[undecided] - starts, sizes)
+        has_letter[undecided] = np.logical_or.reduceat(letter[positions], starts)
     starts = np.searchsorted(begins, characters.offsets)
-    lettered = np.concatenate([[0], np.cumsum(found)])
+    lettered = np.concatenate([[0], np.cumsum(has_letter)])
     return np.diff(starts), np.diff(lettered[starts])

@@ -82,18 +82,20 @@ class Settings(Step):
         check_shares(self, *(name for name in vars(self) if not name.endswith(("words", "lines"))))
         check_counts(self, "top_min_words", "min_lines")
 
-    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         measures = [*self._lines(batch), *self._paragraphs(batch)]
         letters = batch.characters.letters_per_word
         top = {n: np.zeros(len(batch)) for n in TOP}
         duplicated = {n: np.zeros(len(batch)) for n in DUPLICATED}
-        for each in np.unique(letters).tolist():
-            chosen = letters == each
+        for letters_each in np.unique(letters).tolist():
+            chosen = letters == letters_each
             words = batch.words if chosen.all() else batch.words.of(chosen)
-            found = repeated_ngrams(words, [n * each for n in TOP], [n * each for n in DUPLICATED])
-            for shares_of, sizes in zip(found, (top, duplicated), strict=True):
+            repeated = repeated_ngrams(
+                words, [n * letters_each for n in TOP], [n * letters_each for n in DUPLICATED]
+            )
+            for shares_of, sizes in zip(repeated, (top, duplicated), strict=True):
                 for n in sizes:
-                    sizes[n][chosen] = shares_of[n * each]
+                    sizes[n][chosen] = shares_of[n * letters_each]
         enough = batch.words.counts >= self.top_min_words * letters
         rules = [(f"top_{n}_gram", where_applies(top[n], enough)) for n in TOP]
         rules += [(f"duplicated_{n}_n_grams", duplicated[n]) for n in DUPLICATED]
@@ -116,9 +118,13 @@ class Settings(Step):
         # A line begins a paragraph where its text begins, or a blank line stands before it.
         opening = np.ones(len(lines.begins), np.bool_)
         opening[1:] = (np.diff(lines.numbers) != 1) | (np.diff(lines.texts) != 0)
-        first = np.flatnonzero(opening)
-        last = np.concatenate([first[1:], [len(opening)]])[: len(first)] - 1
-        texts, begins, ends = lines.texts[first], lines.begins[first], lines.ends[last]
+        first_lines = np.flatnonzero(opening)
+        last_lines = np.concatenate([first_lines[1:], [len(opening)]])[: len(first_lines)] - 1
+        texts, begins, ends = (
+            lines.texts[first_lines],
+            lines.begins[first_lines],
+            lines.ends[last_lines],
+        )
         hashes = section_hashes(batch.characters.sums, begins, ends)
         again = repeats(hashes, texts)
         size = len(batch)

@@ -50,7 +50,7 @@ class Settings(CorpusStep):
                 require(name, value, 1)
         check_seed(self.seed)
 
-    def count(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
+    def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """Of each document its words, its draw, and a hash of its place for equal draws."""
         import pyarrow as pa
 
@@ -70,17 +70,19 @@ class Settings(CorpusStep):
         table = corpus.map("count", self.count).read()
         words = table.column("words").to_numpy()
         order = np.lexsort((table.column("place").to_numpy(), table.column("draw").to_numpy()))
-        one = np.zeros(len(words), np.int64)
-        kept = np.ones(len(words), np.bool_)
+        single_group = np.zeros(len(words), np.int64)
+        is_kept = np.ones(len(words), np.bool_)
         if self.documents is not None:
-            kept &= within(order, np.ones(len(words), np.int64), one, np.array([self.documents]))
+            is_kept &= within(
+                order, np.ones(len(words), np.int64), single_group, np.array([self.documents])
+            )
         if self.words is not None:
-            kept &= within(order, words, one, np.array([self.words]))
-        return pa.table({DOCUMENT: table.column(DOCUMENT).filter(pa.array(~kept))})
+            is_kept &= within(order, words, single_group, np.array([self.words]))
+        return pa.table({DOCUMENT: table.column(DOCUMENT).filter(pa.array(~is_kept))})
 
-    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        assert known is not None
-        places = np.flatnonzero(np.isin(batch.rows, known.column("row").to_numpy())).tolist()
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        assert gathered is not None
+        indices = np.flatnonzero(np.isin(batch.rows, gathered.column("row").to_numpy())).tolist()
         limits = [("documents", self.documents), ("words", self.words)]
-        wanted = " and ".join(f"at most {n:,} {name}" for name, n in limits if n is not None)
-        return Outcome(removals=[Removal(p, "limit", "not drawn", None, wanted) for p in places])
+        allowed = " and ".join(f"at most {n:,} {name}" for name, n in limits if n is not None)
+        return Outcome(removals=[Removal(p, "limit", "not drawn", None, allowed) for p in indices])

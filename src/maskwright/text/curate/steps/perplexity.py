@@ -92,25 +92,25 @@ def deviations(
 ) -> NDArray[np.float64]:
     """(N,) how many deviations each of `values` is from the median of its group, or of the
     `reference`; NaN in groups of fewer than 20 numbers."""
-    found = np.full(len(values), np.nan)
+    scaled = np.full(len(values), np.nan)
     if reference is not None:
-        known = reference[~np.isnan(reference)]
-        if len(known) >= FEWEST:
-            middle, width = robust(known)
-            found = (values - middle) / width
-        return found.round(6)
+        usable = reference[~np.isnan(reference)]
+        if len(usable) >= FEWEST:
+            middle, width = robust(usable)
+            scaled = (values - middle) / width
+        return scaled.round(6)
     _, numbers, counts = np.unique(
         np.array(groups, dtype=object).astype(str), return_inverse=True, return_counts=True
     )
     ends = np.cumsum(counts)
     order = np.argsort(numbers, kind="stable")
     for number in np.flatnonzero(counts >= FEWEST).tolist():
-        here = order[ends[number] - counts[number] : ends[number]]
-        known = values[here][~np.isnan(values[here])]
-        if len(known) >= FEWEST:
-            middle, width = robust(known)
-            found[here] = (values[here] - middle) / width
-    return found.round(6)
+        members = order[ends[number] - counts[number] : ends[number]]
+        usable = values[members][~np.isnan(values[members])]
+        if len(usable) >= FEWEST:
+            middle, width = robust(usable)
+            scaled[members] = (values[members] - middle) / width
+    return scaled.round(6)
 
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class Settings(CorpusStep):
     def first_pass(self) -> tuple[str, Pass] | None:
         return None if self.model or self.good else ("size", self.size_pass)
 
-    def size_pass(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
+    def size_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """Of each document its words, and a draw for the training part."""
         import pyarrow as pa
 
@@ -243,12 +243,12 @@ class Settings(CorpusStep):
         draw = draws(batch.texts, PERPLEXITY, self.seed + 1)
         return pa.table({"row": batch.rows, "words": words, "draw": draw})
 
-    def units_pass(self, batch: CurationBatch, known: pa.Table) -> pa.Table:
+    def units_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
         """The units of the training documents of a batch, their halves and groups, and whether they
         are long enough to have a perplexity."""
         import pyarrow as pa
 
-        batch = batch.take(np.isin(batch.rows, known.column("row").to_numpy()))
+        batch = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
         units = units_of(batch)
         return pa.table(
             {
@@ -260,11 +260,11 @@ class Settings(CorpusStep):
             }
         )
 
-    def score_pass(self, batch: CurationBatch, known: pa.Table) -> pa.Table:
+    def score_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
         """The bits per word of each document, and its group."""
-        return self._scores(batch, self.bits(batch, models_of(known)))
+        return self._scores(batch, self.bits(batch, models_of(side_input)))
 
-    def model_pass(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
+    def model_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The bits per token of each document, by the model."""
         return self._scores(batch, self._long(batch, bits_per_token(self.model, batch.texts)))
 
@@ -364,7 +364,7 @@ class Settings(CorpusStep):
             raise _too_little()
         return corpus.map("none", self.no_pass).read()
 
-    def no_pass(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
+    def no_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """No bits of any document."""
         return self._scores(batch, np.full(len(batch), np.nan))
 
@@ -375,33 +375,33 @@ class Settings(CorpusStep):
         Raises:
             DataError: there are fewer than 20 texts to take a quantile from, or in the good part.
         """
-        known = np.sort(bits[~np.isnan(bits)])
-        found: list[float | None] = []
+        sorted_bits = np.sort(bits[~np.isnan(bits)])
+        bounds: list[float | None] = []
         for side, usual in zip(("low", "high"), QUANTILES, strict=True):
             number, quantile = getattr(self, side), getattr(self, f"{side}_quantile")
             if number is not None:
-                found.append(number)
+                bounds.append(number)
                 continue
             if quantile is None and self.spread is None and good:
                 quantile = usual
             if quantile is None and not good:
-                found.append(None)  # by deviations, which too few texts do not have
+                bounds.append(None)  # by deviations, which too few texts do not have
                 continue
-            if len(known) < FEWEST:
+            if len(sorted_bits) < FEWEST:
                 raise DataError(
                     "too few texts to take limits of perplexity from",
                     where="perplexity.good" if good else "perplexity",
-                    found=f"{len(known)} of at least {self.least_characters} characters",
+                    found=f"{len(sorted_bits)} of at least {self.least_characters} characters",
                     wanted=f"{FEWEST} or more",
                     do="set `low` and `high` to numbers, or name more files in `good`; "
                     "or leave the step out (--without perplexity)",
                 )
             if quantile is None:
-                found.append(None)
+                bounds.append(None)
             else:
-                value = 2 ** float(np.quantile(known, quantile)) * 1000
-                found.append((math.floor if side == "low" else math.ceil)(value) / 1000)
-        return found[0], found[1]
+                value = 2 ** float(np.quantile(sorted_bits, quantile)) * 1000
+                bounds.append((math.floor if side == "low" else math.ceil)(value) / 1000)
+        return bounds[0], bounds[1]
 
     def _finding(
         self,
@@ -410,39 +410,39 @@ class Settings(CorpusStep):
         limits: tuple[float | None, float | None],
     ) -> Finding:
         spread = SPREAD if self.spread is None else self.spread
-        parts = [
+        bounds = [
             f"{spread:g} deviations {'below' if name == 'from' else 'above'} the median"
             if limit is None
             else f"{limit:,.1f}"
             for name, limit in zip(("from", "to"), limits, strict=True)
         ]
-        known = bits[~np.isnan(bits)]
-        evidence = f"median {2 ** float(np.median(known)):,.1f}" if len(known) else ""
+        usable = bits[~np.isnan(bits)]
+        evidence = f"median {2 ** float(np.median(usable)):,.1f}" if len(usable) else ""
         without = int((np.isnan(away) & ~np.isnan(bits)).sum())
         if without and None in limits:
             evidence += f"; {without:,} documents have no limit, as their group is too small"
-        what = f"perplexity is allowed from {parts[0]} to {parts[1]}"
-        if not len(known) and None in limits:
+        message = f"perplexity is allowed from {bounds[0]} to {bounds[1]}"
+        if not len(usable) and None in limits:
             return Finding(
                 "perplexity-limits", "too few texts for a perplexity; all of them stay", "", ""
             )
-        return Finding("perplexity-limits", what, evidence)
+        return Finding("perplexity-limits", message, evidence)
 
-    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        assert known is not None
-        rows = known.column("row").to_numpy()
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        assert gathered is not None
+        rows = gathered.column("row").to_numpy()
         order = np.argsort(rows, kind="stable")
         at = order[np.searchsorted(rows[order], batch.rows)]
         # Rounded: the last bits of a power depend on how many are computed at once.
-        values = np.exp2(known.column("bits").to_numpy()[at]).round(3)
-        limits = [float(known.column(name)[0].as_py()) for name in ("low", "high")]
+        values = np.exp2(gathered.column("bits").to_numpy()[at]).round(3)
+        limits = [float(gathered.column(name)[0].as_py()) for name in ("low", "high")]
         low, high = (None if math.isnan(limit) else limit for limit in limits)
         measures = (
             [] if low is None and high is None else [RuleMeasure("perplexity", values, low, high)]
         )
         if low is None or high is None:
             spread = SPREAD if self.spread is None else self.spread
-            away = known.column("deviation").to_numpy()[at]
+            away = gathered.column("deviation").to_numpy()[at]
             measures.append(
                 RuleMeasure(
                     "perplexity_deviation",
@@ -481,8 +481,8 @@ class TrainingHalves:
 
     @classmethod
     def of(cls, units: Units, halves: NDArray[np.bool_], order: int) -> TrainingHalves:
-        parts = units.of(~halves), units.of(halves)
-        return cls(halves, parts, (counted(parts[0], order), counted(parts[1], order)))
+        by_half = units.of(~halves), units.of(halves)
+        return cls(halves, by_half, (counted(by_half[0], order), counted(by_half[1], order)))
 
     def models(self, without: NDArray[np.bool_] | None = None) -> list[NgramModel]:
         """The model of each half.
@@ -493,29 +493,29 @@ class TrainingHalves:
         Raises:
             DataError: no text is in one of the halves.
         """
-        found = []
+        trained_models = []
         for half, (units, counts) in enumerate(zip(self.units, self.counts, strict=True)):
             if without is not None:
                 left_out = units.of(without[self.halves == bool(half)])
                 counts = counts.without(counted(left_out, len(counts.grams)))
             if not len(counts.grams[0]):
                 raise _too_little()
-            found.append(trained(counts))
-        return found
+            trained_models.append(trained(counts))
+        return trained_models
 
     def bits(self) -> NDArray[np.float64]:
         """(B,) the bits per unit of each text, by the model of the other half."""
-        found, models = np.empty(len(self.halves)), self.models()
+        bits, models = np.empty(len(self.halves)), self.models()
         for half, units in enumerate(self.units):
-            found[self.halves == bool(half)] = models[1 - half].bits(units)
-        return found
+            bits[self.halves == bool(half)] = models[1 - half].bits(units)
+        return bits
 
 
 def crossed_bits(
     units: Units, halves: NDArray[np.bool_], models: Sequence[NgramModel]
 ) -> NDArray[np.float64]:
     """(B,) the bits per unit of texts, each by the model of the half that it is not in."""
-    found = np.empty(len(halves))
+    bits = np.empty(len(halves))
     for chosen, model in ((halves, models[0]), (~halves, models[1])):
-        found[chosen] = model.bits(units.of(chosen))
-    return found
+        bits[chosen] = model.bits(units.of(chosen))
+    return bits

@@ -52,7 +52,7 @@ class Settings(OrderedStep):
         require("length", self.length, SHORTEST)
 
     # -------------------------------------------------------------------------- passes
-    def prints(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
+    def prints(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The pass: the fingerprints of a batch and how often each occurs."""
         import pyarrow as pa
 
@@ -67,15 +67,15 @@ class Settings(OrderedStep):
             }
         )
 
-    def runs(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
+    def runs(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The pass: the runs whose fingerprints are known."""
         import pyarrow as pa
 
-        assert known is not None
+        assert side_input is not None
         words = batch.words
         stretches = Stretches(words)
         runs = runs_of(words, stretches, self.length)
-        hot = known.column("print").to_numpy()
+        hot = side_input.column("print").to_numpy()
         at = np.minimum(np.searchsorted(hot, runs.prints), len(hot) - 1)
         runs = runs.take(hot[at] == runs.prints)
         texts = np.searchsorted(words.starts, runs.firsts, "right") - 1
@@ -90,32 +90,32 @@ class Settings(OrderedStep):
             }
         )
 
-    def windows(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
+    def windows(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The pass: every window of the runs that are known."""
         import pyarrow as pa
 
-        assert known is not None
-        texts = np.searchsorted(batch.rows, known.column("row").to_numpy())
-        places = known.column("place").to_numpy().astype(np.int64)
-        counts = known.column("count").to_numpy().astype(np.int64)
+        assert side_input is not None
+        texts = np.searchsorted(batch.rows, side_input.column("row").to_numpy())
+        positions = side_input.column("place").to_numpy().astype(np.int64)
+        counts = side_input.column("count").to_numpy().astype(np.int64)
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        texts, places = np.repeat(texts, counts), np.repeat(places, counts) + within
-        hashes = Stretches(batch.words).hashes(batch.words.starts[texts] + places, self.length)
+        texts, positions = np.repeat(texts, counts), np.repeat(positions, counts) + within
+        hashes = Stretches(batch.words).hashes(batch.words.starts[texts] + positions, self.length)
         return pa.table(
             {
                 "row": pa.array(batch.rows[texts], pa.int64()),
                 "window": pa.array(hashes),
-                "place": pa.array(places.astype(np.int32)),
+                "place": pa.array(positions.astype(np.int32)),
             }
         )
 
-    def ordered(self, batch: CurationBatch, known: pa.Table | None) -> pa.Table:
+    def ordered(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The pass: the columns of the order of the documents that are known."""
         import pyarrow as pa
 
-        assert known is not None
-        own = batch.take(np.isin(batch.rows, known.column("row").to_numpy()))
-        return pa.table({"row": pa.array(own.rows, pa.int64()), **self.order(own)})
+        assert side_input is not None
+        chosen = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
+        return pa.table({"row": pa.array(chosen.rows, pa.int64()), **self.order(chosen)})
 
     # -------------------------------------------------------------------------- gather
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
@@ -123,12 +123,12 @@ class Settings(OrderedStep):
         import pyarrow as pa
 
         hot = corpus.map("prints", self.prints).totals(["print"], ["count"], least=2)
-        found = [Spans(*np.zeros((3, 0), np.int64))]
-        for number, part in enumerate(portions(hot.column("count").to_numpy(), AT_ONCE)):
-            known = pa.table({"print": pa.array(hot.column("print").to_numpy()[part])})
-            found += self._of_prints(corpus, number, known)
-            found = [_joined(found)]
-        spans = found[0]
+        span_blocks = [Spans(*np.zeros((3, 0), np.int64))]
+        for number, portion in enumerate(portions(hot.column("count").to_numpy(), AT_ONCE)):
+            side_input = pa.table({"print": pa.array(hot.column("print").to_numpy()[portion])})
+            span_blocks += self._of_prints(corpus, number, side_input)
+            span_blocks = [_joined(span_blocks)]
+        spans = span_blocks[0]
         return pa.table(
             {
                 DOCUMENT: pa.array(spans.texts, pa.int64()),
@@ -137,59 +137,61 @@ class Settings(OrderedStep):
             }
         )
 
-    def _of_prints(self, corpus: CorpusHandle, number: int, known: pa.Table) -> Iterator[Spans]:
+    def _of_prints(
+        self, corpus: CorpusHandle, number: int, side_input: pa.Table
+    ) -> Iterator[Spans]:
         """What is to be cut around some fingerprints."""
         import pyarrow as pa
 
-        tables = corpus.map(f"runs-{number}", self.runs, known)
+        tables = corpus.map(f"runs-{number}", self.runs, side_input)
         table = tables.repeated(["print"], ["run", DOCUMENT, "place", "count"])
         prints, runs, documents = (
             table.column(name).to_numpy() for name in ("print", "run", DOCUMENT)
         )
-        places = table.column("place").to_numpy().astype(np.int64)
+        positions = table.column("place").to_numpy().astype(np.int64)
         counts = table.column("count").to_numpy().astype(np.int64)
         if not len(prints):
             return
-        own, texts = np.unique(documents, return_inverse=True)
-        ranks = self._ranks(corpus, number, own)
-        rows = np.lexsort((places, ranks[texts], runs, prints))
+        involved, texts = np.unique(documents, return_inverse=True)
+        ranks = self._ranks(corpus, number, involved)
+        rows = np.lexsort((positions, ranks[texts], runs, prints))
         new_print = np.concatenate([[True], prints[rows][1:] != prints[rows][:-1]])
         new_run = new_print | np.concatenate([[True], runs[rows][1:] != runs[rows][:-1]])
         again = rows[~new_run]
-        ends = places + counts + self.length - 1
-        yield Spans(documents[again], places[again], ends[again])
+        ends = positions + counts + self.length - 1
+        yield Spans(documents[again], positions[again], ends[again])
         # Fingerprints with runs of more than one form.
         forms = np.bincount(np.cumsum(new_print)[new_run])[np.cumsum(new_print)]
         mixed = rows[new_run & (forms > 1)]
         # Equal windows have one fingerprint, so they are cut between fingerprints only.
-        for second, part in enumerate(portions(counts[mixed], AT_ONCE, prints[mixed])):
-            chosen = mixed[part]
+        for second, portion in enumerate(portions(counts[mixed], AT_ONCE, prints[mixed])):
+            chosen = mixed[portion]
             about = pa.table(
                 {
                     DOCUMENT: pa.array(documents[chosen], pa.int64()),
-                    "place": pa.array(places[chosen], pa.int32()),
+                    "place": pa.array(positions[chosen], pa.int32()),
                     "count": pa.array(counts[chosen], pa.int32()),
                 }
             )
-            yield self._of_windows(corpus, f"windows-{number}-{second}", about, own, ranks)
+            yield self._of_windows(corpus, f"windows-{number}-{second}", about, involved, ranks)
 
     def _of_windows(
         self,
         corpus: CorpusHandle,
         name: str,
-        known: pa.Table,
-        own: NDArray[np.int64],
+        side_input: pa.Table,
+        involved: NDArray[np.int64],
         ranks: NDArray[np.int64],
     ) -> Spans:
-        table = corpus.map(name, self.windows, known).repeated(["window"], [DOCUMENT, "place"])
+        table = corpus.map(name, self.windows, side_input).repeated(["window"], [DOCUMENT, "place"])
         windows = table.column("window").to_numpy()
         documents = table.column(DOCUMENT).to_numpy()
-        places = table.column("place").to_numpy().astype(np.int64)
-        rows = np.lexsort((places, ranks[np.searchsorted(own, documents)], windows))
+        positions = table.column("place").to_numpy().astype(np.int64)
+        rows = np.lexsort((positions, ranks[np.searchsorted(involved, documents)], windows))
         new = np.ones(len(rows), np.bool_)
         new[1:] = windows[rows][1:] != windows[rows][:-1]
         again = rows[~new]
-        return Spans(documents[again], places[again], places[again] + self.length)
+        return Spans(documents[again], positions[again], positions[again] + self.length)
 
     def _ranks(
         self, corpus: CorpusHandle, number: int, documents: NDArray[np.int64]
@@ -197,21 +199,26 @@ class Settings(OrderedStep):
         """(D,) the place of each document in the order of these."""
         import pyarrow as pa
 
-        known = pa.table({DOCUMENT: pa.array(documents, pa.int64())})
-        table = corpus.map(f"order-{number}", self.ordered, known).read([DOCUMENT, *ORDER])
+        side_input = pa.table({DOCUMENT: pa.array(documents, pa.int64())})
+        table = corpus.map(f"order-{number}", self.ordered, side_input).read([DOCUMENT, *ORDER])
         ranks = np.empty(len(documents), np.int64)
         ranks[in_order(table)] = np.arange(len(documents))
         return ranks
 
-    def apply(self, batch: CurationBatch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        if known is None or not known.num_rows:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        if gathered is None or not gathered.num_rows:
             return Outcome()
-        columns = [known.column(name).to_numpy() for name in ("row", "begin", "end")]
+        columns = [gathered.column(name).to_numpy() for name in ("row", "begin", "end")]
         spans = merged(Spans(np.searchsorted(batch.rows, columns[0]), columns[1], columns[2]))
         done = cut(batch, spans)
         changes = [
-            Change(text, RULE, f"{end - begin} words", f"characters {first} to {last}")
-            for text, begin, end, (first, last) in zip(
+            Change(
+                text,
+                RULE,
+                f"{end - begin} words",
+                f"characters {begin_character} to {end_character}",
+            )
+            for text, begin, end, (begin_character, end_character) in zip(
                 spans.texts.tolist(),
                 spans.begins.tolist(),
                 spans.ends.tolist(),
@@ -239,7 +246,7 @@ def portions(
 def _joined(spans: list[Spans]) -> Spans:
     """All spans as one, merged."""
     columns = [
-        np.concatenate([getattr(one, name) for one in spans])
+        np.concatenate([getattr(block, name) for block in spans])
         for name in ("texts", "begins", "ends")
     ]
     return merged(Spans(*columns))

@@ -31,7 +31,7 @@ class Settings(Step):
             )
         check_seed(self.seed)
 
-    def apply(self, batch: CurationBatch, opened: Any, known: Any = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
         numbers = draws(batch.texts, SAMPLE, self.seed)
         return Outcome(measures=[RuleMeasure("sample_share", numbers, high=self.share)])
 
