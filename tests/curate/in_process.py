@@ -1,6 +1,6 @@
 """The whole corpus of a step in one process and in memory: what steps are tested with.
 
-    corpus = InProcess(batches)                         CurationBatch, with its rows numbered in its shard
+    corpus = InProcess(batches)    # `CurationBatch`es, each with its rows numbered in its shard
     found = step.gather(corpus, step.open())
     outcomes = [step.apply(b, opened, corpus.about(found, n)) for n, b in enumerate(batches)]
 
@@ -34,12 +34,12 @@ class InProcess:
         self.batches, self.opened = batches, opened
         self.findings: list[Finding] = []
 
-    def map(self, name: str, function: Pass, known: pa.Table | None = None) -> InMemory:
+    def map(self, name: str, function: Pass, side_input: pa.Table | None = None) -> InMemory:
         tables = []
         for shard, batch in enumerate(self.batches):
             about = None
-            if known is not None:
-                about = self.about(known, shard)
+            if side_input is not None:
+                about = self.about(side_input, shard)
                 if about.num_rows == 0:
                     continue
             elif not len(batch):
@@ -51,15 +51,15 @@ class InProcess:
             pa.concat_tables(tables) if tables else pa.table({DOCUMENT: pa.array([], pa.int64())})
         )
 
-    def say(self, found: Finding) -> None:
-        self.findings.append(found)
+    def say(self, finding: Finding) -> None:
+        self.findings.append(finding)
 
-    def about(self, known: pa.Table, shard: int) -> pa.Table:
-        """The rows of `known` about the documents of a shard."""
-        if DOCUMENT not in known.schema.names:
-            return known
-        numbers = known.column(DOCUMENT).to_numpy()
-        here = known.filter(pa.array(numbers >> 32 == shard))
+    def about(self, side_input: pa.Table, shard: int) -> pa.Table:
+        """The rows of `side_input` about the documents of a shard."""
+        if DOCUMENT not in side_input.schema.names:
+            return side_input
+        numbers = side_input.column(DOCUMENT).to_numpy()
+        here = side_input.filter(pa.array(numbers >> 32 == shard))
         rows = here.column(DOCUMENT).to_numpy() & 0xFFFFFFFF
         return here.drop_columns([DOCUMENT]).append_column("row", pa.array(rows))
 
@@ -101,9 +101,9 @@ def run(step: Step, batches: Sequence[CurationBatch]) -> list[Outcome]:
     step.check()
     opened = step.open()
     corpus = InProcess(batches, opened)
-    known = step.gather(corpus, opened) if isinstance(step, CorpusStep) else None
+    side_input = step.gather(corpus, opened) if isinstance(step, CorpusStep) else None
     return [
-        step.apply(batch, opened, None if known is None else corpus.about(known, shard))
+        step.apply(batch, opened, None if side_input is None else corpus.about(side_input, shard))
         for shard, batch in enumerate(batches)
     ]
 
@@ -116,7 +116,7 @@ def removed(step: Step, batches: Sequence[CurationBatch]) -> dict[str, str]:
             for place in np.flatnonzero(measure.outside):
                 found.setdefault(batch.ids[place], measure.rule)
         for removal in outcome.removals:
-            found.setdefault(batch.ids[removal.place], removal.rule)
+            found.setdefault(batch.ids[removal.index], removal.rule)
     return found
 
 

@@ -40,7 +40,7 @@ def test_the_removal_names_the_document_that_is_kept() -> None:
     texts = ["other", "a b", "A  b."]
     (outcome,) = run(Settings(ignore_punctuation=True), [batch_of(texts)])
     (removal,) = outcome.removals
-    assert (removal.place, removal.value) == (1, "d2")  # the longer one is kept
+    assert (removal.index, removal.value) == (1, "d2")  # the longer one is kept
 
 
 def _documents() -> list[tuple[str, str, str, str | None]]:

@@ -139,7 +139,7 @@ def run(step: Step, batch: CurationBatch) -> None:
     record = Record(["step"])
     flow = record.take("step", Flow.of(batch), outcome)
     if len(flow.batch):
-        record.left(flow)
+        record.count_remaining(flow)
     record.facts()
 
 

@@ -361,8 +361,8 @@ def answers(step: Step, batches: list[CurationBatch]) -> dict[str, object]:
         for place, name in enumerate(batch.ids):
             found[name] = (
                 {m.rule: str(m.values[place]) for m in outcome.measures},
-                [(r.rule, r.value, r.where) for r in outcome.removals if r.place == place],
-                [(c.rule, c.value, c.where) for c in outcome.changes if c.place == place],
+                [(r.rule, r.value, r.where) for r in outcome.removals if r.index == place],
+                [(c.rule, c.value, c.where) for c in outcome.changes if c.index == place],
                 (outcome.texts or batch.texts)[place],
             )
     return found

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of
 
-from maskwright.text.curate.arrays.lines import repeats
+from maskwright.text.curate.arrays.lines import find_repeats
 from maskwright.text.curate.arrays.ngrams import repeated_ngrams
 from maskwright.text.curate.arrays.sentences import sentences_of
 from maskwright.text.curate.arrays.words import words_of
@@ -49,7 +49,7 @@ def test_equal_lines_have_equal_hashes_and_others_do_not() -> None:
     table = batch_of(TEXTS).lines
     texts = [line for text in TEXTS for _, line in plain_lines(text)]
     assert len(set(table.hashes.tolist())) == len(set(texts)) < len(texts)
-    again = repeats(table.hashes, table.texts)
+    again = find_repeats(table.hashes, table.texts)
     assert [texts[n] for n in np.flatnonzero(again)] == ["same", "same"]
 
 

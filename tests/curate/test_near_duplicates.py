@@ -118,7 +118,7 @@ def check_precision(truth: Planted) -> None:
             )
             assert match
             linked = int(match[2] or match[1])
-            similarity = exact[frozenset((removal.place, linked))]
+            similarity = exact[frozenset((removal.index, linked))]
             assert similarity >= step.threshold
             assert float(match[3]) == pytest.approx(similarity, abs=0.0006)
             seen += 1
@@ -170,7 +170,7 @@ def test_the_truth_at_length(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_planted_copies_are_found_in_dirty_text(real_data: Path) -> None:
     batch, truth = dirty_texts(real_data)
     (outcome,) = run(Settings(), [batch])
-    kept = {batch.ids[r.place]: str(r.value).split(",")[0].split()[0] for r in outcome.removals}
+    kept = {batch.ids[r.index]: str(r.value).split(",")[0].split()[0] for r in outcome.removals}
     copies = {name: row for name, row in truth.items() if row["flags"]["near_dup"]}
     surely = [name for name, row in copies.items() if row["jaccard5"] >= 0.85]
     assert len(surely) > 100

@@ -52,7 +52,7 @@ MOJIBAKE = [
 def normal(text: str, **settings: object) -> tuple[str, dict[str, object]]:
     """The text, and what was changed how often."""
     outcome = run(Settings(**settings), [batch_of(["other", text])])[0]  # type: ignore[arg-type]
-    assert {change.place for change in outcome.changes} <= {1}
+    assert {change.index for change in outcome.changes} <= {1}
     return (outcome.texts or ["other", text])[1], {c.rule: c.value for c in outcome.changes}
 
 
@@ -84,7 +84,9 @@ def test_a_wrong_encoding_shows_in_more_than_a_capital_before_a_sign(
 
 def test_characters_beyond_the_first_plane_are_none_that_are_replaced() -> None:
     steps = normalise.RULES["controls"].keys()
-    assert [*normalise._present(characters_of(["a😀", "b\uffff\n"]), {*steps})] == [(1, {"\uffff"})]
+    assert [*normalise._texts_with(characters_of(["a😀", "b\uffff\n"]), {*steps})] == [
+        (1, {"\uffff"})
+    ]
 
 
 def test_a_quotation_mark_whose_byte_was_lost() -> None:

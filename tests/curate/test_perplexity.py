@@ -13,7 +13,7 @@ from tests.curate.in_process import InProcess, batch_of, removed, run
 
 from maskwright.base.errors import CheckpointError, ConfigError, DataError, UsageError
 from maskwright.text.curate import markov
-from maskwright.text.curate.markov import counted, trained, units_of
+from maskwright.text.curate.markov import count_ngrams, train, units_of
 from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.perplexity import Settings, deviations
 
@@ -59,7 +59,7 @@ def good_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_probabilities_of_all_that_may_follow_add_up_to_one() -> None:
     units = units_of(batch_of(GOOD[:40]))
-    model = trained(counted(units, 3))
+    model = train(count_ngrams(units, 3))
     vocabulary = sorted(set(" ".join(GOOD[:40]).lower().replace(".", " .").split()))
     assert model.different == len(vocabulary)
     for context in ("the", "a brad saw", "unseen words"):
@@ -70,14 +70,14 @@ def test_probabilities_of_all_that_may_follow_add_up_to_one() -> None:
         mass = np.exp2(alone - whole).sum()
         # What is left is that of unknown words and of n-grams that the table forgot.
         assert 0.8 < mass <= 1.0 + 1e-3
-    uneven = trained(counted(units, 1))
+    uneven = train(count_ngrams(units, 1))
     assert uneven.bits(units)[0] > model.bits(units)[0]  # the control: a longer context knows more
 
 
 def test_no_ngram_is_taken_for_another() -> None:
     batch = batch_of(GOOD)
     units = units_of(batch)
-    model = trained(counted(units, 2))
+    model = train(count_ngrams(units, 2))
     strange = units_of(batch_of([noise(n) for n in range(200)]))
     for size in (1, 2):
         grams, whole = strange.grams(size)

@@ -206,7 +206,7 @@ def test_the_text_is_cut_and_the_change_told() -> None:
     assert outcome.texts == [texts[0], "Before.\n\nBehind."]
     (change,) = outcome.changes
     at = texts[1].index("word0")
-    assert (change.place, change.value) == (1, "60 words")
+    assert (change.index, change.value) == (1, "60 words")
     assert change.where == f"characters {at} to {at + len(piece) - 1}"
 
 

@@ -28,17 +28,17 @@ MOST_TOKENS = 512
 READ = 4000  # characters of a text that a fine-tuned model gets; it may read fewer
 
 
-def opened(folder: str) -> LanguageModel:
+def open_model(folder: str) -> LanguageModel:
     """The model in a folder, once per process for each content.
 
     Raises:
         UsageError, CheckpointError, IncompatibleError: as `maskwright.load` does.
     """
-    return _opened(folder, tuple(state_of(path) for path in model_files(folder)))
+    return _open_model(folder, tuple(state_of(path) for path in model_files(folder)))
 
 
 @functools.lru_cache(maxsize=2)
-def _opened(folder: str, state: tuple[object, ...]) -> LanguageModel:
+def _open_model(folder: str, state: tuple[object, ...]) -> LanguageModel:
     from maskwright.ask.predict.language_model import load
 
     return load(folder)
@@ -61,17 +61,17 @@ def model_files(folder: str) -> list[Path]:
 
 def require_scores(folder: str) -> None:
     """Raises IncompatibleError if the model says nothing about the tokens of a text."""
-    opened(folder).log_likelihood("a text")
+    open_model(folder).log_likelihood("a text")
 
 
 def bits_per_token(folder: str, texts: Sequence[str]) -> NDArray[np.float64]:
     """(B,) -log2 of the likelihood of each text over its tokens, of `PASSAGES` passages of it."""
-    model = opened(folder)
+    model = open_model(folder)
     passages, owners = passages_of(texts, PASSAGES)
     pieces: list[str] = []
     of: list[int] = []
     for passage, owner in zip(passages, owners.tolist(), strict=True):
-        halves = _fitting(model, passage.decode("utf-8", "replace").strip())
+        halves = _split_to_fit(model, passage.decode("utf-8", "replace").strip())
         pieces += halves
         of += [owner] * len(halves)
     tokens = [len(ids) for ids in model.model.tokenizer.encode_batch(pieces)]
@@ -83,7 +83,7 @@ def bits_per_token(folder: str, texts: Sequence[str]) -> NDArray[np.float64]:
     return bits.round(4)
 
 
-def _fitting(model: LanguageModel, text: str) -> list[str]:
+def _split_to_fit(model: LanguageModel, text: str) -> list[str]:
     """The text in as few halves as the model reads."""
     if not text:
         return []
@@ -93,7 +93,7 @@ def _fitting(model: LanguageModel, text: str) -> list[str]:
     if len(text) < 2 or len(tokenizer.encode_batch([text])[0]) <= most:
         return [text]
     middle = len(text) // 2
-    return _fitting(model, text[:middle].strip()) + _fitting(model, text[middle:].strip())
+    return _split_to_fit(model, text[:middle].strip()) + _split_to_fit(model, text[middle:].strip())
 
 
 def good_class(folder: str, label: str, where: str) -> str:
@@ -125,7 +125,7 @@ def probabilities(folder: str, texts: Sequence[str], label: str) -> NDArray[np.f
 
 
 def _answers(folder: str, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
-    model = opened(folder)
+    model = open_model(folder)
     if "predict" not in model.abilities:
         raise IncompatibleError(
             "the model was not fine-tuned for a task",

@@ -19,7 +19,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -39,6 +39,7 @@ from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import Reading
 from maskwright.text.curate.card import read_card
 from maskwright.text.curate.curation import is_curated, work_folder
+from maskwright.text.curate.engine.segment import location_of
 from maskwright.text.curate.engine.shards import shards_of
 from maskwright.text.curate.engine.tables import read_batches
 
@@ -136,22 +137,12 @@ def prove(
             vocabulary=chosen.tokenizer.vocabulary,
             lowercase=chosen.tokenizer.lowercase,
         )
-    recipes = [
-        override(
-            replace(
-                chosen,
-                name=name,
-                corpus=replace(
-                    chosen.corpus,
-                    text=(texts[name],),
-                    held_out_text=(texts[HELD_OUT],),
-                    limit_bytes=None,
-                ),
-            ),
-            [f"tokenizer.folder={tokenizer}"],
-        )
-        for name in ("before", "after")
-    ]
+    judging = {"held_out_text": (texts[HELD_OUT],), "limit_bytes": None}
+    recipes = []
+    for name in ("before", "after"):
+        corpus = replace(chosen.corpus, text=(texts[name],), **judging)
+        named = replace(chosen, name=name, corpus=corpus)
+        recipes.append(override(named, [f"tokenizer.folder={tokenizer}"]))
     comparison = compare(recipes, out / "comparison", budget=budget, seeds=seeds, stream=stream)
     measure = next(
         (name for name in UNITS if name in {m.name for m in comparison.measures}), "loss"
@@ -221,9 +212,9 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
         previous = json.loads(marker.read_text(encoding="utf-8"))
         if previous["of"] == state:
             return tuple(previous["documents"])
-    next(_read(clean), None)  # refused before anything is written, if it is not there
+    next(_read_documents(clean), None)  # refused before anything is written, if it is not there
     drawing = not held_out
-    chosen = _chosen(clean) if drawing else set()
+    chosen = _draw_held_out(clean) if drawing else set()
     if drawing and len(chosen) < LEAST_HELD_OUT:
         raise DataError(
             "too few documents to hold some out",
@@ -233,13 +224,17 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
             do="name a file of text that judges the models: --held-out FILE",
         )
     folder.mkdir(parents=True, exist_ok=True)
-    kept_out = chosen | _copies(clean, chosen)
-    drawn = (t for p, t in _read(clean) if p in chosen) if drawing else _texts_of(held_out)
+    kept_out = chosen | _find_copies(clean, chosen)
+    drawn = (
+        (t for p, t in _read_documents(clean) if p in chosen) if drawing else _texts_of(held_out)
+    )
     counts = [
-        _write(folder / "before.jsonl", (t for p, t in _read(clean) if p not in kept_out)),
-        _write(folder / "after.jsonl", (t for p, t in _kept(clean) if p not in kept_out)),
+        _write(
+            folder / "before.jsonl", (t for p, t in _read_documents(clean) if p not in kept_out)
+        ),
+        _write(folder / "after.jsonl", (t for p, t in _kept_documents(clean) if p not in kept_out)),
         _write(folder / f"{HELD_OUT}.jsonl", drawn),
-        _write(folder / f"{KEPT}.jsonl", (t for p, t in _kept(clean) if p in chosen)),
+        _write(folder / f"{KEPT}.jsonl", (t for p, t in _kept_documents(clean) if p in chosen)),
     ]
     with new_text(marker) as file:
         file.write(json.dumps({"of": state, "documents": counts}) + "\n")
@@ -255,10 +250,10 @@ def _write(path: Path, texts: Iterator[str]) -> int:
     return count
 
 
-def _chosen(clean: Path) -> set[str]:
+def _draw_held_out(clean: Path) -> set[str]:
     """The documents that are held out, by place: a share of all, by a hash of their places."""
     locations, size = set[str](), 0
-    for location, text in _read(clean):
+    for location, text in _read_documents(clean):
         digest = hashlib.blake2b(location.encode("utf-8", "surrogatepass"), digest_size=7).digest()
         keys = key("split", np.array([int.from_bytes(digest, "little")]))
         if uniforms(keys, 1)[0, 0] < HELD_OUT_SHARE and size < HELD_OUT_BYTES:
@@ -267,14 +262,14 @@ def _chosen(clean: Path) -> set[str]:
     return locations
 
 
-def _copies(clean: Path, chosen: set[str]) -> set[str]:
+def _find_copies(clean: Path, chosen: set[str]) -> set[str]:
     """Other documents of the text of these, and those that were removed as copies of the same
     document or kept for them, however many copies lie between."""
     survivors: dict[str, str] = {}
     for path in sorted((clean / "removed").glob("*.jsonl.gz")):
         for row in _lines(path):
             if "survivor" in row:
-                survivors[_place(row)] = row["survivor"]
+                survivors[location_of(row)] = row["survivor"]
 
     def last(location: str) -> str:
         visited = {location}
@@ -283,8 +278,8 @@ def _copies(clean: Path, chosen: set[str]) -> set[str]:
             visited.add(location)
         return location
 
-    texts = {_digest(text) for location, text in _read(clean) if location in chosen}
-    locations = {location for location, text in _read(clean) if _digest(text) in texts}
+    texts = {_digest(text) for location, text in _read_documents(clean) if location in chosen}
+    locations = {location for location, text in _read_documents(clean) if _digest(text) in texts}
     lasts = {last(location) for location in locations | chosen}
     return locations | {location for location in {*survivors, *lasts} if last(location) in lasts}
 
@@ -293,15 +288,7 @@ def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def _place(row: Mapping[str, Any]) -> str:
-    """Where the document of a record was read."""
-    for name, mark in (("line", ":"), ("row", "#")):
-        if name in row:
-            return f"{row['file']}{mark}{row[name]}"
-    return str(row["file"])
-
-
-def _kept(clean: Path) -> Iterator[tuple[str, str]]:
+def _kept_documents(clean: Path) -> Iterator[tuple[str, str]]:
     """(place, text) of the documents that are left."""
     for path in sorted((clean / "text").glob("*.jsonl.gz")):
         for row in _lines(path):
@@ -314,7 +301,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _read(clean: Path) -> Iterator[tuple[str, str]]:
+def _read_documents(clean: Path) -> Iterator[tuple[str, str]]:
     """(place, text) of the documents as they were read."""
     work = work_folder(clean) / "reading"
     expected = {entry["sha256"] for entry in read_card(clean)["read"]["files"]}

@@ -1,6 +1,6 @@
-"""The card of a corpus as plain values: what came in, what every step did, what is left.
+"""The card of a corpus as plain values: what was read, what each step did, what remains.
 
-Cards of the same recipe can be added up: all numbers are counts.
+All numbers are counts, so that cards of the same recipe can be added.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def card_of(
     paths: Paths = (),
     reading: Reading | None = None,
 ) -> dict[str, Any]:
-    """Everything about the corpus, examples included, as JSON holds it.
+    """The card, examples included, as JSON.
 
     Args:
         paths, reading: what was read, and how.
@@ -71,7 +71,7 @@ def card_of(
     steps = [
         step
         | _about_step(step["step"], recipe.steps[step["step"]])
-        | {"findings": [finding.to_json() for finding in pieces.found.get(step["step"], [])]}
+        | {"findings": [finding.to_json() for finding in pieces.findings.get(step["step"], [])]}
         for names, folders in pieces.segments
         for step in _steps(names, folders)
     ]
@@ -131,7 +131,7 @@ def _not_default(reading: Reading) -> dict[str, Any]:
 
 
 def _parents(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """The curated corpora that the paths are, or lie in."""
+    """The curated corpora that the paths are, or are in."""
     summaries: dict[str, dict[str, Any]] = {}
     for path in map(Path, paths):
         for folder in (path, *path.parents[:2]):
@@ -144,19 +144,17 @@ def _parents(paths: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _steps(names: Sequence[str], folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """What the steps of a segment did; the facts of one shard are in memory at a time."""
-    steps_by_name = {name: _step(name, []) for name in names}
+    """What the steps of a segment did. The facts of one shard at a time are in memory."""
+    steps = [_step(name, []) for name in names]
     for folder in folders:
         shard_steps = read_facts(folder / FACTS_FILE)["steps"]
-        steps_by_name = {
-            name: _step(name, [step, shard_steps[name]]) for name, step in steps_by_name.items()
-        }
-    _show_survivors(list(steps_by_name.values()), [folder / TEXT_FILE for folder in folders])
-    return list(steps_by_name.values())
+        steps = [_step(step["step"], [step, shard_steps[step["step"]]]) for step in steps]
+    _show_survivors(steps, [folder / TEXT_FILE for folder in folders])
+    return steps
 
 
 def _show_survivors(steps: Sequence[Mapping[str, Any]], shards: Sequence[Path]) -> None:
-    """Beside examples of copies, the beginning of the document that is kept for each."""
+    """Add to examples of copies the beginning of the document that is kept for each."""
     examples = [e for step in steps for rule in step["rules"].values() for e in rule["examples"]]
     texts = texts_of(shards, {e["survivor"] for e in examples if "survivor" in e})
     for example in examples:
@@ -203,7 +201,7 @@ def _counted(counts: Any) -> dict[str, int]:
 
 
 def reading_findings(readings: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """What the reading of groups of files met: of one sort the first, and how many more."""
+    """The findings of the reading of files: of each name the first, and the number of others."""
     by_name: dict[str, dict[Finding, None]] = {}
     for finding in (Finding.from_json(f) for reading in readings for f in reading["findings"]):
         by_name.setdefault(finding.name, {})[finding] = None

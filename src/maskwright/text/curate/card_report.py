@@ -32,7 +32,7 @@ def input_summary(card: Card) -> str:
 
 
 def result_summary(card: Card) -> str:
-    """Documents, bytes, words, and tokens where they were counted."""
+    """The remaining documents, bytes, words, and tokens if they were counted."""
     remaining = card["left"]
     share = remaining["documents"] / max(1, card["read"]["documents"])
     phrases = [
@@ -57,7 +57,7 @@ def file_table(card: Card) -> Table:
 
 
 def reading_lines(card: Card) -> list[str]:
-    """How the files were read, and what was met, in sentences."""
+    """How the files were read, and the findings, in sentences."""
     read = card["read"]
     lines = [f"rows: {read['rows']:,}; blank, left out: {read['blank']:,}"]
     bad = f"rows that could not be read, left out: {read['rejected']:,}"
@@ -82,13 +82,13 @@ def setting_line(name: str, value: Any) -> str:
 
 
 def step_summary(step: Mapping[str, Any]) -> str:
-    """What a step does, as the beginning of a sentence."""
+    """The summary of a step, capitalised."""
     text = str(step["summary"])
     return text[:1].upper() + text[1:]
 
 
 def allowed_range(rule: str, step: Mapping[str, Any]) -> str:
-    """What a rule allows, in words; empty where it is no range."""
+    """The range that a rule allows, in words; empty if it has none."""
     measure = step["measures"].get(rule, {})
     low, high = measure.get("low"), measure.get("high")
     bounds = [f"at least {low:g}"] if low is not None else []
@@ -97,8 +97,8 @@ def allowed_range(rule: str, step: Mapping[str, Any]) -> str:
 
 
 def rule_table(step: Mapping[str, Any]) -> Table:
-    """Each rule of a step with what went by it, most first; the note names rules by which nothing
-    went."""
+    """The documents that each rule of a step removed, most first; the note names rules that removed
+    none."""
     names = sorted(step["rules"], key=lambda r: (-step["rules"][r]["documents"], r))
     idle = [name for name in step["measures"] if name not in step["rules"]]
     rows = []
@@ -142,7 +142,7 @@ def overview_table(card: Card) -> Table:
 
 
 def source_table(card: Card) -> Table:
-    """For each source what came, what went and what is left."""
+    """The documents of each source: read, removed and remaining."""
     removed: dict[str, int] = {}
     for step in card["steps"]:
         for facts in step["rules"].values():
@@ -192,7 +192,7 @@ def count_tables(card: Card) -> list[Table]:
 
 
 def licence_note(card: Card) -> str:
-    """A sentence where no licence is known of some documents or of all; else empty."""
+    """A sentence if documents have no licence; else empty."""
     by_licence = card["left"]["licences"]
     without = card["left"]["documents"] - sum(n for name, n in by_licence.items() if name)
     if not any(by_licence):
@@ -206,7 +206,7 @@ def licence_note(card: Card) -> str:
 
 
 def contamination_lines(card: Card) -> list[str] | None:
-    """What steps with evaluation files found, for each file; None: no such step."""
+    """The findings of steps with evaluation files; None: there is no such step."""
     evaluating_steps = [s for s in card["steps"] if "evaluation" in s["settings"]]
     if not evaluating_steps:
         return None
@@ -219,7 +219,7 @@ def contamination_lines(card: Card) -> list[str] | None:
 
 
 def limitations(card: Card) -> list[str]:
-    """What the corpus was not looked at for, and what its figures do not say."""
+    """What was not checked, and what the figures do not say."""
     lines = list(card["not_done"])
     read = card["read"]
     if read["rejected"]:
@@ -238,7 +238,7 @@ def limitations(card: Card) -> list[str]:
 
 
 def repeat_command(card: Card) -> str:
-    """The command that makes the corpus again, from within the folder of the first run."""
+    """The command that makes the corpus again, run in the folder of the first run."""
     words = ["maskwright", "curate", *card["read"]["paths"], "--recipe", "recipe.toml"]
     for name, value in card["read"]["reading"].items():
         plain = value if isinstance(value, str) else json.dumps(value)
@@ -249,7 +249,7 @@ def repeat_command(card: Card) -> str:
 
 
 def shown_examples(examples: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Examples as a page shows them, of a copy with the text kept for it."""
+    """Examples for a page; those of copies with the text that is kept."""
     return [
         {
             "id": str(example["id"]),

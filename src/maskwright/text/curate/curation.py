@@ -1,4 +1,4 @@
-"""Curate: the command as a function, from files to the folder of the result."""
+"""A curation as a function: from files to the folder of the result."""
 
 from __future__ import annotations
 
@@ -32,22 +32,18 @@ from maskwright.text.curate.recipe import CurationRecipe
 UNREADABLE = "unreadable.jsonl.gz"
 
 
-def _silent(name: str, total: int, done: int) -> None:
-    """A `Progress` that shows nothing."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a curation runs, besides its recipe; none of it changes a byte of the result but the
-    tokenizer's counts.
+    """How a curation runs, besides its recipe. Only `reading`, `tokenizer` and `skip_unreadable`
+    change the result.
 
     Attributes:
         engine: where the work is done.
         reading: how the files are read.
         tokenizer: a folder; the card counts its tokens.
-        update: take in new files, or other settings, where the result is there already.
-        skip_unreadable: leave out files that cannot be read, from the fault on, and list them.
-        note, progress: told what is found, and how far the work is.
+        update: update an existing result with new files or other settings.
+        skip_unreadable: skip files that cannot be read, from the fault on, and list them.
+        note, progress: called with findings, and with the progress of the work.
     """
 
     engine: DaftEngine = field(default_factory=DaftEngine)
@@ -56,11 +52,11 @@ class Options:
     update: bool = False
     skip_unreadable: bool = False
     note: Note = ignore
-    progress: Progress = _silent
+    progress: Progress = lambda *_: None
 
 
 def work_folder(out: Path) -> Path:
-    """Where the pieces of the result `out` lie: `clean.work` for `clean`."""
+    """The folder of the pieces of the result `out`: `clean.work` for `clean`."""
     out = Path(os.path.abspath(out))
     return out.with_name(out.name + WORK)
 
@@ -68,14 +64,14 @@ def work_folder(out: Path) -> Path:
 def curate(
     paths: Paths, out: Path | str, recipe: CurationRecipe, options: Options | None = None
 ) -> dict[str, Any]:
-    """Make the curated corpus `out` of the documents of `paths`; its card.
+    """Make the curated corpus `out` of the documents of `paths`. Returns its card.
 
     Raises:
-        OutputError: `out` is there already and is not to be updated, or cannot be written, or it
-            lies in a folder that is read.
+        OutputError: `out` exists and is not to be updated, cannot be written, or is in a folder
+            that is read.
         TokenizerError: the tokenizer's folder holds none.
-        DataError, UsageError, ConfigError, ResourceError, StoppedError, StorageError: as their
-            parts say; the same command goes on where it stopped.
+        DataError, UsageError, ConfigError, ResourceError, StoppedError, StorageError: from reading
+            and from the steps; the same call resumes where it stopped.
     """
     options = options or Options()
     out = Path(out)
@@ -119,10 +115,10 @@ def curate(
 
 
 def require_place(out: Path, *, update: bool) -> None:
-    """Refuse a result that is there, unless it is one of ours to be updated.
+    """Refuse an existing path, unless it is a curated corpus and `update` is set.
 
     Raises:
-        OutputError: saying which.
+        OutputError: the path exists.
     """
     obstacle, do = "something else than a curated corpus", "choose another --out"
     if is_curated(out):
@@ -133,11 +129,10 @@ def require_place(out: Path, *, update: bool) -> None:
 
 
 def require_apart(paths: Paths, out: Path) -> None:
-    """Refuse a result inside a folder that is read, or around what is read: it would be read, too,
-    or replace it.
+    """Refuse a result inside a folder that is read, or around it.
 
     Raises:
-        OutputError: saying which.
+        OutputError: naming both.
     """
     result_folders = [
         Path(os.path.realpath(result_folder)) for result_folder in (out, work_folder(out))
@@ -156,10 +151,10 @@ def require_apart(paths: Paths, out: Path) -> None:
 
 
 def require_tokenizer(folder: str) -> None:
-    """Refuse a folder that holds no tokenizer, before the work that its counts come after.
+    """Refuse a folder without a tokenizer, before any work.
 
     Raises:
-        TokenizerError: saying what is missing.
+        TokenizerError: naming what is missing.
     """
     if folder:
         from maskwright.text.tokenizer.tokenizer import Tokenizer

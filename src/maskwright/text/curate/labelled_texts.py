@@ -1,7 +1,8 @@
-"""Examples of good and bad texts that the user labelled: read, and checked to be two classes."""
+"""Texts that the user labelled as good or bad: read, and checked to be of two classes."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,15 +22,15 @@ BAD_NAMES = {"bad", "no", "drop", "false", "0", "negative", "neg", "low", "rejec
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """Texts, (B,) whether each is good, and the name of the class that is."""
+    """Texts, (B,) whether each is good, and the name of the class of good texts."""
 
     batch: CurationBatch
     good: NDArray[np.bool_]
     label: str
 
 
-def judged(path: str, label: str, where: str) -> LabelledTexts:
-    """The examples in a labelled file.
+def read_labelled_texts(path: str, label: str, where: str) -> LabelledTexts:
+    """Read the examples of a labelled file.
 
     Args:
         label: the class of good texts; "" where its name says so (yes, good, keep, ...).
@@ -47,12 +48,8 @@ def judged(path: str, label: str, where: str) -> LabelledTexts:
         if error.where is None or path not in error.where:
             raise error.under(f"{where}.examples, {path}: ") from None
         raise
-    singles = [
-        e
-        for split_examples in examples.parts.values()
-        for e in split_examples
-        if isinstance(e, Single)
-    ]
+    every = itertools.chain.from_iterable(examples.parts.values())
+    singles = [example for example in every if isinstance(example, Single)]
     names = () if examples.labels is None else examples.labels.names
     if len(names) != 2 or not all(isinstance(single.label, int) for single in singles):
         raise DataError(

@@ -1,8 +1,8 @@
-"""A first look: what is in some files, by a sample, and what a recipe would do to it.
+"""A first look: a sample of some files, and what a recipe would remove of it.
 
-The sample is drawn from all of every file, or as much as a minute allows. The recipe runs over it
-as over the whole, so that the shares are those of the very rules; how often a document has a copy
-grows with the corpus, which the interval of a share of duplicates allows for.
+The sample is drawn from all of every file, or from as much as can be read in time. The recipe runs
+over it as it would over the corpus. How often a document has a copy grows with the corpus; the
+interval of a share of duplicates allows for that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from maskwright.base.errors import (
 from maskwright.base.findings import Finding, ignore
 from maskwright.base.memory import free_bytes
 from maskwright.base.metrics.intervals import wilson
-from maskwright.base.report.wording import duration, size
+from maskwright.base.report.wording import count, duration, percent, size
 from maskwright.base.storage.commit import commit
 from maskwright.base.storage.files import DISK, existing_parent
 from maskwright.text.corpus.document import Document
@@ -69,7 +69,7 @@ class Share:
 
 @dataclass
 class Look:
-    """What a first look found.
+    """The result of a first look.
 
     Attributes:
         files, bytes: of the corpus; `bytes` of text, estimated for compressed files.
@@ -131,20 +131,21 @@ def look(
     skip_unreadable: bool = False,
     tell: bool = False,
 ) -> tuple[Look, CurationRecipe]:
-    """Look at a sample of the files; what is in it, and `recipe` with what its steps suggest.
+    """Look at a sample of the files. Returns the result, and `recipe` with the settings that its
+    steps propose.
 
     Args:
-        propose: whether steps may suggest settings, other than those in `fixed`.
-        work: the work folder of the curation that may follow. Of a small corpus, which is looked at
-            whole, the pieces lie there and are not made again.
+        propose: whether steps may propose settings, except for those in `fixed`.
+        work: the work folder of the curation that may follow. A small corpus is read completely,
+            and its pieces are reused from there.
         skip_unreadable: as for `curate`.
-        tell: whether a step that would remove every document is a finding, and the look ends before
-            it, in place of an error.
+        tell: whether a step that would remove every document is a finding, with which the look
+            ends, in place of an error.
 
     Raises:
-        DataError: no file can be read; a step that would remove every document, `tell` or not if it
-            is the first.
-        UsageError: a path that cannot be read.
+        DataError: no file can be read; or a step would remove every document, and `tell` is false
+            or the step is the first.
+        UsageError: a path cannot be read.
     """
     broken: list[UsageError] | None = [] if skip_unreadable else None
     sources, ignored = find(paths, pages=True, broken=broken)
@@ -202,7 +203,7 @@ def _run(
     *,
     tell: bool,
 ) -> tuple[Pieces, CurationRecipe]:
-    """The recipe on what was read; with `tell` only the steps before one that removes all."""
+    """Run the recipe; with `tell` only the steps before one that removes every document."""
     while True:
         try:
             return run(read, recipe, work, engine, note=ignore, progress=watch), recipe
@@ -220,7 +221,7 @@ def _run(
 def _sample(
     sources: Sequence[Source], ignored: Ignored, reading: Reading, work: Path, first_look: Look
 ) -> ReadFiles:
-    """Read some files, and draw documents of each by their places into shards."""
+    """Read some files, and write a random sample of their documents as shards."""
     chosen = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())
     chosen = chosen[:SAMPLE_FILES]
     bytes_per_file = max(64 << 10, SAMPLE_BYTES // len(chosen))
@@ -274,13 +275,13 @@ def _sample(
 
 
 def _draw(name: str) -> float:
-    """A number from 0 to 1 by a document's place."""
+    """A number from 0 to 1 by a hash of a document's id."""
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=7).digest()
     return int.from_bytes(digest, "big") / float(1 << 56)
 
 
 def _whole(read: ReadFiles, first_look: Look) -> None:
-    """Look at all that was read."""
+    """Describe all documents that were read."""
     texts = [text for shard in read.shards for b in read_batches(shard.path) for text in b.texts]
     size = sum(shard.bytes for shard in read.shards)
     first_look.bytes, first_look.sampled = size, (first_look.files, len(texts), size)
@@ -290,7 +291,7 @@ def _whole(read: ReadFiles, first_look: Look) -> None:
 
 
 def _describe(texts: Sequence[str], first_look: Look) -> None:
-    """Note down lengths, and the lines that at least 1 % of the texts, and 5, share."""
+    """Set lengths, and the lines that at least 1 % of the texts, and at least 5, have."""
     lengths = sorted(map(len, texts))
     low, middle, high = (
         lengths[min(len(lengths) - 1, int(len(lengths) * q))] for q in (0.1, 0.5, 0.9)
@@ -312,7 +313,7 @@ def _propose(
     engine: DaftEngine,
     first_look: Look,
 ) -> CurationRecipe:
-    """The recipe with what its steps suggest after counting the notes that they write."""
+    """The recipe with the settings that its steps propose, from counts of the notes they write."""
     usual = Step.proposed
     for name, step in recipe.steps.items():
         if name in fixed or type(step).proposed is usual:
@@ -335,7 +336,7 @@ def _propose(
 
 
 def _shares(first_look: Look, recipe: CurationRecipe) -> list[Share]:
-    """What each step would remove, with an interval."""
+    """The share of documents that each step would remove, with an interval."""
     documents = first_look.card["steps"][0]["documents_in"]
     shares = []
     for step in first_look.card["steps"]:
@@ -344,8 +345,8 @@ def _shares(first_look: Look, recipe: CurationRecipe) -> list[Share]:
         low, high = wilson(removed / documents, documents)
         share = removed / documents
         if recipe.steps[step["step"]].REMOVES_COPIES and first_look.part < 1:
-            # Of two copies the sample holds both with the square of its share: if copies come in
-            # pairs, the corpus has 1 / part as many; if a text has many copies, no more.
+            # The sample has both of two copies with the square of its share: if copies come in
+            # pairs, the corpus has 1 / part times as many; if a text has many copies, no more.
             high = min(1.0, high / first_look.part)
             share = math.sqrt(max(low, 1e-9) * high) if removed else share
         shares.append(
@@ -355,9 +356,7 @@ def _shares(first_look: Look, recipe: CurationRecipe) -> list[Share]:
 
 
 def look_lines(first_look: Look) -> list[str]:
-    """The look in lines of a terminal."""
-    from maskwright.base.report.wording import count, percent, size
-
+    """The lines of a terminal that describe the look."""
     files, documents, read = first_look.sampled
     lines = [
         f"files: {first_look.files:,}, about {size(first_look.bytes)} of text",
@@ -396,7 +395,7 @@ SPARE = 1.2
 
 @dataclass(frozen=True)
 class StageTime:
-    """A part of the work: its name, and seconds on all processes together."""
+    """The name of a part of the work, and its duration with all processes."""
 
     name: str
     seconds: float
@@ -404,14 +403,15 @@ class StageTime:
 
 @dataclass(frozen=True)
 class CurationPlan:
-    """What a curation will take.
+    """The estimated cost of a curation.
 
     Attributes:
-        shards: pieces of the work that run at the same time, or one behind the other.
-        processes: how many of them at once.
+        bytes: of text.
+        shards: the number of shards.
+        processes: how many shards are processed at once.
         work_bytes, result_bytes: on the disk, beside the result and in it.
-        memory: bytes, all processes together; `query` is the largest that is held at once by a
-            query, which is cut into parts where that is more than there is.
+        memory: bytes of all processes together.
+        query: bytes of the largest query; larger ones are partitioned.
     """
 
     stages: tuple[StageTime, ...]
@@ -425,12 +425,12 @@ class CurationPlan:
 
     @property
     def seconds(self) -> float:
-        """Of all stages, one behind the other."""
+        """Of all stages, in sequence."""
         return sum(stage.seconds for stage in self.stages)
 
 
 def plan(look: Look, recipe: CurationRecipe, engine: DaftEngine) -> CurationPlan:
-    """The plan for the whole corpus."""
+    """The estimated cost for the whole corpus."""
     shards = max(1, math.ceil(look.bytes / SHARD_BYTES))
     processes = min(engine.processes, shards)
     megabytes = look.bytes / 1e6
@@ -444,7 +444,7 @@ def plan(look: Look, recipe: CurationRecipe, engine: DaftEngine) -> CurationPlan
     rows = documents * (14 if any(isinstance(s, CorpusStep) for s in recipe.steps.values()) else 1)
     beyond = [max(0, size - BATCH_CHARACTERS) for size in look.largest[-processes:]]
     large = DOCUMENT_BYTES * sum(beyond)
-    # One process works in the place of this one.
+    # A single process is this one.
     held = processes * PROCESS_BYTES + large if processes > 1 else max(PROCESS_BYTES, large)
     query = min(int(rows * ROW_BYTES), int(free_bytes() * SHARE))
     result = look.disk.get("packed", 0.0)
@@ -461,10 +461,11 @@ def plan(look: Look, recipe: CurationRecipe, engine: DaftEngine) -> CurationPlan
 
 
 def require(planned: CurationPlan, out: Path, engine: DaftEngine) -> None:
-    """Refuse a plan that this machine cannot carry out.
+    """Refuse a plan that exceeds the resources of this machine.
 
     Raises:
-        StoppedError: the disk is too small.  ResourceError: the memory is.
+        StoppedError: the disk is too small.
+        ResourceError: the memory is too small.
     """
     needed, folder = planned.work_bytes + planned.result_bytes, existing_parent(out)
     free = DISK.free_bytes(folder)
@@ -490,7 +491,7 @@ def require(planned: CurationPlan, out: Path, engine: DaftEngine) -> None:
 
 
 def plan_lines(planned: CurationPlan) -> list[str]:
-    """The plan in lines of a terminal."""
+    """The lines of a terminal that describe the plan."""
     width = max(len(stage.name) for stage in planned.stages)
     lines = [
         f"plan: {size(planned.bytes)} of text in {planned.shards:,} shards of {size(SHARD_BYTES)}, "
@@ -500,8 +501,8 @@ def plan_lines(planned: CurationPlan) -> list[str]:
     speed = planned.bytes / 1e6 / max(planned.seconds, 1e-9) / planned.processes
     lines += [
         f"time: about {duration(planned.seconds)} ({speed:.1f} MB/s a process)",
-        f"disk: {size(planned.work_bytes)} of pieces beside the result, {size(planned.result_bytes)} of "
-        "result",
+        f"disk: {size(planned.work_bytes)} of pieces beside the result, "
+        f"{size(planned.result_bytes)} of result",
         f"memory: about {size(planned.memory)} ({planned.processes} processes; queries up to "
         f"{size(planned.query)})",
     ]

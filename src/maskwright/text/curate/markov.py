@@ -1,17 +1,17 @@
-"""A word n-gram model: counts by hash in one array, all words of a batch scored at once.
+"""A word n-gram model: counts in a hash table, all words of a batch scored at once.
 
-A unit is a word, without regard to case, or a single sign that is neither letter nor space. Units
-rather than characters, because text of real words in a senseless order must be improbable too, and
-because a random string of any form is one unknown unit after the other; n-grams rather than a
-network, because a gigabyte takes a minute.
+A unit is a word, regardless of case, or a single sign that is neither letter nor space. Units
+rather than characters, because real words in a senseless order must be improbable too, and because
+a random string is a sequence of unknown units; n-grams rather than a network, because a gigabyte
+takes a minute.
 
     p_1(w)             = (c(w) + D / 2^20) / (N + D)             N units, D different ones
     p_k(w | v_1..k-1)  = (c(v w) + M p_k-1(w | v_2..)) / (c(v) + M)
 
 The second line is Dirichlet smoothing (MacKay and Peto 1995, A hierarchical Dirichlet language
-model); an unknown unit has the probability of one of 2^20. An n-gram has two places in the table
-and is known there by 40 bits of its hash; where both are taken by more frequent ones it is
-forgotten (about one of forty), and none is taken for another.
+model); an unknown unit has the probability of one of 2^20. An n-gram has two slots in the table,
+where 40 bits of its hash identify it; it is dropped where more frequent ones occupy both (about one
+of forty).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 UNKNOWN = 2.0**-20
-STRENGTH = 4.0  # M: how many sightings of a context weigh as much as what is known without it
+STRENGTH = 4.0  # M: the occurrences of a context that weigh as much as the shorter context
 MOST_BITS = 24
 COUNT = np.uint64(24)  # bits of a count; the others are of the hash
 MANY = (1 << 16) - 1
@@ -40,7 +40,7 @@ LARGEST = np.uint64((1 << 24) - 1)
 
 @dataclass(frozen=True)
 class Units:
-    """U units of B texts: (U,) hashes, and (B + 1,) where each text's begin."""
+    """U units of B texts: (U,) hashes, and (B + 1,) the index of the first unit of each text."""
 
     hashes: NDArray[np.uint64]
     starts: NDArray[np.int64]
@@ -55,8 +55,8 @@ class Units:
         return Units(self.hashes[np.repeat(chosen, self.counts)], starts)
 
     def grams(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        """(U,) the hash of the n-gram that ends at each unit, and whether it has so many units;
-        those of units that are both counted and scored are made once."""
+        """(U,) the hash of the n-gram that ends at each unit, and whether its text has `size` units
+        up to there. Cached, since the same units are counted and scored."""
         cache: dict[int, tuple[NDArray[np.uint64], NDArray[np.bool_]]]
         cache = self.__dict__.setdefault("_grams", {})
         if size not in cache:
@@ -89,13 +89,12 @@ def units_of(batch: CurationBatch) -> Units:
 
 @dataclass(frozen=True)
 class NgramModel:
-    """What was counted.
+    """The counts of n-grams, as a table.
 
     Attributes:
-        table: (2**b,) uint64 by the lowest bits of an n-gram's hash: the highest `TAG` bits of the
-            hash, and the count.
-        total, different: units, and different units.
-        order: the most units of an n-gram.
+        table: (2**b,) uint64, the highest 40 bits of an n-gram's hash and its count.
+        total, different: the number of units, and of different units.
+        order: the size of the largest n-grams.
     """
 
     table: NDArray[np.uint64]
@@ -104,7 +103,7 @@ class NgramModel:
     order: int
 
     def bits(self, units: Units) -> NDArray[np.float64]:
-        """(B,) the average of -log2 p of the units of each text; NaN without units."""
+        """(B,) the mean of -log2 p over the units of each text; NaN without units."""
         before, _ = units.grams(1)
         counts = self._count(before)
         p = (counts + self.different * UNKNOWN) / (self.total + self.different)
@@ -136,7 +135,7 @@ def _second(grams: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
 
 
 def _means(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(B,) the mean of each text's values, added as whole numbers: in any order the same."""
+    """(B,) the mean of each text's values, summed as integers, so that order has no effect."""
     running_sums = np.concatenate([[0], np.cumsum(np.rint(values * (1 << 20)).astype(np.int64))])
     counts = np.diff(starts)
     sums = running_sums[starts[1:]] - running_sums[starts[:-1]]
@@ -144,8 +143,8 @@ def _means(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np
         return np.where(counts > 0, sums / counts / (1 << 20), np.nan)
 
 
-def together(batches: Sequence[Units]) -> Units:
-    """The units of the texts of all parts."""
+def concatenate(batches: Sequence[Units]) -> Units:
+    """The units of the texts of all batches."""
     starts = np.cumsum([0, *(count for batch in batches for count in batch.counts.tolist())])
     hashes = [np.zeros(0, np.uint64), *(batch.hashes for batch in batches)]
     return Units(np.concatenate(hashes), starts.astype(np.int64))
@@ -153,18 +152,18 @@ def together(batches: Sequence[Units]) -> Units:
 
 @dataclass(frozen=True)
 class NgramCounts:
-    """How often n-grams occur.
+    """The counts of n-grams.
 
     Attributes:
-        grams: for each size, from 1, the hashes of the n-grams, ascending.
-        often: for each size, how often each occurs.
+        grams: for each size from 1 the hashes of the n-grams, ascending.
+        often: for each size the count of each.
     """
 
     grams: Sequence[NDArray[np.uint64]]
     often: Sequence[NDArray[np.int64]]
 
     def without(self, less: NgramCounts) -> NgramCounts:
-        """The counts of the other texts, where `less` is of some of those that were counted."""
+        """The counts without those of some of the texts, `less`."""
         grams, often = [], []
         for hashes, count, removed, fewer in zip(
             self.grams, self.often, less.grams, less.often, strict=True
@@ -176,8 +175,8 @@ class NgramCounts:
         return NgramCounts(grams, often)
 
 
-def counted(units: Units, order: int) -> NgramCounts:
-    """The n-grams of the texts."""
+def count_ngrams(units: Units, order: int) -> NgramCounts:
+    """Count the n-grams of the texts."""
     grams, often = [], []
     for size in range(1, order + 1):
         hashes, complete = units.grams(size)
@@ -187,8 +186,8 @@ def counted(units: Units, order: int) -> NgramCounts:
     return NgramCounts(grams, often)
 
 
-def trained(counts: NgramCounts) -> NgramModel:
-    """The model of these counts."""
+def train(counts: NgramCounts) -> NgramModel:
+    """The model with these counts."""
     hashes, count = np.concatenate(counts.grams), np.concatenate(counts.often)
     bits = min(MOST_BITS, max(8, (4 * len(hashes) - 1).bit_length()))
     ranked = _ranked(hashes, count)
@@ -198,7 +197,7 @@ def trained(counts: NgramCounts) -> NgramModel:
     for places_of in (_first, _second):
         slots = places_of(hashes, len(table))
         free = np.flatnonzero(table[slots] == 0)
-        # Of several at one place the last that is written stays: the most frequent.
+        # Of several n-grams for one slot the last one written stays: the most frequent.
         table[slots[free][::-1]] = entries[free][::-1]
         unplaced = table[slots] != entries
         hashes, entries = hashes[unplaced], entries[unplaced]
@@ -207,7 +206,7 @@ def trained(counts: NgramCounts) -> NgramModel:
 
 
 def _ranked(hashes: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order of n-grams: the most frequent first, of equally frequent ones by their hash."""
+    """The order of n-grams: by falling count, then by hash."""
     order = np.argsort(hashes)
     # Small numbers sort by counting; the few that are larger are sorted among themselves.
     rare = MANY - np.minimum(count[order], MANY)
@@ -218,8 +217,8 @@ def _ranked(hashes: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.
 
 
 def table_of(models: Sequence[NgramModel]) -> pa.Table:
-    """Models as a table that travels: for each a column of the places in its table that are taken
-    and one of what stands there, shorter ones padded, and a column of numbers."""
+    """Models as an Arrow table: for each a column of the used slots of its table and one of their
+    entries, padded, and a column of numbers."""
     import pyarrow as pa
 
     slots = [np.flatnonzero(model.table) for model in models]
@@ -236,13 +235,13 @@ def table_of(models: Sequence[NgramModel]) -> pa.Table:
 
 
 def models_of(table: pa.Table) -> list[NgramModel]:
-    """The inverse of `table_of`; of a table that was asked for before, the same models."""
+    """The inverse of `table_of`. The models of the last table are cached."""
     if not _OPENED or _OPENED[0][0] is not table:
         _OPENED[:] = [(table, _models_of(table))]
     return _OPENED[0][1]
 
 
-_OPENED: list[tuple[pa.Table, list[NgramModel]]] = []  # the last one
+_OPENED: list[tuple[pa.Table, list[NgramModel]]] = []  # of the last table
 
 
 def _models_of(table: pa.Table) -> list[NgramModel]:
@@ -252,7 +251,7 @@ def _models_of(table: pa.Table) -> list[NgramModel]:
     for n in range(count):
         size, total, different, order = numbers[4 * n : 4 * n + 4]
         entries = table.column(f"entries_{n}").to_numpy()
-        used = int(np.searchsorted(entries == 0, True))  # none that is taken is 0
+        used = int(np.searchsorted(entries == 0, True))  # no used slot is 0
         full_table = np.zeros(size, np.uint64)
         full_table[table.column(f"places_{n}").to_numpy()[:used]] = entries[:used]
         models.append(NgramModel(full_table, total, different, order))

@@ -1,11 +1,11 @@
 """Lines that were decoded with the wrong encoding, found fast and repaired by ftfy.
 
-UTF-8 that was read as one of the encodings of a byte for each character has a trace: a character of
-a leading byte and those of its following bytes behind it. Only texts with this trace, or with C1
-control characters, are shown to ftfy's judgement of what is mojibake, which is slow.
+UTF-8 that was decoded with a single-byte encoding leaves a trace: the character of a leading byte,
+followed by those of its continuation bytes. ftfy's detection of mojibake is slow and sees only
+texts with this trace or with C1 control characters.
 
-A line that ftfy finds bad is repaired only if the whole line can be decoded again, since a wrong
-encoding spoils every letter of a line, and only if it has a trace that is not also right text:
+A line that ftfy detects is repaired only if the whole line can be decoded again, since a wrong
+encoding affects every letter of a line, and only if it has a trace that is not also correct text:
 `Ã…` begins `Ã…lesund`, and ends `IRMÃ…`. Other lines stay as they are.
 """
 
@@ -43,7 +43,7 @@ AMBIGUOUS = re.compile(
 PUNCTUATION = re.compile("â€.")
 
 
-def suspicious(characters: Characters) -> NDArray[np.bool_]:
+def find_suspicious(characters: Characters) -> NDArray[np.bool_]:
     """(B,) whether a text has the trace of a wrong encoding."""
     positions = np.flatnonzero(characters.points >= 0x80)
     is_suspicious = np.zeros(len(characters.offsets) - 1, np.bool_)
@@ -55,7 +55,7 @@ def suspicious(characters: Characters) -> NDArray[np.bool_]:
     return is_suspicious
 
 
-def repaired(text: str) -> tuple[str, Sequence[int]]:
+def repair(text: str) -> tuple[str, Sequence[int]]:
     """The text with its bad lines repaired, and the numbers of these lines, from 1."""
     from ftfy import TextFixerConfig, fix_encoding
     from ftfy.badness import is_bad
@@ -76,7 +76,7 @@ def repaired(text: str) -> tuple[str, Sequence[int]]:
 
 
 def _traces(positions: NDArray[np.int64], bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Whether at each place a C1 character stands, or a leading byte and all that follow it."""
+    """Whether each position has a C1 character, or a leading byte and its continuation bytes."""
     is_trace = (bits & C1) != 0
     follows = (bits & FOLLOWS) != 0
     row = np.ones(len(positions), np.bool_)
@@ -91,7 +91,7 @@ def _traces(positions: NDArray[np.int64], bits: NDArray[np.uint8]) -> NDArray[np
 
 @functools.cache
 def _bits() -> NDArray[np.uint8]:
-    """Of the code points below 0x10000 what they may be a byte of."""
+    """For each code point below 0x10000 the kinds of bytes that it may stand for."""
     bits = np.zeros(0x10000, np.uint8)
     for encoding in ENCODINGS:
         for byte in range(0x80, 0xF5):

@@ -5,8 +5,8 @@
     [language]
     keep = ["en"]
 
-A step's table may be left out; its fields have defaults. The recipe that was used is written to
-`recipe.toml` in the result, all settings included.
+The table of a step may be left out: all settings have defaults. The result has the recipe, with all
+settings, in `recipe.toml`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class CurationRecipe:
 
     @property
     def findings(self) -> list[Finding]:
-        """Orders of steps that run, and are likely not meant."""
+        """Warnings about orders of steps that are likely mistakes."""
         findings, names = list[Finding](), list(self.steps)
         copies = [name for name in names if self.steps[name].REMOVES_COPIES]
         for name in names[names.index(copies[0]) :] if copies else []:
@@ -94,7 +94,7 @@ class CurationRecipe:
 
 
 def step_names() -> list[str]:
-    """All steps that there are."""
+    """The names of all steps."""
     return catalogue.names(ROOM)
 
 
@@ -116,16 +116,16 @@ def settings_of(name: str) -> type[Step]:
 
 
 def summary_of(name: str) -> str:
-    """The one line about the step `name`."""
+    """The summary of the step `name`, one line."""
     return str(catalogue.load(ROOM, name).SUMMARY)
 
 
 def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe:
-    """The recipe of these steps, with these settings where they are not the default.
+    """The recipe of these steps, with these settings.
 
     Raises:
-        ConfigError: an unknown step or setting, one named twice, settings of a step that does not
-            run, settings that cannot be.
+        ConfigError: an unknown step or setting, a step named twice, settings of a step that does
+            not run, or invalid settings.
     """
     for number, name in enumerate(steps):
         if not isinstance(name, str) or name in steps[:number]:
@@ -154,7 +154,7 @@ def read(path: Path, settings: Sequence[str] = ()) -> CurationRecipe:
 
     Raises:
         UsageError: no such file.
-        ConfigError: not TOML, or not such a recipe; it names file and field.
+        ConfigError: not TOML, or not a recipe; it names file and field.
     """
     steps, tables = read_plain(path)
     try:
@@ -196,7 +196,7 @@ def read_plain(path: Path) -> tuple[list[str], dict[str, Any]]:
 def with_settings(
     steps: Sequence[str], tables: Mapping[str, Any], settings: Sequence[str]
 ) -> dict[str, Any]:
-    """The tables of a recipe with each `STEP.SETTING=VALUE` in its place.
+    """The tables of a recipe with each `STEP.SETTING=VALUE` applied.
 
     Raises:
         ConfigError: not a setting of one of the steps.
@@ -225,7 +225,7 @@ def with_settings(
 
 @functools.cache
 def descriptions(kind: type[Step]) -> Mapping[str, str]:
-    """What the string under each setting of a step says, on one line."""
+    """The string under each setting of a step, on one line."""
     texts: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
         if not (dataclasses.is_dataclass(owner) and issubclass(owner, Step)):
@@ -245,13 +245,13 @@ def descriptions(kind: type[Step]) -> Mapping[str, str]:
 
 
 def defaults_of(name: str) -> dict[str, Any]:
-    """The settings of the step `name`, as plain values."""
+    """The default settings of the step `name`, as plain values."""
     return dict(config.to_plain(settings_of(name)()))
 
 
 def setting_of(step: Step, rule: str, side: str, limit: float | None) -> str | None:
-    """The setting of a step that is the limit of a rule: it has the limit's value, and the name of
-    the rule or of the side (`low`, `high`), or it names the rule in the string under it."""
+    """The setting of a step that is the limit of a rule: its value is the limit, and it has the
+    name of the rule or of the side (`low`, `high`), or the string under it names the rule."""
     for name, words in descriptions(type(step)).items():
         value = getattr(step, name)
         number = isinstance(value, int | float) and not isinstance(value, bool)

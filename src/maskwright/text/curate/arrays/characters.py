@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from maskwright.text.curate.arrays.words import (
     categories,
     in_unspaced_script,
-    looked_up,
+    look_up,
     mix,
     powers_of_base,
     spaces,
@@ -86,7 +86,7 @@ def characters_of(texts: Sequence[str]) -> Characters:
 
 def classes_of(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
     """What each code point is, as bits."""
-    return looked_up(points, *_class_tables())
+    return look_up(points, _classes())
 
 
 def running_counts(flags: NDArray[np.bool_]) -> NDArray[np.int32]:
@@ -147,9 +147,3 @@ def _classes() -> NDArray[np.uint8]:
     bits[names == "Ll"] |= LOWER
     bits[spaces()] = SPACE
     return bits
-
-
-@functools.cache
-def _class_tables() -> tuple[NDArray[np.uint8], bytes]:
-    """The class bits, and those of the first 256 code points."""
-    return _classes(), _classes()[:256].tobytes()

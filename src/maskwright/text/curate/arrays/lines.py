@@ -63,8 +63,8 @@ class Lines:
         last_points = self.characters.points[self.ends - 1]
         return np.isin(last_points, np.fromiter(map(ord, points), np.uint32, len(points)))
 
-    def counted(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(L,) how many of these places of `characters.points`, ascending, each line holds."""
+    def count_positions(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(L,) how many of these ascending positions in `characters.points` each line holds."""
         return np.searchsorted(positions, self.ends) - np.searchsorted(positions, self.begins)
 
 
@@ -77,13 +77,13 @@ def lines_of(characters: Characters) -> Lines:
     # The number of the first line of each text, with all lines of the batch counted.
     earlier = np.searchsorted(begins, offsets[:-1])
     numbers = np.arange(len(begins)) - (earlier[texts] if len(begins) else 0)
-    begins, ends = _stripped(characters, begins, ends)
+    begins, ends = _strip(characters, begins, ends)
     filled = ends > begins
     begins, ends = begins[filled], ends[filled]
     return Lines(characters, begins, ends, np.searchsorted(begins, offsets), numbers[filled])
 
 
-def _stripped(
+def _strip(
     characters: Characters, begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The lines without white space at both ends; a blank line ends where it begins."""
@@ -96,18 +96,16 @@ def _stripped(
         return begins, ends
     begins, ends = begins.copy(), ends.copy()
     dark = np.flatnonzero((classes & SPACE) == 0)
-    begin_ranks, end_ranks = (
-        np.searchsorted(dark, begins[candidates]),
-        np.searchsorted(dark, ends[candidates]),
-    )
-    filled = end_ranks > begin_ranks
+    low = np.searchsorted(dark, begins[candidates])
+    high = np.searchsorted(dark, ends[candidates])
+    filled = high > low
     ends[candidates[~filled]] = begins[candidates[~filled]]
-    begin_ranks, end_ranks, candidates = begin_ranks[filled], end_ranks[filled], candidates[filled]
-    begins[candidates], ends[candidates] = dark[begin_ranks], dark[end_ranks - 1] + 1
+    low, high, candidates = low[filled], high[filled], candidates[filled]
+    begins[candidates], ends[candidates] = dark[low], dark[high - 1] + 1
     return begins, ends
 
 
-def repeats(hashes: NDArray[np.uint64], texts: NDArray[np.int64]) -> NDArray[np.bool_]:
+def find_repeats(hashes: NDArray[np.uint64], texts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether an equal hash stands earlier in the same text, for texts that lie in order."""
     if not hashes.size:
         return np.zeros(0, np.bool_)

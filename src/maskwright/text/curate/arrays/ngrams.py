@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.text.curate.arrays.words import BASE, Words, grouped, mix
+from maskwright.text.curate.arrays.words import BASE, Words, group_equal, mix
 from maskwright.text.curate.step import shares
 
 Shares = Mapping[int, NDArray[np.float64]]
@@ -49,7 +49,7 @@ def repeated_ngrams(
             break
         with np.errstate(over="ignore"):
             values = values * BASE + words.hashes[positions + n - 1]
-        order, opening = grouped(values)
+        order, opening = group_equal(values)
         begins = np.flatnonzero(opening)
         counts = np.diff(np.append(begins, len(order)))
         first_occurrences = order[begins]  # occurrence of each n-gram

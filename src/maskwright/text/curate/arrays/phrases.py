@@ -19,7 +19,7 @@ from maskwright.text.curate.step import Change, CurationBatch
 LARGEST = 64 << 20
 
 
-def entries(path: str, setting: str) -> list[tuple[str, int]]:
+def read_entries(path: str, setting: str) -> list[tuple[str, int]]:
     """The entries of a list with their lines, each once, in the order of the file.
 
     Args:
@@ -107,7 +107,7 @@ class CutTexts:
     characters: NDArray[np.int64]
 
 
-def merged(spans: Spans) -> Spans:
+def merge_spans(spans: Spans) -> Spans:
     """The same words in spans that neither overlap nor touch, in order."""
     if not len(spans.texts):
         return spans
@@ -123,18 +123,17 @@ def merged(spans: Spans) -> Spans:
     return Spans(texts[group_begins], begins[group_begins], reach[group_ends] - base[group_begins])
 
 
-def cut(batch: CurationBatch, spans: Spans) -> CutTexts:
+def cut_spans(batch: CurationBatch, spans: Spans) -> CutTexts:
     """The texts of a batch without the words of merged spans.
 
-    What stands behind the last word goes with it, as far as the next word that stays: its full
-    stop, its blank; of line breaks there, the larger gap of the two sides stays.
+    Characters between the last word and the next word that stays (a full stop, a blank) are removed
+    with it; of the line breaks on both sides, the larger gap stays.
     """
     words = batch.words
     first_words = words.starts[spans.texts] + spans.begins
     last_words = words.starts[spans.texts] + spans.ends - 1
-    characters = np.stack([words.begins[first_words], words.ends[last_words]], axis=1).astype(
-        np.int64
-    )
+    edges = [words.begins[first_words], words.ends[last_words]]
+    characters = np.stack(edges, axis=1).astype(np.int64)
     pieces: dict[int, list[str]] = {}  # of each text what stays, up to the span before
     ends: dict[int, int] = {}  # of each text where that span's gap ends
     for row, index in enumerate(spans.texts.tolist()):
@@ -158,11 +157,11 @@ def cut(batch: CurationBatch, spans: Spans) -> CutTexts:
 MOST_NAMED = 5
 
 
-def without_lines(texts: Sequence[str], lines: Lines, cut: NDArray[np.bool_]) -> list[str]:
-    """The texts without the lines where `cut`, (L,), is true; those that lose none are the same.
+def remove_lines(texts: Sequence[str], lines: Lines, cut: NDArray[np.bool_]) -> list[str]:
+    """The texts without the lines where `cut`, (L,), is true.
 
-    Blank lines stay where they separate what is left, and go at both ends; those before and behind
-    lines that were cut are not more than those before.
+    Blank lines stay where they separate lines, and are removed at both ends; around a gap there are
+    no more of them than before it.
     """
     shortened = list(texts)
     for index in np.unique(lines.texts[cut]).tolist():
@@ -241,16 +240,12 @@ class Phrases:
             sought = stretches.hashes(begins[fits], length)
             entries = np.minimum(np.searchsorted(hashes, sought), len(hashes) - 1)
             equal = hashes[entries] == sought
-            matched_begins = begins[fits[equal]]
-            occurrences.append(
-                (matched_begins, matched_begins + length - 1, numbers[entries[equal]])
-            )
+            matched = begins[fits[equal]]
+            occurrences.append((matched, matched + length - 1, numbers[entries[equal]]))
             unmatched = np.ones(len(begins), np.bool_)
             unmatched[fits[equal]] = False
             begins, room = begins[unmatched], room[unmatched]
-        firsts, lasts, phrases = (
-            np.concatenate(column) for column in zip(*occurrences, strict=True)
-        )
+        firsts, lasts, phrases = map(np.concatenate, zip(*occurrences, strict=True))
         order = np.argsort(firsts)
         return firsts[order], lasts[order], phrases[order]
 
@@ -275,9 +270,8 @@ def phrases_of(listed: Sequence[tuple[str, int, str]]) -> Phrases:
     by_length = []
     for length in np.unique(words.counts)[::-1].tolist():
         same_length = np.flatnonzero(words.counts == length)
-        hashes, first_rows = np.unique(
-            stretches.hashes(firsts[same_length], length), return_index=True
-        )
+        hashes = stretches.hashes(firsts[same_length], length)
+        hashes, first_rows = np.unique(hashes, return_index=True)
         by_length.append((length, hashes, same_length[first_rows]))
     sieve = np.zeros(1 << SIEVE_BITS, np.bool_)
     sieve[words.hashes[firsts] & np.uint64(len(sieve) - 1)] = True

@@ -39,4 +39,4 @@ def sentences_of(lines: Lines) -> NDArray[np.int64]:
     if not stops.size:
         return np.ones(len(lines.begins), np.int64)
     inside = (stops[last_stops] >= lines.begins) & (stops[last_stops] < lines.ends)
-    return lines.counted(stops) + ~(inside & (behind[last_stops] >= lines.ends))
+    return lines.count_positions(stops) + ~(inside & (behind[last_stops] >= lines.ends))

@@ -65,7 +65,7 @@ class OrderedStep(CorpusStep):
         """
         import pyarrow as pa
 
-        priority_ranks = {source: rank for rank, source in enumerate(self.priority)}
+        ranks = {source: rank for rank, source in enumerate(self.priority)}
         texts = [hash_128(text) for text in batch.texts]
         names = sorted(batch.notes)
         columns = [batch.note(name) for name in names]
@@ -75,14 +75,11 @@ class OrderedStep(CorpusStep):
         ]
         return {
             "priority": pa.array(
-                [
-                    priority_ranks.get(source or "", len(priority_ranks))
-                    for source in batch.note("source")
-                ],
+                [ranks.get(source or "", len(ranks)) for source in batch.note("source")],
                 pa.int32(),
             ),
             "quality": pa.array(self._qualities(batch), pa.float64()),
-            "length": pa.array([inked(text) for text in batch.texts], pa.int64()),
+            "length": pa.array([count_visible(text) for text in batch.texts], pa.int64()),
             "content_1": pa.array([high for high, _ in texts], pa.uint64()),
             "content_2": pa.array([low for _, low in texts], pa.uint64()),
             "notes": pa.array(notes, pa.uint64()),
@@ -113,7 +110,7 @@ class OrderedStep(CorpusStep):
         return qualities
 
 
-def inked(text: str) -> int:
+def count_visible(text: str) -> int:
     """Characters that are no blanks, tabs or line ends: a padded copy is not longer."""
     data = text.encode("utf-8", "surrogatepass")
     blanks = len(data) - len(data.translate(None, BLANKS))
@@ -149,7 +146,7 @@ def in_order(table: pa.Table, groups: NDArray[np.int64] | None = None) -> NDArra
     return np.lexsort(keys[::-1])
 
 
-def firsts(table: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+def rows_to_keep(table: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.int64]:
     """(R,) for every row of a table with the columns `ORDER` the row that its group keeps."""
     if not len(groups):
         return np.zeros(0, np.int64)
@@ -191,7 +188,7 @@ def hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
     return np.frombuffer(digests, "<u8").astype(np.uint64)
 
 
-def within(
+def fill_groups(
     order: NDArray[np.int64],
     sizes: NDArray[np.int64],
     groups: NDArray[np.int64],

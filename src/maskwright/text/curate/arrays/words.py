@@ -24,7 +24,7 @@ FAR = 1 << 62
 
 
 def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[np.int64]]:
-    """The passages that are taken, and (P,) the text of each."""
+    """At most `most` passages of each text, evenly spread, and (P,) the text of each."""
     encoded = [_plain(text).encode("utf-8", "replace") for text in texts]
     joined = b"".join(encoded)
     data = np.frombuffer(joined, np.uint8)
@@ -53,25 +53,23 @@ def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[n
 
 
 def _spread(counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """The numbers of the passages that are taken, ascending."""
-    passage_counts = np.minimum(counts, most)
-    owners = np.repeat(np.arange(len(counts)), passage_counts)
-    numbers = np.arange(len(owners)) - np.repeat(
-        np.cumsum(passage_counts) - passage_counts, passage_counts
-    )
+    """The numbers of at most `most` passages of each text, ascending."""
+    amounts = np.minimum(counts, most)
+    owners = np.repeat(np.arange(len(counts)), amounts)
+    numbers = np.arange(len(owners)) - np.repeat(np.cumsum(amounts) - amounts, amounts)
     # From 0 to count - 1 in even steps, in whole numbers.
-    positions = numbers * (counts[owners] - 1) // np.maximum(passage_counts[owners] - 1, 1)
+    positions = numbers * (counts[owners] - 1) // np.maximum(amounts[owners] - 1, 1)
     return (np.cumsum(counts) - counts)[owners] + positions
 
 
 def _plain(text: str) -> str:
-    """As models of languages learn text: composed characters, and not all of it capitals."""
+    """The text in composed characters, and not in capitals alone, as language models learn it."""
     if text.isupper():
         text = text.lower()
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-def grouped(values: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def group_equal(values: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The places of hashes, those of equal ones side by side in their order.
 
     Returns:
@@ -159,10 +157,8 @@ class Words:
 
 def words_of(texts: Sequence[str]) -> Words:
     """The words of `texts`."""
-    points = _points(texts)
+    points, offsets = _points(texts), _offsets(texts)
     begins, ends = _edges(points)
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    offsets = np.concatenate([[0], np.cumsum(lengths + 1)])
     hashes = _hashes(points, begins, ends)
     starts = np.searchsorted(begins, offsets)
     owners = np.repeat(offsets[:-1], np.diff(starts))
@@ -176,10 +172,7 @@ def count_words(texts: Sequence[str]) -> int:
 
 def word_counts(texts: Sequence[str]) -> NDArray[np.int64]:
     """(B,) the number of words of each text."""
-    begins, _ = _edges(_points(texts))
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    offsets = np.concatenate([[0], np.cumsum(lengths + 1)])
-    return np.diff(np.searchsorted(begins, offsets))
+    return np.diff(np.searchsorted(_edges(_points(texts))[0], _offsets(texts)))
 
 
 def _points(texts: Sequence[str]) -> NDArray[np.uint32]:
@@ -188,9 +181,15 @@ def _points(texts: Sequence[str]) -> NDArray[np.uint32]:
     return np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
+def _offsets(texts: Sequence[str]) -> NDArray[np.int64]:
+    """(B + 1,) where each text begins in `_points`."""
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    return np.concatenate([[0], np.cumsum(lengths + 1)])
+
+
 def _edges(points: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Begins and ends of the words of texts; the last character is a blank."""
-    kinds = looked_up(points, *_kind_tables())
+    kinds = look_up(points, _tables()[0])
     inside = kinds == LETTER
     single, marks = kinds == SINGLE, kinds == MARK
     inside |= single
@@ -244,18 +243,12 @@ def in_unspaced_script(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
     return is_unspaced
 
 
-def looked_up(
-    points: NDArray[np.uint32], table: NDArray[np.uint8], first_values: bytes
-) -> NDArray[np.uint8]:
-    """`table[points]`, ten times as fast where most code points are below 256.
-
-    Args:
-        table: of every code point; first: the values of the first 256 of them.
-    """
+def look_up(points: NDArray[np.uint32], table: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """`table[points]`, ten times as fast where most code points are below 256."""
     far = np.flatnonzero(points > 0xFF)
     if 2 * len(far) > len(points):
         return table[points]
-    low = points.astype(np.uint8).tobytes().translate(first_values)
+    low = points.astype(np.uint8).tobytes().translate(table[:256].tobytes())
     if not far.size:
         return np.frombuffer(low, np.uint8)
     values = np.frombuffer(bytearray(low), np.uint8)
@@ -263,7 +256,7 @@ def looked_up(
     return values
 
 
-def case_folded(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
+def case_fold(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
     """A number of each code point that is the same for both cases of a letter."""
     far = np.flatnonzero(points > 0xFF)
     if 2 * len(far) > len(points):
@@ -315,12 +308,6 @@ def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
 
 
 @functools.cache
-def _kind_tables() -> tuple[NDArray[np.uint8], bytes]:
-    """The classes, and those of the first 256 code points."""
-    return _tables()[0], _tables()[0][:256].tobytes()
-
-
-@functools.cache
 def _first_folded() -> bytes:
     """Of the first 256 code points the number that is the same for both cases, less 1."""
     return (_tables()[1][:256] - np.uint64(1)).astype(np.uint8).tobytes()
@@ -340,17 +327,13 @@ def _hashes(
         powers, inverse = powers_of_base(max(BLOCK, 1 << (size - 1).bit_length()))
         sums = np.zeros(size + 1, np.uint64)
         with np.errstate(over="ignore"):
-            numbers = case_folded(points[origin : origin + size])
+            numbers = case_fold(points[origin : origin + size])
             np.multiply(numbers, powers[:size], out=numbers)
             np.cumsum(numbers, out=sums[1:])
-            block_begins, block_ends = (
-                begins[first_word:end_word] - origin,
-                ends[first_word:end_word] - origin,
-            )
+            words = slice(first_word, end_word)
+            offsets = begins[words] - origin
             # BASE is odd, so it has an inverse; that moves each word's sum to place 0.
-            word_hashes[first_word:end_word] = (sums[block_ends] - sums[block_begins]) * inverse[
-                block_begins
-            ]
+            word_hashes[words] = (sums[ends[words] - origin] - sums[offsets]) * inverse[offsets]
         first_word = end_word
     return mix(word_hashes)
 

@@ -1,4 +1,4 @@
-"""The whole corpus, as a step asks it: passes over the shards, and queries of what they gave."""
+"""The whole corpus, as a step accesses it: passes over the shards, and queries of their tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.config import fingerprint
-from maskwright.base.findings import Note
+from maskwright.base.findings import Finding, Note
 from maskwright.base.storage.files import write_file
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.segment import PASS_FILE, run_pass
@@ -30,7 +30,7 @@ ROW_BITS = 32
 
 
 class Progress(Protocol):
-    """Told what is done: the name of the work, its parts, and how many of them are done."""
+    """Called with the name of the work, the number of its parts, and how many are done."""
 
     def __call__(self, name: str, total: int, done: int) -> None: ...
 
@@ -42,8 +42,8 @@ class ShardCorpus:
     Attributes:
         step: its name.
         key: a hash of its settings and its code.
-        folder: where passes keep their tables.
-        used: gets the files and folders that the passes read and made.
+        folder: the work folder.
+        used: gets the files and folders that the passes read and write.
     """
 
     engine: DaftEngine
@@ -82,9 +82,9 @@ class ShardCorpus:
             [(n, file) for n, file in zip(numbers, files, strict=True) if file.stat().st_size],
         )
 
-    def say(self, finding: object) -> None:
+    def say(self, finding: Finding) -> None:
         """`CorpusHandle.say`."""
-        self.note(finding)  # type: ignore[arg-type]
+        self.note(finding)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class ShardTables:
 def pass_folder(
     work: Path, step: str, step_key: str, name: str, shard_key: str, side_input: str = ""
 ) -> Path:
-    """Where a pass of a step keeps its table of a shard, with what is known in the file `side_input`."""
+    """The folder for the table of a pass over a shard; `side_input` is the name of a file."""
     key = fingerprint(["pass", 1, step_key, name, shard_key, side_input])
     return work / "passes" / f"{step}.{name}" / key
 
@@ -151,8 +151,8 @@ def _empty(names: Sequence[str]) -> pa.Table:
 
 
 def slices(side_input: pa.Table | None, shards: int) -> list[pa.Table | None]:
-    """What is known about the documents of each shard, their numbers in the shard as `row`; a table
-    without the column `document` is about all of them."""
+    """The rows about the documents of each shard, with their numbers in the shard as `row`; a table
+    without the column `document` goes to every shard."""
     if side_input is None or DOCUMENT not in side_input.schema.names:
         return [side_input] * shards
     import pyarrow as pa
@@ -167,7 +167,7 @@ def slices(side_input: pa.Table | None, shards: int) -> list[pa.Table | None]:
 
 
 class TableWriter:
-    """Writes tables under names made of their content; one that comes again and again, once."""
+    """Writes tables under names made of their content; the same object in a row only once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -181,7 +181,7 @@ class TableWriter:
 
 
 def keep_table(folder: Path, table: pa.Table) -> str:
-    """Write the table under a name made of its content; the path."""
+    """Write the table under a name made of its content. Returns the path."""
     import pyarrow.parquet as pq
 
     sink = io.BytesIO()

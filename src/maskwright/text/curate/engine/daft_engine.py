@@ -37,8 +37,11 @@ from maskwright.base.version import VERSION
 from maskwright.text.curate.engine.tables import read_columns
 from maskwright.text.curate.step import DOCUMENT
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-def answer(
+
+def run_task(
     function: Callable[[dict[str, Any]], dict[str, Any]], version: str, stop: str, task: str
 ) -> str:
     """Do the task; as JSON what it answers, or the five parts of its error.
@@ -63,9 +66,6 @@ def answer(
         return json.dumps({"error": {**plain, "sort": type(error).__name__}})
 
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 FEW_ROWS = 1 << 24  # that are grouped in memory: 16 bytes a row and column
 ROW_BITS = 32
 NARROW = 1 << 15  # 16-bit integers sort by counting
@@ -77,7 +77,7 @@ def repeated_rows(
     """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
     output_columns = [*keys, *columns]
     read = _read(files, output_columns)
-    order, opening = _grouped([read[name] for name in keys])
+    order, opening = _sort_groups([read[name] for name in keys])
     sizes = np.diff(np.append(np.flatnonzero(opening), len(order)))
     chosen = np.sort(order[np.repeat(sizes > 1, sizes)])
     selected = [read[name][chosen] for name in output_columns]
@@ -90,7 +90,7 @@ def summed_rows(
 ) -> pa.Table:
     """`Tables.totals` over the tables of some shards."""
     read = _read(files, [*keys, *sums])
-    order, opening = _grouped([read[name] for name in keys])
+    order, opening = _sort_groups([read[name] for name in keys])
     group_begins = np.flatnonzero(opening)
     added = [
         np.add.reduceat(read[name][order], group_begins) if len(group_begins) else order
@@ -115,7 +115,7 @@ def _read(files: Sequence[tuple[int, Path]], columns: Sequence[str]) -> dict[str
     return {name: np.concatenate(values) for name, values in arrays.items()}
 
 
-def _grouped(keys: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _sort_groups(keys: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """(R,) the rows sorted by `keys`, the first weighing most, and which of them, in this order,
     begin a group of equal ones. Equal rows come in no order."""
     order = np.argsort(keys[-1])
@@ -137,9 +137,6 @@ def _table(names: Sequence[str], columns: Sequence[NDArray[Any]]) -> pa.Table:
 
     return pa.table(dict(zip(names, map(pa.array, columns), strict=True)))
 
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Function = Callable[[dict[str, Any]], dict[str, Any]]
 Done = Callable[[int], None]
@@ -280,14 +277,15 @@ class DaftEngine:
             except MaskwrightError:
                 raise
             except Exception as error:
-                if self.runner == "local" or not _lost(error):
+                if self.runner == "local" or not _is_lost(error):
                     raise
                 last_error = str(error)
         if unfinished := [task["out"] for task in tasks if not Path(task["out"]).is_dir()]:
             raise ResourceError(
                 "tasks were lost again and again",
                 where=self.address or "this machine",
-                found=f"{len(unfinished)} of {len(tasks)} tasks not done: {last_error[:160] or unfinished[0]}",
+                found=f"{len(unfinished)} of {len(tasks)} tasks not done: "
+                f"{last_error[:160] or unfinished[0]}",
                 wanted="workers that stay, and a folder that this machine and all of them share",
                 do="look at the cluster (ray status), and whether all machines reach --out by the "
                 "same path; the same command goes on from here",
@@ -441,9 +439,8 @@ def _worker(processes: int) -> Any:
 
         @daft.method.batch(return_dtype=daft.DataType.string(), batch_size=1)
         def __call__(self, tasks: Any) -> list[str]:
-
             return [
-                answer(self.function, self.version, self.stop, task) for task in tasks.to_pylist()
+                run_task(self.function, self.version, self.stop, task) for task in tasks.to_pylist()
             ]
 
     return Worker
@@ -455,8 +452,7 @@ def _function(function: Function, version: str, stop: str) -> Any:
 
     @daft.func.batch(return_dtype=daft.DataType.string(), batch_size=1, use_process=True)
     def work(tasks: Any) -> list[str]:
-
-        return [answer(function, version, stop, task) for task in tasks.to_pylist()]
+        return [run_task(function, version, stop, task) for task in tasks.to_pylist()]
 
     return work
 
@@ -472,7 +468,7 @@ def _require_listening(address: str | None) -> None:
         socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
 
 
-def _lost(error: BaseException) -> bool:
+def _is_lost(error: BaseException) -> bool:
     """Whether an error says that a machine or a process went away, and not that a task is wrong."""
     words = (
         "died lost unavailable disconnected ActorDied WorkerCrashed killed NodeDied ObjectLost "

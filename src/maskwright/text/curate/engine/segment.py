@@ -1,14 +1,14 @@
-"""One walk over a shard: steps that follow each other, and a record of all they did.
+"""A segment: consecutive steps over a shard, and a record of what they did.
 
     segments/KEY/
-        text.parquet            the documents that are left, as they are now; of steps that change
-                                no text, their row numbers and the notes that are new
+        text.parquet            the documents that stay, with their new texts; after steps that
+                                change no text, only their row numbers and new notes
         removed/STEP.jsonl.gz   each removed document: where, by which rule, for which value,
                                 and its text
-        changed/STEP.jsonl.gz   each change of a text; of words, also the lines as they were
+        changed/STEP.jsonl.gz   each change of a text; of words, also the lines before
         facts.json              counts, and examples of every rule
 
-Nothing in it depends on time or place, so that the same shard gives the same bytes everywhere.
+No file depends on time or machine, so that the same shard gives the same bytes everywhere.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ from maskwright.text.curate.step import (
     Step,
 )
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _OPENED: dict[str, tuple[list[Any], Any]] = {}
 
 
-def opened(name: str, step: Step) -> Any:
-    """What the step needs, made when it is first asked for, and anew when its files change."""
+def open_step(name: str, step: Step) -> Any:
+    """What `step.open` returns; called again only when the step's files have changed."""
     key, state = fingerprint([name, to_plain(step)]), [state_of(path) for path in step.files()]
     if key not in _OPENED or _OPENED[key][0] != state:
         _OPENED[key] = state, step.open()
     return _OPENED[key][1]
 
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 TEXT_FILE, FACTS_FILE = "text.parquet", "facts.json"
 REMOVED, CHANGED = "removed", "changed"  # folders with a file for each step that has records
@@ -79,14 +79,13 @@ MOST_SOURCES = 200
 
 
 def run_segment(task: dict[str, Any]) -> dict[str, Any]:
-    """Run steps over a shard; found again if it is there.
+    """Run steps over a shard, unless the folder exists.
 
     Args:
-        task: `shard` (a path), `steps` (names with their settings, in order), `private` (those of
-            them and of later ones that are), `known` (a path to what is known for the first step,
-            or ""), `out`, the folder to make, and `ahead`: None,
-            or a step with its settings whose first pass is sent over the documents that are left,
-            and the folder that it makes.
+        task: `shard` (a path), `steps` (names with their settings, in order), `private` (the
+            private ones of these and later steps), `known` (a path to the side input of the first
+            step, or ""), `out` (the folder to make) and `ahead`: None, or a step with its settings
+            whose first pass is run over the documents that stay, and the folder that it makes.
     """
     out = Path(task["out"])
     if not out.is_dir():
@@ -105,7 +104,7 @@ def _steps(listed: Sequence[Sequence[Any]]) -> Mapping[str, Step]:
 
 
 class _NextPass:
-    """The first pass of the next step, sent over what leaves a segment."""
+    """The first pass of the next step, run over the documents that leave a segment."""
 
     def __init__(self, function: Pass | None, out: Path | None) -> None:
         self.function, self.out = function, out
@@ -120,7 +119,7 @@ class _NextPass:
         return cls(None if first_pass is None else first_pass[1], Path(task["out"]))
 
     def begin(self) -> None:
-        """A segment that is written a second time sends it anew."""
+        """Start anew, also when a segment is written a second time."""
         self.tables.clear()
 
     def see(self, batch: CurationBatch) -> None:
@@ -134,7 +133,7 @@ class _NextPass:
 
 @functools.lru_cache(maxsize=1)
 def read_known(path: str) -> pa.Table | None:
-    """What is known, in a file named by its content. Tasks in a row often share it."""
+    """The side input in a file named by its content. Consecutive tasks often share it."""
     return read_columns(Path(path)) if path else None
 
 
@@ -161,13 +160,13 @@ def _write(
         flow = Flow.of(batch)
         for name, step in steps.items():
             about = rows_about(side_input, flow.batch) if isinstance(step, CorpusStep) else None
-            outcome = step.apply(flow.batch, opened(name, step), about)
+            outcome = step.apply(flow.batch, open_step(name, step), about)
             flow = record.take(name, flow, outcome)
             notes.update(outcome.notes)
             if not len(flow.batch):
                 break
         if len(flow.batch):
-            record.left(flow)
+            record.count_remaining(flow)
             if keeps_texts:
                 remaining.append(RemainingRows(flow.batch.rows, flow.batch.notes))
             else:
@@ -191,13 +190,13 @@ def _write(
 
 
 def records(folder: Path, room: str, step: str) -> Path:
-    """The file of the records of a step, which is there if it has any."""
+    """The file of the records of a step; it exists if there are any."""
     return folder / room / f"{step}.jsonl.gz"
 
 
 def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> None:
-    """Let texts in records pass the private steps, also those that follow: what is masked in the
-    corpus is not to be read beside it."""
+    """Apply the private steps, also later ones, to the texts in records: what is masked in the
+    corpus must not be readable beside it."""
     for name, step in private.items():
         for field_name in ("text", "before", "after"):
             entries_with_field = [entry for entry in entries if field_name in entry]
@@ -207,7 +206,7 @@ def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> Non
             batch = CurationBatch(
                 np.arange(len(texts)), [str(entry["id"]) for entry in entries_with_field], texts
             )
-            outcome = step.apply(batch, opened(name, step))
+            outcome = step.apply(batch, open_step(name, step))
             hidden = np.zeros(len(texts), np.bool_)
             for measure in outcome.measures:
                 hidden |= measure.outside
@@ -227,7 +226,7 @@ def _examples(facts: Any) -> Iterator[dict[str, Any]]:
 
 
 def rows_of(side_input: pa.Table | None) -> NDArray[np.int64] | None:
-    """The documents that a table is about; None: all."""
+    """The rows of the documents that a table is about; None: all."""
     if side_input is None or "row" not in side_input.schema.names:
         return None
     return np.unique(side_input.column("row").to_numpy())
@@ -251,10 +250,10 @@ def _lines(records: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Flow:
-    """A batch on its way through steps, with what the record needs of every document.
+    """A batch between steps, with what the record needs of every document.
 
     Attributes:
-        keys: a hash of each document's place, which picks examples without regard to order.
+        keys: a hash of each document's id, which selects examples independently of order.
         sizes: (B,) bytes of each text.
     """
 
@@ -269,7 +268,7 @@ class Flow:
         return cls(batch, keys, _sizes(batch.texts))
 
     def with_texts(self, texts: Sequence[str]) -> Flow:
-        """The same documents with other texts; with the same ones, their views are kept."""
+        """The same documents with other texts; the views of unchanged texts are kept."""
         old = self.batch.texts
         changed = [index for index, text in enumerate(texts) if text is not old[index]]
         if all(texts[index] == old[index] for index in changed):
@@ -281,11 +280,11 @@ class Flow:
 
     @functools.cached_property
     def ranks(self) -> NDArray[np.int64]:
-        """(B,) the place of each key in the order of keys."""
+        """(B,) the rank of each key."""
         return np.argsort(np.argsort(np.array(self.keys)))
 
     def least(self, count: int) -> list[int]:
-        """The places of the smallest keys, in order."""
+        """The indices of the smallest keys, in order."""
         return heapq.nsmallest(count, range(len(self.keys)), key=self.keys.__getitem__)
 
     def take(self, chosen: NDArray[np.bool_]) -> Flow:
@@ -336,7 +335,7 @@ class Record:
         }
 
     def take(self, name: str, flow: Flow, outcome: Outcome) -> Flow:
-        """Note down what a step did; the documents that are left, as they are now."""
+        """Record what a step did. Returns the documents that stay, with their new texts."""
         facts, batch, now, shown = self.steps[name], flow.batch, flow, flow
         if name in self.private:
             texts = [NOT_SHOWN] * len(batch) if outcome.texts is None else outcome.texts
@@ -349,7 +348,7 @@ class Record:
                 value, allowed = measure.values[index].item(), _allowed(measure)
                 reasons.setdefault(index, Removal(index, measure.rule, value, None, allowed))
         for removal in outcome.removals:
-            reasons.setdefault(removal.place, removal)
+            reasons.setdefault(removal.index, removal)
         if outcome.texts is not None:
             if len(outcome.texts) != len(batch):
                 raise ValueError(f"{name}: {len(outcome.texts)} texts for {len(batch)} documents")
@@ -362,20 +361,20 @@ class Record:
         wordless = self.wordless.get(name, ())
         for change in outcome.changes:
             facts["changes"][change.rule] = facts["changes"].get(change.rule, 0) + 1
-            entry = {**place_of(batch, change.place), "step": name, "rule": change.rule}
+            entry = {**place_of(batch, change.index), "step": name, "rule": change.rule}
             entry |= {"value": _plain(change.value), "where": change.where}
-            index, words = change.place, change.rule not in wordless
+            index, words = change.index, change.rule not in wordless
             if words and outcome.texts is not None and shown is flow and index not in recorded:
                 recorded.add(index)
                 entry["before"] = lines_before(batch.texts[index], outcome.texts[index])
-            self.changed.append(_present(entry))
+            self.changed.append(_without_none(entry))
         self._change_examples(facts["change_examples"], flow, shown, outcome)
         for index, reason in sorted(reasons.items()):
             entry = {**place_of(batch, index), "step": name, "rule": reason.rule}
-            entry |= {"value": _plain(reason.value), "wanted": reason.wanted, "where": reason.where}
-            entry |= {"survivor": reason.survivor}
+            entry |= {"value": _plain(reason.value), "wanted": reason.allowed}
+            entry |= {"where": reason.where, "survivor": reason.survivor}
             entry |= {"bytes": int(flow.sizes[index]), "source": batch.note("source")[index]}
-            self.removed.append(_present({**entry, "text": shown.batch.texts[index]}))
+            self.removed.append(_without_none({**entry, "text": shown.batch.texts[index]}))
             self._count(facts["rules"], shown, reason)
         self._measure(facts["measures"], shown, outcome.measures)
         stays = np.ones(len(batch), np.bool_)
@@ -391,7 +390,7 @@ class Record:
         facts["bytes_out"] += int(now.sizes.sum())
         return now
 
-    def left(self, flow: Flow) -> None:
+    def count_remaining(self, flow: Flow) -> None:
         """Count the documents that leave the segment."""
         self.documents += len(flow.batch)
         self.bytes += int(flow.sizes.sum())
@@ -411,12 +410,12 @@ class Record:
             reason.rule, {"documents": 0, "bytes": 0, "sources": {}, "examples": []}
         )
         facts["documents"] += 1
-        facts["bytes"] += int(flow.sizes[reason.place])
-        source = flow.batch.note("source")[reason.place] or ""
+        facts["bytes"] += int(flow.sizes[reason.index])
+        source = flow.batch.note("source")[reason.index] or ""
         if source in facts["sources"] or len(facts["sources"]) < MOST_SOURCES:
             facts["sources"][source] = facts["sources"].get(source, 0) + 1
-        new_example = {**example(flow, reason.place), "value": _plain(reason.value)}
-        new_example = _present({**new_example, "survivor": reason.survivor})
+        new_example = {**example(flow, reason.index), "value": _plain(reason.value)}
+        new_example = _without_none({**new_example, "survivor": reason.survivor})
         facts["examples"] = least_examples([*facts["examples"], new_example])
 
     def _measure(
@@ -444,7 +443,7 @@ class Record:
             return
         by_rule: dict[str, dict[int, Change]] = {}
         for change in outcome.changes:
-            by_rule.setdefault(change.rule, {}).setdefault(change.place, change)
+            by_rule.setdefault(change.rule, {}).setdefault(change.index, change)
         for rule, changes in by_rule.items():
             entries = []
             for index in heapq.nsmallest(EXAMPLES, changes, key=flow.keys.__getitem__):
@@ -480,7 +479,7 @@ def _border(
 
 
 def _nearest(flow: Flow, distance: NDArray[np.float64], indices: NDArray[np.int64]) -> list[int]:
-    """For each of the least distances at some places, the place of the smallest key."""
+    """The indices with the smallest distances, for each distance the one of the smallest key."""
     if not len(indices):
         return []
     distances = distance[indices]
@@ -491,7 +490,7 @@ def _nearest(flow: Flow, distance: NDArray[np.float64], indices: NDArray[np.int6
 
 
 def nearest_examples(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of examples at a limit, the nearest of different values on each side of it."""
+    """The examples nearest to each limit, on each side of it one for each value."""
     sides: dict[tuple[str, bool], dict[float, dict[str, Any]]] = {}
     for entry in sorted(examples, key=lambda e: (e["limit"], not e["removed"], e["key"])):
         side = sides.setdefault((entry["limit"], entry["removed"]), {})
@@ -506,22 +505,22 @@ def nearest_examples(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def around(before: str, after: str) -> tuple[str, str]:
-    """Of a text as it was and as it is, what stands where they first differ."""
-    begin = max(0, _common(before, after) - AROUND)
+    """Excerpts of a text before and after, from where they first differ."""
+    begin = max(0, common_prefix_length(before, after) - AROUND)
     mark = "…" if begin else ""
     return mark + excerpt(before[begin:]), mark + excerpt(after[begin:])
 
 
 def lines_before(before: str, after: str) -> str:
-    """The lines of a text from its first to its last change, as they were."""
-    begin = before.rfind("\n", 0, _common(before, after)) + 1
-    behind = _common(before[: begin - 1 : -1] if begin else before[::-1], after[::-1])
+    """The lines of the text before, from its first to its last change."""
+    begin = before.rfind("\n", 0, common_prefix_length(before, after)) + 1
+    behind = common_prefix_length(before[: begin - 1 : -1] if begin else before[::-1], after[::-1])
     end = before.find("\n", len(before) - behind)
     return before[begin:] if end < 0 else before[begin:end]
 
 
-def _common(text: str, other_text: str) -> int:
-    """How many characters two texts have in common at their beginning."""
+def common_prefix_length(text: str, other_text: str) -> int:
+    """The length of the longest common prefix."""
     shared, end = 0, min(len(text), len(other_text))
     while shared < end:  # bisected, since texts are long
         middle = (shared + end + 1) // 2
@@ -533,16 +532,16 @@ def _common(text: str, other_text: str) -> int:
 
 
 def least_examples(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A few of some examples, the same in whatever order they come."""
+    """The `EXAMPLES` with the smallest keys, whatever their order."""
     return heapq.nsmallest(EXAMPLES, examples, key=lambda entry: str(entry["key"]))
 
 
 def _first(keys: Sequence[str], chosen: NDArray[np.bool_], count: int = EXAMPLES) -> list[int]:
-    """Some of the chosen places, those of the smallest keys."""
+    """The chosen indices with the smallest keys."""
     return heapq.nsmallest(count, np.flatnonzero(chosen).tolist(), key=keys.__getitem__)
 
 
-def _present(record: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if value is not None}
 
 
@@ -553,12 +552,12 @@ def example(flow: Flow, index: int) -> dict[str, Any]:
 
 
 def own_id(batch: CurationBatch, index: int) -> str:
-    """The name of a document: what its own column `id` says, else its place."""
+    """The name of a document: its column `id`, else where it was read."""
     return batch.note("id")[index] or batch.ids[index]
 
 
 def place_of(batch: CurationBatch, index: int) -> dict[str, Any]:
-    """Where a document comes from, for a record: id, file and line or row."""
+    """The entries of a record that name a document: id, file, and line or row."""
     name = batch.ids[index]
     file, sign, number = name, "", ""
     for mark in "#:":
@@ -570,6 +569,14 @@ def place_of(batch: CurationBatch, index: int) -> dict[str, Any]:
     if sign:
         entry["row" if sign == "#" else "line"] = int(number)
     return entry
+
+
+def location_of(record: Mapping[str, Any]) -> str:
+    """Where the document of a record was read: `file:line`, `file#row`, or the file."""
+    for name, sign in (("line", ":"), ("row", "#")):
+        if name in record:
+            return f"{record['file']}{sign}{record[name]}"
+    return str(record["file"])
 
 
 def excerpt(text: str) -> str:
@@ -598,8 +605,8 @@ def _plain(value: str | float) -> str | float:
 
 
 def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
-    """Send a function over the batches of a shard, of which only the documents are read that
-    something is known about; found again if it is there.
+    """Run a pass over a shard, unless the folder exists; of a shard with a side input only the
+    batches are read that it is about.
 
     Args:
         task: `shard` (a path), `known` (a path, or ""), `out` (the folder to make).

@@ -1,7 +1,7 @@
 """Raw files to shards: Parquet files of some MiB of documents, the unit of all further work.
 
-Files are read in groups of some size. Where a group ends depends on the names and sizes of its own
-files, so that a new file changes one group, and the shards of the others are found again.
+Files are read in groups. Where a group ends depends on the names and sizes of its own files, so
+that a new file changes one group, and the shards of the others are reused.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class FileGroup:
     key: str
 
 
-def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> list[FileGroup]:
-    """The files, in their order, in groups.
+def group_files(sources: Sequence[Source], reading: Reading, skip: bool = False) -> list[FileGroup]:
+    """The files in groups, in their order.
 
     Raises:
-        UsageError: a file twice.
+        UsageError: a file occurs twice.
     """
     require_once(sources)
     settings_key = fingerprint([to_plain(reading), skip])
@@ -85,28 +85,25 @@ def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> li
         files.append(os.fspath(source.path))
         facts.append([source.shown, *state[1:4]])  # numbers change on some file systems
         size += source.text_bytes
-        # A chance of 1 in 16 that depends on the name alone lets groups begin anew behind a change.
+        # One of 16 names may end a group early, so that groups after a new file soon are as before.
         may_end = hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).digest()[0] < 16
-        if (
-            size >= GROUP_BYTES
-            or (may_end and size >= GROUP_BYTES >> 3)
-            or number == len(sources) - 1
-        ):
-            groups.append(
-                FileGroup(tuple(files), size, fingerprint(["group", 1, settings_key, facts]))
-            )
+        least = GROUP_BYTES >> 3 if may_end else GROUP_BYTES
+        if size >= least or number == len(sources) - 1:
+            key = fingerprint(["group", 2, settings_key, facts])
+            groups.append(FileGroup(tuple(files), size, key))
             files, facts, size = [], [], 0
     return groups
 
 
 def require_once(sources: Sequence[Source], broken: list[UsageError] | None = None) -> list[Source]:
-    """The sources, if none is a file that another one is.
+    """The sources, each file once.
 
     Args:
-        broken: where it is given, gets symbolic links to other sources, which are left out then.
+        broken: gets an error for each symbolic link to another source, which is left out; None:
+            such a link is an error, too.
 
     Raises:
-        UsageError: a file twice.
+        UsageError: a file occurs twice.
     """
     by_real_path: dict[str, Source] = {}
     for source in sources:
@@ -131,11 +128,11 @@ def require_once(sources: Sequence[Source], broken: list[UsageError] | None = No
 
 
 def read_group(task: dict[str, Any]) -> dict[str, Any]:
-    """Read the files of a group into a folder of shards; found again if it is there.
+    """Read the files of a group into a folder of shards, unless it exists.
 
     Args:
-        task: `files`, `reading` (plain values), `skip` (whether a file that cannot be read is left
-            out and listed, in place of an error) and `out`, the folder to make.
+        task: `files`, `reading` (plain values), `skip` (whether a file that cannot be read is
+            listed in place of an error) and `out`, the folder to make.
     """
     out = Path(task["out"])
     if not out.is_dir():
@@ -146,17 +143,14 @@ def read_group(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def shards_of(folder: Path) -> tuple[list[CurationShard], dict[str, Any]]:
-    """The shards that `read_group` wrote, and what the reading met.
+    """The shards that `read_group` wrote, and its counts, findings and unreadable files.
 
     Raises:
         DataError: the folder is damaged.
     """
     facts = read_facts(folder / SHARDS)
-    shards = [
-        CurationShard(folder / s["name"], s["key"], s["documents"], s["bytes"])
-        for s in facts["shards"]
-    ]
-    return shards, facts
+    fields = [(s["name"], s["key"], s["documents"], s["bytes"]) for s in facts["shards"]]
+    return [CurationShard(folder / name, *rest) for name, *rest in fields], facts
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -168,7 +162,7 @@ def read_facts(path: Path) -> dict[str, Any]:
     return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_FACTS)
 
 
-def unreadable(error: MaskwrightError, file: object, extent: str = UNREAD) -> dict[str, str]:
+def unreadable_record(error: MaskwrightError, file: object, extent: str = UNREAD) -> dict[str, str]:
     """The record of a file that could not be read, or not to its end."""
     evidence, where = str(error.found or ""), str(error.where or "")
     record = {"file": str(file), "reason": error.what, "found": evidence, "where": where}
@@ -176,11 +170,11 @@ def unreadable(error: MaskwrightError, file: object, extent: str = UNREAD) -> di
 
 
 class _DocumentReader:
-    """The documents of some files, and what was met in them.
+    """Iterates over the documents of some files.
 
     Attributes:
-        facts: complete when an iteration has ended.
-        rejected: a line of JSON for each row, and each file, that could not be read.
+        facts: counts, findings and unreadable files; complete at the end of an iteration.
+        rejected: a line of JSON for each row and each file that could not be read.
     """
 
     def __init__(self, paths: Sequence[Path], reading: Reading, skip: bool) -> None:
@@ -216,7 +210,7 @@ class _DocumentReader:
                 )
             raise error
         extent = f"read up to document {counts.documents:,}" if counts.documents else UNREAD
-        fact = unreadable(error, source.shown, extent)
+        fact = unreadable_record(error, source.shown, extent)
         self.facts["unreadable"].append(fact)
         self.rejected.append((json.dumps(fact) + "\n").encode())
 
@@ -245,7 +239,7 @@ def write_shards(
     """Write documents as shards, and `SHARDS`, which lists them.
 
     Args:
-        facts: asked when all documents are written; what else `SHARDS` is to hold.
+        facts: called when all documents are written; returns further entries of `SHARDS`.
     """
     shards: list[dict[str, Any]] = []
     for batch in _batched(documents):

@@ -1,7 +1,7 @@
 """Parquet files of batches and tables, written so that equal content gives equal bytes.
 
-Documents that a walk only removes are not written again: what is left of them is a file of their
-row numbers, and of notes that are new, beside the name of the file that has the texts (`BASE`).
+A segment that only removes documents does not write the texts again, but the row numbers of the
+documents that stay, their new notes, and the name of the file that has the texts (`BASE`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def parts_of(batch: CurationBatch) -> Iterator[CurationBatch]:
-    """The batch in parts that a step works on at once: about `BATCH_CHARACTERS` each."""
+    """The batch in parts of about `BATCH_CHARACTERS` each, as steps process them."""
     ends = np.cumsum(batch.lengths)
     begin = 0
     while begin < len(batch):
@@ -79,7 +79,7 @@ def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
 
 
 def base_of(path: Path) -> Path:
-    """The file that has the texts of the documents in `path`: itself, or what it names."""
+    """The file that has the texts of the documents of `path`: `path`, or the one it names."""
     import pyarrow.parquet as pq
 
     if not path.stat().st_size:
@@ -90,7 +90,7 @@ def base_of(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class RemainingRows:
-    """Which documents of a batch are left: (B,) their rows, and their notes."""
+    """(B,) the rows of the documents of a batch that stay, and their notes."""
 
     rows: NDArray[np.int64]
     notes: Mapping[str, Sequence[str | None]]
@@ -104,26 +104,21 @@ def write_left(
     remaining: Sequence[RemainingRows],
     notes: set[str],
 ) -> None:
-    """Write which documents of a shard are left, and those of their notes that are new.
+    """Write which documents of a shard stay, and their new notes.
 
     Args:
         folder: where the file will lie.
         remaining: of each batch, in order.
-        notes: the names of those that were written.
+        notes: the names of the new notes.
     """
     import pyarrow as pa
 
     tables = []
     if remaining:
-        columns = {
-            ROW: pa.array(np.concatenate([batch_rows.rows for batch_rows in remaining]), pa.int64())
-        }
+        columns = {ROW: pa.array(np.concatenate([batch.rows for batch in remaining]), pa.int64())}
         for note in sorted({*notes, *_added(shard)}):
-            note_columns = (
-                batch_rows.notes.get(note) or [None] * len(batch_rows.rows)
-                for batch_rows in remaining
-            )
-            values = list(itertools.chain.from_iterable(note_columns))
+            parts_of_note = (b.notes.get(note) or [None] * len(b.rows) for b in remaining)
+            values = list(itertools.chain.from_iterable(parts_of_note))
             columns[NOTE + note] = pa.array(values, pa.large_string())
         base = os.fsencode(os.path.relpath(base_of(shard), folder))
         tables.append(pa.table(columns).replace_schema_metadata({BASE: base}))
@@ -144,7 +139,7 @@ def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[
     """The batches of a file that `write_tables` or `write_left` wrote.
 
     Args:
-        only: the rows of the documents that are wanted; batches without any are left out.
+        only: the rows of the documents to read; batches without any are skipped.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -164,9 +159,8 @@ def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[
                     chosen &= np.isin(row_numbers, selected)
             if not chosen.any():
                 continue
-            batch = CurationBatch.from_arrow(
-                table if chosen.all() else table.filter(pa.array(chosen))
-            )
+            table = table if chosen.all() else table.filter(pa.array(chosen))
+            batch = CurationBatch.from_arrow(table)
             if remaining is not None and rows is not None:
                 about = remaining.take(pa.array(np.searchsorted(rows, batch.rows)))
                 about = about.drop_columns([ROW])
@@ -177,8 +171,8 @@ def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[
 
 
 def texts_of(paths: Sequence[Path], ids: Collection[str]) -> dict[str, str]:
-    """The texts of the documents with these ids, where `paths`, of files that `write_tables` or
-    `write_left` wrote, have them. Of each file only the ids are read, and the texts beside some."""
+    """The texts of the documents with these ids in files that `write_tables` or `write_left` wrote.
+    Texts are read only of row groups that have one of the ids."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -199,8 +193,8 @@ def texts_of(paths: Sequence[Path], ids: Collection[str]) -> dict[str, str]:
 
 
 def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """A table of `write_tables` that is not empty, or some columns of it. In one thread, without
-    the search for a data set, which takes longer than most of these tables."""
+    """A table that `write_tables` wrote, or some of its columns. Read in one thread and not as a
+    data set, whose discovery takes longer than reading most of these tables."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
@@ -208,7 +202,7 @@ def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def _unified(tables: list[pa.Table]) -> list[pa.Table]:
-    """The tables with all columns of all, in one order; what a table lacks is null there."""
+    """The tables, each with the columns of all, in one order; missing columns are null."""
     import pyarrow as pa
 
     schema = pa.unify_schemas([table.schema for table in tables])

@@ -35,8 +35,8 @@ from maskwright.text.curate.arrays.characters import (
     section_hashes,
 )
 from maskwright.text.curate.arrays.lines import Lines
-from maskwright.text.curate.arrays.phrases import line_changes, without_lines
-from maskwright.text.curate.arrays.words import case_folded, grouped, mix
+from maskwright.text.curate.arrays.phrases import line_changes, remove_lines
+from maskwright.text.curate.arrays.words import case_fold, group_equal, mix
 from maskwright.text.curate.step import (
     Change,
     CorpusHandle,
@@ -173,7 +173,7 @@ class Settings(CorpusStep):
         chosen = np.zeros(len(batch), np.bool_)
         chosen[at_edges] = True
         if chosen.any():
-            buckets[at_edges] = _rest(batch.take(chosen), edge[chosen[lines.texts]])
+            buckets[at_edges] = _rest_buckets(batch.take(chosen), edge[chosen[lines.texts]])
         line_rows = np.stack(
             [keys[line_indices], np.full(len(line_indices), EVERY), buckets[texts]]
         )
@@ -233,7 +233,7 @@ class Settings(CorpusStep):
         indices = np.flatnonzero(chosen)
         texts, changes = self._cut(batch.take(chosen), keys, remaining_shares, indices)
         return Outcome(
-            texts=_placed(batch.texts, indices, texts) if changes else None,
+            texts=_replace_texts(batch.texts, indices, texts) if changes else None,
             measures=[RuleMeasure("boilerplate_left", remaining_shares, low=self.min_left)],
             changes=changes,
         )
@@ -258,11 +258,10 @@ class Settings(CorpusStep):
         noticed = noticed & edge & ~cut
         changes = [*line_changes(lines, "line", cut), *line_changes(lines, "phrase", noticed)]
         cut |= noticed
-        remaining_shares[indices] = 1.0 - shares(
-            lines.total(cut * lines.lengths), lines.total(lines.lengths)
-        )
-        changes = [replace(change, place=int(indices[change.place])) for change in changes]
-        return without_lines(batch.texts, lines, cut), changes
+        sizes = lines.total(lines.lengths)
+        remaining_shares[indices] = 1.0 - shares(lines.total(cut * lines.lengths), sizes)
+        changes = [replace(change, index=int(indices[change.index])) for change in changes]
+        return remove_lines(batch.texts, lines, cut), changes
 
     def _with_phrase(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """(B,) whether a text has a phrase of a notice."""
@@ -317,7 +316,7 @@ class Settings(CorpusStep):
         return is_notice & (lines.lengths <= self.max_line_length)
 
 
-def _placed(
+def _replace_texts(
     texts: Sequence[str], indices: NDArray[np.int64], replacements: Sequence[str]
 ) -> Sequence[str]:
     """The texts with others at these places."""
@@ -374,7 +373,7 @@ def template_keys(
 def _word_counts(lines: Lines) -> NDArray[np.int64]:
     """(L,) runs of characters without white space."""
     space = (lines.characters.classes & SPACE) != 0
-    return lines.counted(np.flatnonzero(~space[1:] & space[:-1]) + 1) + (
+    return lines.count_positions(np.flatnonzero(~space[1:] & space[:-1]) + 1) + (
         lines.begins == 0 if len(space) and not space[0] else 0
     )
 
@@ -411,7 +410,7 @@ class FoldedCharacters:
 
 def _numbers(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
     """A number of each code point that is the same for both cases, and 0 for digits."""
-    numbers = case_folded(points)
+    numbers = case_fold(points)
     numbers *= (classes_of(points) & DIGIT) == 0
     return numbers
 
@@ -451,7 +450,7 @@ def _distinct(
     """The keys of each text, each once; and their places."""
     with np.errstate(over="ignore"):
         pairs = keys.view(np.uint64) + mix(texts.astype(np.uint64))
-    order, opening = grouped(pairs)
+    order, opening = group_equal(pairs)
     first_rows = order[opening]
     return keys[first_rows], first_rows
 
@@ -467,7 +466,7 @@ def _pairs(keys: NDArray[np.int64], texts: NDArray[np.int64]) -> NDArray[np.int6
     return np.concatenate([pairs, np.zeros((1, pairs.shape[1]), np.int64)])
 
 
-def _rest(batch: CurationBatch, edge: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _rest_buckets(batch: CurationBatch, edge: NDArray[np.bool_]) -> NDArray[np.int64]:
     """(B,) a number below `BUCKETS` of what is left without the lines at an edge: of its least hash
     of five words, which two copies with small differences have in common; 0 where little is left,
     as of copies that differ in one line."""

@@ -22,10 +22,10 @@ from maskwright.text.curate.arrays.characters import SPACE
 from maskwright.text.curate.arrays.lines import Lines
 from maskwright.text.curate.arrays.phrases import (
     Phrases,
-    entries,
     line_changes,
     phrases_of,
-    without_lines,
+    read_entries,
+    remove_lines,
 )
 from maskwright.text.curate.arrays.sentences import TERMINALS, sentences_of
 from maskwright.text.curate.step import (
@@ -119,7 +119,7 @@ class Settings(Step):
             changes += line_changes(lines, rule, hit)
         texts = batch.texts
         if cut.any():
-            texts = without_lines(texts, lines, cut)
+            texts = remove_lines(texts, lines, cut)
         measures = []
         if self.min_num_sentences:
             sentences = lines.total(np.where(cut, 0, sentences_of(lines)))
@@ -152,7 +152,7 @@ class Settings(Step):
         begins, ends = _tokens(lines)
         if self.max_word_length:
             long = begins[ends - begins > self.max_word_length]
-            rules.append(("too_long_word", lines.counted(long) > 0))
+            rules.append(("too_long_word", lines.count_positions(long) > 0))
         if self.terminal_punctuation:
             dots = np.ones(len(lines.ends), np.bool_)
             for back in (1, 2, 3):
@@ -160,7 +160,7 @@ class Settings(Step):
             ends_well = lines.ending_in(TERMINALS) & ~lines.ending_in("…") & ~dots
             rules.append(("no_terminal_punct", ~ends_well))
         if self.min_words_per_line:
-            rules.append(("too_few_words", lines.counted(begins) < self.min_words_per_line))
+            rules.append(("too_few_words", lines.count_positions(begins) < self.min_words_per_line))
         for rule in ("javascript", "policy"):
             hit = np.zeros(len(lines.begins), np.bool_)
             phrases, words = opened[rule], batch.words
@@ -180,7 +180,7 @@ class Settings(Step):
         """
         if not self.bad_words:
             return None
-        listed = entries(self.bad_words, "bad_words")
+        listed = read_entries(self.bad_words, "bad_words")
         return phrases_of([(text, line, self.bad_words) for text, line in listed])
 
 

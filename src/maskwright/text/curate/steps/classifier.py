@@ -23,7 +23,7 @@ from maskwright.base.findings import Finding
 from maskwright.base.storage.files import state_of
 from maskwright.text.curate.arrays.winnow import hashes
 from maskwright.text.curate.arrays.words import BASE, mix
-from maskwright.text.curate.labelled_texts import LabelledTexts, judged
+from maskwright.text.curate.labelled_texts import LabelledTexts, read_labelled_texts
 from maskwright.text.curate.step import (
     DOCUMENT,
     CorpusHandle,
@@ -31,6 +31,7 @@ from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
     RuleMeasure,
+    check_shares,
 )
 
 BITS = 18
@@ -124,7 +125,7 @@ def _places(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
     return (numbers >> np.uint64(64 - BITS)).astype(np.int64)
 
 
-def learned(
+def train_classifier(
     batch: CurationBatch, good: NDArray[np.bool_]
 ) -> tuple[LinearClassifier, HeldOutScores]:
     """A classifier of examples, and how it does on those that it has not learned from.
@@ -140,7 +141,7 @@ def learned(
     # The same in any order of the examples.
     keys = hashes(batch.texts)
     order = np.lexsort((good, keys))
-    batch, good, keys = _taken(batch, order), good[order], keys[order]
+    batch, good, keys = _reorder(batch, order), good[order], keys[order]
     shares = _matrix(features_of(batch))
     document_counts = np.asarray((shares > 0).sum(axis=0)).ravel()
     rarity = np.log((1 + len(good)) / (1 + document_counts)) + 1
@@ -201,7 +202,7 @@ def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(1 / (1 + np.exp(-np.clip(values, -50, 50))))
 
 
-def _taken(batch: CurationBatch, order: NDArray[np.int64]) -> CurationBatch:
+def _reorder(batch: CurationBatch, order: NDArray[np.int64]) -> CurationBatch:
     indices = order.tolist()
     return CurationBatch(
         np.arange(len(indices)), [batch.ids[n] for n in indices], [batch.texts[n] for n in indices]
@@ -278,16 +279,7 @@ class Settings(CorpusStep):
                 wanted="one of them",
                 do="leave one out",
             )
-        for name in ("least", "keep_share"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value <= 1:
-                raise ConfigError(
-                    "not a probability or share",
-                    where=name,
-                    found=value,
-                    wanted="more than 0, at most 1",
-                    do="use 0.5, or leave it out",
-                )
+        check_shares(self, "least", "keep_share", positive=True)
 
     def files(self) -> Sequence[Path]:
         if self.model:
@@ -345,7 +337,7 @@ class Settings(CorpusStep):
         Raises:
             As `gather`.
         """
-        examples, linear, trial = _of_examples(
+        examples, linear, trial = _train_on_file(
             self.examples, self.good_label, *map(state_of, filter(Path.is_file, self.files()))
         )
         if trial.chance > LIKELY:
@@ -393,8 +385,8 @@ class Settings(CorpusStep):
 
 
 @functools.lru_cache(maxsize=2)
-def _of_examples(
+def _train_on_file(
     path: str, good_label: str, *state: object
 ) -> tuple[LabelledTexts, LinearClassifier, HeldOutScores]:
-    examples = judged(path, good_label, "classifier")
-    return examples, *learned(examples.batch, examples.good)
+    examples = read_labelled_texts(path, good_label, "classifier")
+    return examples, *train_classifier(examples.batch, examples.good)

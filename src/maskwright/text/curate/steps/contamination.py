@@ -28,7 +28,7 @@ from maskwright.base.storage.files import state_of
 from maskwright.text.corpus.files import Source, find_all
 from maskwright.text.corpus.read import Reader
 from maskwright.text.curate.arrays.characters import characters_of
-from maskwright.text.curate.arrays.phrases import Spans, cut, merged
+from maskwright.text.curate.arrays.phrases import Spans, cut_spans, merge_spans
 from maskwright.text.curate.arrays.winnow import Stretches
 from maskwright.text.curate.arrays.words import Words, mix, words_of
 from maskwright.text.curate.step import (
@@ -129,10 +129,10 @@ class Grams:
     table of bits that says of most other hashes at once that they are not there."""
 
     size: int
-    whole: bool
+    complete: bool
     hashes: NDArray[np.uint64]
     sets: NDArray[np.int64]
-    seen: NDArray[np.bool_]
+    sieve: NDArray[np.bool_]
 
     @classmethod
     def of(
@@ -145,8 +145,8 @@ class Grams:
 
     def find(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which of `hashes` are here, and the set of each."""
-        bits = len(self.seen).bit_length() - 1
-        likely = np.flatnonzero(self.seen[hashes >> np.uint64(64 - bits)])
+        bits = len(self.sieve).bit_length() - 1
+        likely = np.flatnonzero(self.sieve[hashes >> np.uint64(64 - bits)])
         entries = np.searchsorted(self.hashes, hashes[likely])
         entries = np.minimum(entries, len(self.hashes) - 1)
         right = self.hashes[entries] == hashes[likely]
@@ -228,7 +228,7 @@ class Index:
         begins_alone = np.flatnonzero(boundaries[:-1])
         matched = [(np.zeros(0, np.int64),) * 4]
         for grams in self.grams:
-            if grams.whole:
+            if grams.complete:
                 # A whole line or sentence: it begins and ends at a boundary, in one text.
                 firsts = begins_alone[begins_alone + grams.size <= len(words.hashes)]
                 firsts = firsts[boundaries[firsts + grams.size]]
@@ -240,9 +240,7 @@ class Index:
             inside = firsts + grams.size <= words.starts[texts + 1]
             texts, begins = texts[inside], (firsts - words.starts[texts])[inside]
             matched.append((texts, begins, begins + grams.size, sets[inside]))
-        texts, begins, ends, sets = (
-            np.concatenate(column) for column in zip(*matched, strict=True)
-        )
+        texts, begins, ends, sets = map(np.concatenate, zip(*matched, strict=True))
         return Matches(Spans(texts, begins, ends), sets)
 
 
@@ -267,9 +265,8 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
             for size in range(min(shortest, overlap) * letters_each, overlap * letters_each + 1):
                 complete = size < overlap * letters_each
                 # Shorter texts whole, longer ones by all their overlaps.
-                chosen = (letters == letters_each) & (
-                    lengths == size if complete else lengths >= size
-                )
+                fits = lengths == size if complete else lengths >= size
+                chosen = (letters == letters_each) & fits
                 counts = np.where(chosen, lengths - size + 1, 0)
                 starts = np.cumsum(counts) - counts
                 firsts = np.arange(counts.sum()) + np.repeat(words.starts[:-1] - starts, counts)
@@ -453,7 +450,7 @@ class Settings(CorpusStep):
         chosen = np.zeros(len(batch), np.bool_)
         chosen[indices] = True
         hit = batch.take(chosen)
-        spans = merged(opened.matches(hit).spans)
+        spans = merge_spans(opened.matches(hit).spans)
         texts, counts = (gathered.column(name).to_numpy()[order] for name in ("text", "texts"))
         values = []
         for text, count in zip(texts.tolist(), counts.tolist(), strict=True):
@@ -462,18 +459,15 @@ class Settings(CorpusStep):
         where = span_places(spans, hit.words)
         of_text = np.searchsorted(spans.texts, np.arange(len(hit) + 1)).tolist()
         if self.action == "remove":
-            allowed = (
-                f"no {self.overlap} words in a row, or whole short text, of an evaluation file"
-            )
+            limit = f"no {self.overlap} words in a row, or whole short text, of an evaluation file"
+            rows = zip(indices.tolist(), values, of_text, of_text[1:], strict=False)
             return Outcome(
                 removals=[
-                    Removal(index, RULE, value, next(iter(where[begin:end]), None), allowed)
-                    for index, value, begin, end in zip(
-                        indices.tolist(), values, of_text, of_text[1:], strict=False
-                    )
+                    Removal(index, RULE, value, next(iter(where[begin:end]), None), limit)
+                    for index, value, begin, end in rows
                 ]
             )
-        rewritten, cuts = list(batch.texts), cut(hit, spans)
+        rewritten, cuts = list(batch.texts), cut_spans(hit, spans)
         for index, text in zip(indices.tolist(), cuts.texts, strict=True):
             rewritten[index] = text
         changes = [

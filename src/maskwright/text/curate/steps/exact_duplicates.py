@@ -16,9 +16,9 @@ from maskwright.text.curate.arrays.winnow import (
     ORDER,
     OrderedStep,
     bytes_128,
-    firsts,
     hash_128,
     ids_of,
+    rows_to_keep,
 )
 from maskwright.text.curate.step import (
     DOCUMENT,
@@ -57,7 +57,7 @@ class Settings(OrderedStep):
             text = text.lower()
         if self.ignore_punctuation:
             text = PUNCTUATION.sub(" ", text) if PUNCTUATION.sub("", text).strip() else text
-        return spaced(text) if self.ignore_spaces else text
+        return collapse_spaces(text) if self.ignore_spaces else text
 
     def _key(self, text: str) -> tuple[int, int]:
         """The hash of what is compared; of ASCII without leaving its bytes."""
@@ -66,7 +66,7 @@ class Settings(OrderedStep):
         plain = text.encode()
         if self.ignore_case:
             plain = plain.lower()
-        return bytes_128(_spaced(plain) if self.ignore_spaces else plain)
+        return bytes_128(_collapse_ascii(plain) if self.ignore_spaces else plain)
 
     def hashes(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The pass: of each document the hash, the columns of the order and the id."""
@@ -92,7 +92,7 @@ class Settings(OrderedStep):
         opening = np.zeros(repeated.num_rows, np.bool_)
         for key in keys:
             opening[1:] |= key[1:] != key[:-1]
-        kept_rows = firsts(repeated, np.cumsum(opening))
+        kept_rows = rows_to_keep(repeated, np.cumsum(opening))
         documents = repeated.column(DOCUMENT).to_numpy()
         copies = kept_rows != np.arange(len(kept_rows))
         return pa.table(
@@ -110,21 +110,21 @@ class Settings(OrderedStep):
         allowed = "one document of this text"
         return Outcome(
             removals=[
-                Removal(index, RULE, name, wanted=allowed, survivor=name)
+                Removal(index, RULE, name, allowed=allowed, survivor=name)
                 for index, name in sorted(zip(indices, kept_ids, strict=True))
             ]
         )
 
 
-def spaced(text: str) -> str:
+def collapse_spaces(text: str) -> str:
     """The text with one blank for any run of white space, and none at its ends."""
     if not text.isascii():
         return " ".join(text.split())
     # The same, at some times its speed.
-    return _spaced(text.encode()).decode()
+    return _collapse_ascii(text.encode()).decode()
 
 
-def _spaced(plain: bytes) -> bytes:
+def _collapse_ascii(plain: bytes) -> bytes:
     """ASCII with one blank for any run of white space, and none at its ends."""
     plain = plain.translate(BLANKS)
     while b"  " in plain:

@@ -86,21 +86,16 @@ class Settings(Step):
             values[few] = 0
         runs_held = np.where(few, 0, characters.count(runs))
         counts, mixed, consonants, hexadecimal = self._words(batch, few)
+        rules = [
+            ("gibberish_symbols", shares(symbols, single), self.max_symbols),
+            ("gibberish_runs", shares(runs_held, dark), self.max_run),
+            ("gibberish_long_words", shares(long, dark), self.max_long_words),
+            ("gibberish_mixed_words", shares(mixed, counts), self.max_mixed_words),
+            ("gibberish_consonants", shares(consonants, counts), self.max_consonants),
+            ("gibberish_hexadecimal", shares(hexadecimal, counts), self.max_hexadecimal),
+        ]
         return Outcome(
-            measures=[
-                RuleMeasure("gibberish_symbols", shares(symbols, single), high=self.max_symbols),
-                RuleMeasure("gibberish_runs", shares(runs_held, dark), high=self.max_run),
-                RuleMeasure("gibberish_long_words", shares(long, dark), high=self.max_long_words),
-                RuleMeasure(
-                    "gibberish_mixed_words", shares(mixed, counts), high=self.max_mixed_words
-                ),
-                RuleMeasure(
-                    "gibberish_consonants", shares(consonants, counts), high=self.max_consonants
-                ),
-                RuleMeasure(
-                    "gibberish_hexadecimal", shares(hexadecimal, counts), high=self.max_hexadecimal
-                ),
-            ]
+            measures=[RuleMeasure(rule, values, high=high) for rule, values, high in rules]
         )
 
     def _words(self, batch: CurationBatch, few: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
@@ -118,7 +113,7 @@ class Settings(Step):
         breaks[:-1] = digit[:-1] & letter[1:]
         if len(points) > 2:
             breaks[:-2] |= lower[:-2] & ((classes[1:-1] & UPPER) != 0) & ~lower[2:]
-        mixed = _hit(breaks, begins, ends - 1)
+        mixed = _has_flag(breaks, begins, ends - 1)
 
         marks = _marks(points)
         row = (marks & CONSONANT) != 0
@@ -127,17 +122,17 @@ class Settings(Step):
                 row = row[:-1] & row[1:]
         else:
             row = row[:0]
-        clusters = _hit(row, begins, ends)
+        clusters = _has_flag(row, begins, ends)
 
         # Most words are known for none by their first and last characters.
         hexadecimal = np.zeros(len(begins), np.bool_)
         digits = (marks & HEXADECIMAL) != 0
         maybe = np.flatnonzero(digits[begins] & digits[ends - 1])
-        only = maybe[_held(~digits, begins[maybe], ends[maybe]) == 0]
+        only = maybe[_count_flags(~digits, begins[maybe], ends[maybe]) == 0]
         # A decimal number is none; `be` alone is one by chance.
         begins, ends = begins[only], ends[only]
-        lettered = _held(letter, begins, ends) > 0
-        lettered &= (_held(digit, begins, ends) > 0) | (ends - begins == 2)
+        lettered = _count_flags(letter, begins, ends) > 0
+        lettered &= (_count_flags(digit, begins, ends) > 0) | (ends - begins == 2)
         hexadecimal[only] = lettered
 
         counts = words.counts
@@ -165,7 +160,7 @@ def _table() -> bytes:
     return bytes(table)
 
 
-def _hit(
+def _has_flag(
     flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Whether each section has a flag; few flags cost little. Sections lie in order, apart."""
@@ -176,7 +171,7 @@ def _hit(
     return is_hit
 
 
-def _held(
+def _count_flags(
     flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int32]:
     """How many flags each section has; few sections cost little. None is empty."""

@@ -133,54 +133,30 @@ class Settings(Step):
         # A hyphen is a bullet where white space is behind it; so is a star, unlike `**bold**`.
         behind = points[np.minimum(lines.begins + 1, len(points) - 1)]
         bullet &= (behind == 0x20) | (points[lines.begins] >= 0x80)
-        ending = ellipses[lines.ends - 1]
+        bullet_lines = shares(lines.total(bullet), lines.counts)
+        ending_lines = shares(lines.total(ellipses[lines.ends - 1]), lines.counts)
+        ellipsis_ratio = shares(characters.count(ellipses), counts)
+        alphabetic_share = np.where(unspaced, np.nan, shares(alphabetic, tokens))
+        unmarked_length = length - shares(marks, counts)
         hashes = characters.count(points == ord("#"))
         rules = [
             ("gopher_short_doc", counts, self.min_doc_words, None),
             ("gopher_long_doc", counts, None, self.max_doc_words),
             ("gopher_below_avg_threshold", length, self.min_avg_word_length, None),
-            (
-                "gopher_above_avg_threshold",
-                length - shares(marks, counts),
-                None,
-                self.max_avg_word_length,
-            ),
+            ("gopher_above_avg_threshold", unmarked_length, None, self.max_avg_word_length),
             ("gopher_too_many_hashes", shares(hashes, counts), None, self.max_symbol_word_ratio),
-            (
-                "gopher_too_many_ellipsis",
-                shares(characters.count(ellipses), counts),
-                None,
-                self.max_symbol_word_ratio,
-            ),
-            (
-                "gopher_too_many_bullets",
-                shares(lines.total(bullet), lines.counts),
-                None,
-                self.max_bullet_lines_ratio,
-            ),
-            (
-                "gopher_too_many_end_ellipsis",
-                shares(lines.total(ending), lines.counts),
-                None,
-                self.max_ellipsis_lines_ratio,
-            ),
-            (
-                "gopher_below_alpha_threshold",
-                np.where(unspaced, np.nan, shares(alphabetic, tokens)),
-                self.min_alpha_words_ratio,
-                None,
-            ),
+            ("gopher_too_many_ellipsis", ellipsis_ratio, None, self.max_symbol_word_ratio),
+            ("gopher_too_many_bullets", bullet_lines, None, self.max_bullet_lines_ratio),
+            ("gopher_too_many_end_ellipsis", ending_lines, None, self.max_ellipsis_lines_ratio),
+            ("gopher_below_alpha_threshold", alphabetic_share, self.min_alpha_words_ratio, None),
         ]
         measures = [
             RuleMeasure(rule, where_applies(values, applies), low, high)
             for rule, values, low, high in rules
         ]
-        measures.append(
-            RuleMeasure(
-                "gopher_enough_stop_words", self._stop_words(batch, opened), self.min_stop_words
-            )
-        )
-        return Outcome(measures=measures)
+        stop_words = self._stop_words(batch, opened)
+        stop_word_rule = RuleMeasure("gopher_enough_stop_words", stop_words, self.min_stop_words)
+        return Outcome(measures=[*measures, stop_word_rule])
 
     def _stop_words(
         self, batch: CurationBatch, opened: Mapping[str, NDArray[np.uint64]]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maskwright.text.curate.arrays.characters import section_hashes
-from maskwright.text.curate.arrays.lines import repeats
+from maskwright.text.curate.arrays.lines import find_repeats
 from maskwright.text.curate.arrays.ngrams import repeated_ngrams
 from maskwright.text.curate.step import (
     CurationBatch,
@@ -87,15 +87,14 @@ class Settings(Step):
         letters = batch.characters.letters_per_word
         top = {n: np.zeros(len(batch)) for n in TOP}
         duplicated = {n: np.zeros(len(batch)) for n in DUPLICATED}
-        for letters_each in np.unique(letters).tolist():
-            chosen = letters == letters_each
+        for count in np.unique(letters).tolist():
+            chosen = letters == count
             words = batch.words if chosen.all() else batch.words.of(chosen)
-            repeated = repeated_ngrams(
-                words, [n * letters_each for n in TOP], [n * letters_each for n in DUPLICATED]
-            )
+            sizes_of = [[n * count for n in sizes] for sizes in (TOP, DUPLICATED)]
+            repeated = repeated_ngrams(words, *sizes_of)
             for shares_of, sizes in zip(repeated, (top, duplicated), strict=True):
                 for n in sizes:
-                    sizes[n][chosen] = shares_of[n * letters_each]
+                    sizes[n][chosen] = shares_of[n * count]
         enough = batch.words.counts >= self.top_min_words * letters
         rules = [(f"top_{n}_gram", where_applies(top[n], enough)) for n in TOP]
         rules += [(f"duplicated_{n}_n_grams", duplicated[n]) for n in DUPLICATED]
@@ -104,7 +103,7 @@ class Settings(Step):
 
     def _lines(self, batch: CurationBatch) -> list[RuleMeasure]:
         lines = batch.lines
-        again = repeats(lines.hashes, lines.texts)
+        again = find_repeats(lines.hashes, lines.texts)
         frac = shares(lines.total(again), lines.counts)
         frac[lines.counts < self.min_lines] = 0.0
         chars = shares(lines.total(again * lines.lengths), lines.total(lines.lengths))
@@ -120,13 +119,10 @@ class Settings(Step):
         opening[1:] = (np.diff(lines.numbers) != 1) | (np.diff(lines.texts) != 0)
         first_lines = np.flatnonzero(opening)
         last_lines = np.concatenate([first_lines[1:], [len(opening)]])[: len(first_lines)] - 1
-        texts, begins, ends = (
-            lines.texts[first_lines],
-            lines.begins[first_lines],
-            lines.ends[last_lines],
-        )
+        texts, begins = lines.texts[first_lines], lines.begins[first_lines]
+        ends = lines.ends[last_lines]
         hashes = section_hashes(batch.characters.sums, begins, ends)
-        again = repeats(hashes, texts)
+        again = find_repeats(hashes, texts)
         size = len(batch)
         counts = np.bincount(texts, minlength=size)
         frac = shares(np.bincount(texts, again, minlength=size), counts)

@@ -109,7 +109,7 @@ class Settings(Step):
             if markup:
                 text = _plain(text, counts)
             if self.references and "&" in text:
-                text = _decoded(text, markup, counts)
+                text = _decode(text, markup, counts)
             if text != batch.texts[index]:
                 texts[index] = text
                 changes += [Change(index, rule, n) for rule, n in counts.items() if n]
@@ -191,7 +191,7 @@ def _plain(text: str, counts: dict[str, int]) -> str:
         if name in DROPPED and not match["close"]:
             ending = f"</{name}"
         if ending and ending not in unclosed:
-            lower = lower or _lowered(text)
+            lower = lower or _lower_ascii(text)
             close = lower.find(ending, end)
             if close < 0:
                 unclosed.add(ending)  # its tag alone goes
@@ -220,7 +220,7 @@ def _plain(text: str, counts: dict[str, int]) -> str:
         link_end = end if name == "a" else -1
         position = end
     pieces.append(text[position:])
-    return _joined("".join(pieces).split(mark))
+    return _join("".join(pieces).split(mark))
 
 
 def _without_end(text: str, matches: Sequence[re.Match[str]]) -> set[int]:
@@ -247,7 +247,7 @@ def _without_end(text: str, matches: Sequence[re.Match[str]]) -> set[int]:
     return begins
 
 
-def _lowered(text: str) -> str:
+def _lower_ascii(text: str) -> str:
     """The text with the letters A to Z small, and of the same length."""
     return text.translate(LOWER)
 
@@ -263,7 +263,7 @@ def _line_behind(text: str, end: int) -> bool:
     return LINE_BEHIND.match(text, end) is not None
 
 
-def _joined(pieces: list[str]) -> str:
+def _join(pieces: list[str]) -> str:
     """The parts, a line end between two of them; a blank line where the text had one there."""
     joined: list[str] = []
     blank = False
@@ -282,7 +282,7 @@ def _joined(pieces: list[str]) -> str:
     return "\n".join(line.rstrip(" \t") for line in lines)
 
 
-def _decoded(text: str, markup: bool, counts: dict[str, int]) -> str:
+def _decode(text: str, markup: bool, counts: dict[str, int]) -> str:
     """The text with its character references as characters."""
 
     def character(match: re.Match[str]) -> str:

@@ -15,12 +15,20 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.base import config
 from maskwright.base.errors import ConfigError, DataError, UsageError, near
 from maskwright.base.findings import Finding
 from maskwright.base.packages import install, require
 from maskwright.base.storage.files import refusal
 from maskwright.text.curate.arrays.words import passages_of
-from maskwright.text.curate.step import CurationBatch, Outcome, Removal, RuleMeasure, Step
+from maskwright.text.curate.step import (
+    CurationBatch,
+    Outcome,
+    Removal,
+    RuleMeasure,
+    Step,
+    check_shares,
+)
 
 LANES = 8192
 RESET = 0xFF  # a byte that UTF-8 never has; it leads every state to the first one
@@ -72,11 +80,10 @@ class NaiveBayes:
         # By n-gram, so that the large table of weights is read once, in order.
         bits = len(passages).bit_length()
         pairs = _by_gram(completed[gram_ends], owners, bits)
-        pair_begins = np.flatnonzero(
-            np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)]
-        )
-        often = np.diff(np.append(pair_begins, len(pairs))).astype(np.float32)
-        pairs = pairs[pair_begins]
+        opening = np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)]
+        begins = np.flatnonzero(opening)
+        often = np.diff(np.append(begins, len(pairs))).astype(np.float32)
+        pairs = pairs[begins]
         grams, rows = pairs >> bits, (pairs & ((1 << bits) - 1)).astype(np.int32)
         begins = np.zeros(len(self.weights) + 1, np.int32)
         np.cumsum(np.bincount(grams, minlength=len(self.weights)), out=begins[1:])
@@ -262,13 +269,13 @@ class Languages:
     Attributes:
         codes: (B,) the languages, `und` or `zxx`.
         probabilities: (B,) of the languages; 0 for `und` and `zxx`.
-        others: (B,) the share of a document in other languages than its own and those wanted.
+        other_shares: (B,) the share of a document in other languages than its own and those wanted.
         second: (B,) the language of most of that share, or "".
     """
 
     codes: Sequence[str]
     probabilities: NDArray[np.float64]
-    others: NDArray[np.float64]
+    other_shares: NDArray[np.float64]
     second: Sequence[str]
 
 
@@ -326,24 +333,8 @@ class Settings(Step):
                 found="false with keep = []",
                 do='set keep = ["en"], or leave it out',
             )
-        for name in ("least", "most_other"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise ConfigError(
-                    "not a probability or share",
-                    where=name,
-                    found=value,
-                    wanted="0 to 1",
-                    do="use 0.5",
-                )
-        if self.passages < 1:
-            raise ConfigError(
-                "nothing to read of a document",
-                where="passages",
-                found=self.passages,
-                wanted="1 or more",
-                do="leave it out for 8",
-            )
+        check_shares(self, "least", "most_other")
+        config.require("passages", self.passages, 1)
 
     def files(self) -> Sequence[Path]:
         return () if self.model == "py3langid" else (Path(self.model[9:]),)
@@ -385,13 +376,12 @@ class Settings(Step):
                 values = np.where(decided, languages.probabilities, np.nan)
                 measures.append(RuleMeasure("language_probability", values, low=self.least))
         if self.most_other is not None:
-            measures.append(
-                RuleMeasure("other_language_share", languages.others, high=self.most_other)
-            )
+            other = languages.other_shares
+            measures.append(RuleMeasure("other_language_share", other, high=self.most_other))
         numbers = [f"{p:.4f}" if p else None for p in languages.probabilities.tolist()]
         second = [
             f"{code} {share:.2f}" if code else None
-            for code, share in zip(languages.second, languages.others.tolist(), strict=True)
+            for code, share in zip(languages.second, languages.other_shares.tolist(), strict=True)
         ]
         notes = {
             "language": languages.codes,
@@ -451,12 +441,9 @@ def identify(
     other_shares = np.add.reduceat(np.where(foreign, sizes, 0), starts) / read
     second = [""] * len(texts)
     for n in np.flatnonzero(other_shares).tolist():
-        passage_slice = slice(starts[n], starts[n + 1] if n + 1 < len(texts) else len(passages))
-        amounts = np.bincount(
-            best_columns[passage_slice],
-            np.where(foreign[passage_slice], sizes[passage_slice], 0),
-            len(names),
-        )
+        rows = slice(starts[n], starts[n + 1] if n + 1 < len(texts) else len(passages))
+        foreign_sizes = np.where(foreign[rows], sizes[rows], 0)
+        amounts = np.bincount(best_columns[rows], foreign_sizes, len(names))
         second[n] = names[int(amounts.argmax())]
     return Languages(codes, probabilities, other_shares, second)
 

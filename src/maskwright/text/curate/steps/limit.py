@@ -9,7 +9,7 @@ import numpy as np
 
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.winnow import LIMIT, draws, hashes, within
+from maskwright.text.curate.arrays.winnow import LIMIT, draws, fill_groups, hashes
 from maskwright.text.curate.step import (
     DOCUMENT,
     CorpusHandle,
@@ -73,11 +73,10 @@ class Settings(CorpusStep):
         single_group = np.zeros(len(words), np.int64)
         is_kept = np.ones(len(words), np.bool_)
         if self.documents is not None:
-            is_kept &= within(
-                order, np.ones(len(words), np.int64), single_group, np.array([self.documents])
-            )
+            units = np.ones(len(words), np.int64)
+            is_kept &= fill_groups(order, units, single_group, np.array([self.documents]))
         if self.words is not None:
-            is_kept &= within(order, words, single_group, np.array([self.words]))
+            is_kept &= fill_groups(order, words, single_group, np.array([self.words]))
         return pa.table({DOCUMENT: table.column(DOCUMENT).filter(pa.array(~is_kept))})
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:

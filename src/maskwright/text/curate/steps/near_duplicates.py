@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.winnow import ORDER, OrderedStep, firsts, ids_of, in_order
+from maskwright.text.curate.arrays.winnow import ORDER, OrderedStep, ids_of, in_order, rows_to_keep
 from maskwright.text.curate.arrays.words import BASE, Words, mix
 from maskwright.text.curate.step import (
     DOCUMENT,
@@ -338,7 +338,7 @@ class Settings(OrderedStep):
         equal = np.arange(len(documents))
         if len(keys):
             opening = np.concatenate([[True], keys[1:] != keys[:-1]])
-            equal[indices] = indices[firsts(repeated, np.cumsum(opening))]
+            equal[indices] = indices[rows_to_keep(repeated, np.cumsum(opening))]
         return equal
 
     def _candidates(
@@ -354,13 +354,9 @@ class Settings(OrderedStep):
             arranged = [column for column in dict.fromkeys(nexts) if column != name] + ["set"]
             repeated = tables.repeated([name], [DOCUMENT, *arranged])
             indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
-            unique_rows = is_unique[indices]
-            order = np.stack(
-                [repeated.column(column).to_numpy()[unique_rows] for column in arranged]
-            )
-            band_pairs = pairs_in_buckets(
-                repeated.column(name).to_numpy()[unique_rows], indices[unique_rows], order
-            )
+            rows = is_unique[indices]
+            keys, *order = (repeated.column(key).to_numpy()[rows] for key in (name, *arranged))
+            band_pairs = pairs_in_buckets(keys, indices[rows], np.stack(order))
             pairs = unique_pairs(np.concatenate([pairs, band_pairs]))
         return pairs
 
@@ -397,7 +393,7 @@ class Settings(OrderedStep):
         used = np.unique(pairs)
         rows = np.searchsorted(used, pairs)
         order = tables.read([DOCUMENT, *ORDER]).take(pa.array(used))
-        kept_rows = firsts(order, components(rows, len(used)))
+        kept_rows = rows_to_keep(order, components(rows, len(used)))
         removed = np.flatnonzero(kept_rows != np.arange(len(used)))
         ranks = np.argsort(in_order(order))
         linked, closest = closest_links(rows, similarities, kept_rows, ranks)
@@ -420,7 +416,7 @@ class Settings(OrderedStep):
             over = "" if linked == kept_id else f" through {linked}"
             value = f"{kept_id}{over}, Jaccard {similarity:.3f}"
             allowed = f"below {self.threshold:g} to every document that is kept before it"
-            removals.append(Removal(index, RULE, value, wanted=allowed, survivor=kept_id))
+            removals.append(Removal(index, RULE, value, allowed=allowed, survivor=kept_id))
         return Outcome(removals=removals)
 
 
@@ -435,12 +431,8 @@ def jaccards(pairs: NDArray[np.int64], sets: Any) -> NDArray[np.float64]:
     values = merged.values.to_numpy(zero_copy_only=False)
     cuts = merged.offsets.to_numpy()
     similarities = np.empty(len(pairs))
-    for number, (first_set, second_set) in enumerate(pairs.tolist()):
-        first_values, second_values = (
-            values[cuts[first_set] : cuts[first_set + 1]],
-            values[cuts[second_set] : cuts[second_set + 1]],
-        )
-        combined = np.concatenate([first_values, second_values])
+    for number, pair in enumerate(pairs.tolist()):
+        combined = np.concatenate([values[cuts[row] : cuts[row + 1]] for row in pair])
         combined.sort()
         common = np.count_nonzero(combined[1:] == combined[:-1])
         similarities[number] = common / (len(combined) - common)

@@ -96,9 +96,9 @@ class Settings(Step):
     def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         texts, changes = list(batch.texts), []
         characters = batch.characters
-        suspicious = mojibake.suspicious(characters)
+        suspicious = mojibake.find_suspicious(characters)
         for index in np.flatnonzero(suspicious).tolist() if self.mojibake else ():
-            texts[index], numbers = mojibake.repaired(texts[index])
+            texts[index], numbers = mojibake.repair(texts[index])
             if numbers:
                 where = f"line {numbers[0]}" + (" and further" if len(numbers) > 1 else "")
                 changes.append(Change(index, "mojibake", len(numbers), where))
@@ -108,11 +108,11 @@ class Settings(Step):
             texts = [self._plain_marks(index, text, changes) for index, text in enumerate(texts)]
             characters = characters_of(texts)
         rules = {rule: RULES[rule] for rule in RULES if getattr(self, rule.replace("-", "_"))}
-        for index, present in _present(characters, {c for rule in rules.values() for c in rule}):
-            texts[index] = _replaced(index, texts[index], rules, present, changes)
+        for index, present in _texts_with(characters, {c for rule in rules.values() for c in rule}):
+            texts[index] = _replace(index, texts[index], rules, present, changes)
         for index, text in enumerate(texts):
             if self.form != "as-is" and not text.isascii():
-                text = _composed(index, text, self.form, changes)
+                text = _normalise_form(index, text, self.form, changes)
             if self.blank_lines >= 0 and ("\n\n" in text or "\n " in text or "\n\t" in text):
                 text = self._shortened(index, text, changes)
             texts[index] = text
@@ -148,7 +148,7 @@ class Settings(Step):
         return text
 
 
-def _present(characters: Characters, sought: set[str]) -> Iterator[tuple[int, set[str]]]:
+def _texts_with(characters: Characters, sought: set[str]) -> Iterator[tuple[int, set[str]]]:
     """The texts that have some of the wanted characters, and which of them the batch has."""
     table = np.zeros(sys.maxunicode + 1, np.bool_)
     table[[ord(c) for c in sought]] = True
@@ -159,7 +159,7 @@ def _present(characters: Characters, sought: set[str]) -> Iterator[tuple[int, se
         yield index, present
 
 
-def _replaced(
+def _replace(
     index: int,
     text: str,
     rules: Mapping[str, Mapping[str, str]],
@@ -184,7 +184,9 @@ def _replaced(
     return text
 
 
-def _composed(index: int, text: str, form: Literal["NFC", "NFKC"], changes: list[Change]) -> str:
+def _normalise_form(
+    index: int, text: str, form: Literal["NFC", "NFKC"], changes: list[Change]
+) -> str:
     if unicodedata.is_normalized(form, text):
         return text
     rows = sum(not unicodedata.is_normalized(form, row) for row in text.split("\n"))

@@ -28,11 +28,11 @@ from maskwright.text.curate.markov import (
     NgramCounts,
     NgramModel,
     Units,
-    counted,
+    concatenate,
+    count_ngrams,
     models_of,
     table_of,
-    together,
-    trained,
+    train,
     units_of,
 )
 from maskwright.text.curate.step import (
@@ -323,9 +323,8 @@ class Settings(CorpusStep):
         """Models of the good part, and the bits of its own texts, each by the other half."""
         batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
         halves = np.concatenate([self.halves(batch.texts) for batch in batches])
-        lesson = TrainingHalves.of(
-            together([units_of(batch) for batch in batches]), halves, self.order
-        )
+        units = concatenate([units_of(batch) for batch in batches])
+        lesson = TrainingHalves.of(units, halves, self.order)
         models = lesson.models()
         return models, np.concatenate([self.bits(batch, models) for batch in batches])
 
@@ -482,7 +481,8 @@ class TrainingHalves:
     @classmethod
     def of(cls, units: Units, halves: NDArray[np.bool_], order: int) -> TrainingHalves:
         by_half = units.of(~halves), units.of(halves)
-        return cls(halves, by_half, (counted(by_half[0], order), counted(by_half[1], order)))
+        counts = count_ngrams(by_half[0], order), count_ngrams(by_half[1], order)
+        return cls(halves, by_half, counts)
 
     def models(self, without: NDArray[np.bool_] | None = None) -> list[NgramModel]:
         """The model of each half.
@@ -497,10 +497,10 @@ class TrainingHalves:
         for half, (units, counts) in enumerate(zip(self.units, self.counts, strict=True)):
             if without is not None:
                 left_out = units.of(without[self.halves == bool(half)])
-                counts = counts.without(counted(left_out, len(counts.grams)))
+                counts = counts.without(count_ngrams(left_out, len(counts.grams)))
             if not len(counts.grams[0]):
                 raise _too_little()
-            trained_models.append(trained(counts))
+            trained_models.append(train(counts))
         return trained_models
 
     def bits(self) -> NDArray[np.float64]:

@@ -10,9 +10,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from maskwright.base.errors import ConfigError, near
-from maskwright.text.curate.arrays.phrases import entries
+from maskwright.text.curate.arrays.phrases import read_entries
 from maskwright.text.curate.personal_data.details import TYPES, Detail, details_of
-from maskwright.text.curate.step import Change, CurationBatch, Outcome, RuleMeasure, Step
+from maskwright.text.curate.step import (
+    Change,
+    CurationBatch,
+    Outcome,
+    RuleMeasure,
+    Step,
+    check_counts,
+)
 
 SUMMARY = (
     "masks e-mail addresses, telephone, bank, card and other personal numbers, or removes them"
@@ -57,10 +64,7 @@ class Settings(Step):
                     wanted=", ".join(TYPES),
                     do=near(name, TYPES),
                 )
-        if self.most < 0:
-            raise ConfigError(
-                "fewer than none", where="most", found=self.most, wanted="0 or more", do="use 0"
-            )
+        check_counts(self, "most")
         if self.most and self.action == "mask":
             raise ConfigError(
                 "`most` has no effect where details are masked",
@@ -90,20 +94,18 @@ class Settings(Step):
         """
         if not self.allow:
             return frozenset()
-        return frozenset(text.casefold() for text, _ in entries(self.allow, "allow"))
+        return frozenset(text.casefold() for text, _ in read_entries(self.allow, "allow"))
 
     def apply(self, batch: CurationBatch, opened: frozenset[str], gathered: Any = None) -> Outcome:
         def allowed(value: str) -> bool:
             value = value.casefold()
             return value in opened or f"@{value.rpartition('@')[2]}" in opened
 
-        all_details = details_of(
-            batch.texts, self.detect, allowed if opened else lambda value: False
-        )
+        all_details = details_of(batch.texts, self.detect, allowed)
         if self.action == "remove":
             counts = np.bincount([d.text for d in all_details], minlength=len(batch))
             return Outcome(measures=[RuleMeasure("personal_details", counts, high=self.most)])
-        texts, by_text = list(batch.texts), _grouped(all_details)
+        texts, by_text = list(batch.texts), _group_by_text(all_details)
         for index, details in by_text.items():
             texts[index] = self._masked(texts[index], details)
         return Outcome(texts=texts, changes=list(_changes(by_text)))
@@ -111,10 +113,8 @@ class Settings(Step):
     def _masked(self, text: str, details: Sequence[Detail]) -> str:
         pieces, position = [], 0
         for detail in details:
-            pieces += [
-                text[position : detail.begin],
-                self.placeholder.format_map(_Type(detail.type)),
-            ]
+            placeholder = self.placeholder.format_map(_Type(detail.type))
+            pieces += [text[position : detail.begin], placeholder]
             position = detail.end
         return "".join([*pieces, text[position:]])
 
@@ -129,7 +129,7 @@ class _Type(dict[str, str]):
         return f"{{{key}}}"
 
 
-def _grouped(details: Sequence[Detail]) -> dict[int, list[Detail]]:
+def _group_by_text(details: Sequence[Detail]) -> dict[int, list[Detail]]:
     by_text: dict[int, list[Detail]] = {}
     for detail in details:
         by_text.setdefault(detail.text, []).append(detail)

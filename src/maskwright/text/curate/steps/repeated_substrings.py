@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.config import require
-from maskwright.text.curate.arrays.phrases import Spans, cut, merged
+from maskwright.text.curate.arrays.phrases import Spans, cut_spans, merge_spans
 from maskwright.text.curate.arrays.winnow import ORDER, OrderedStep, Stretches, in_order, runs_of
 from maskwright.text.curate.step import DOCUMENT, Change, CorpusHandle, CurationBatch, Outcome
 
@@ -127,7 +127,7 @@ class Settings(OrderedStep):
         for number, portion in enumerate(portions(hot.column("count").to_numpy(), AT_ONCE)):
             side_input = pa.table({"print": pa.array(hot.column("print").to_numpy()[portion])})
             span_blocks += self._of_prints(corpus, number, side_input)
-            span_blocks = [_joined(span_blocks)]
+            span_blocks = [_merge_all(span_blocks)]
         spans = span_blocks[0]
         return pa.table(
             {
@@ -209,16 +209,11 @@ class Settings(OrderedStep):
         if gathered is None or not gathered.num_rows:
             return Outcome()
         columns = [gathered.column(name).to_numpy() for name in ("row", "begin", "end")]
-        spans = merged(Spans(np.searchsorted(batch.rows, columns[0]), columns[1], columns[2]))
-        done = cut(batch, spans)
+        spans = merge_spans(Spans(np.searchsorted(batch.rows, columns[0]), columns[1], columns[2]))
+        done = cut_spans(batch, spans)
         changes = [
-            Change(
-                text,
-                RULE,
-                f"{end - begin} words",
-                f"characters {begin_character} to {end_character}",
-            )
-            for text, begin, end, (begin_character, end_character) in zip(
+            Change(text, RULE, f"{end - begin} words", f"characters {low} to {high}")
+            for text, begin, end, (low, high) in zip(
                 spans.texts.tolist(),
                 spans.begins.tolist(),
                 spans.ends.tolist(),
@@ -243,10 +238,10 @@ def portions(
     return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
 
-def _joined(spans: list[Spans]) -> Spans:
+def _merge_all(spans: list[Spans]) -> Spans:
     """All spans as one, merged."""
     columns = [
         np.concatenate([getattr(block, name) for block in spans])
         for name in ("texts", "begins", "ends")
     ]
-    return merged(Spans(*columns))
+    return merge_spans(Spans(*columns))

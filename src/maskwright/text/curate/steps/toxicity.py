@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.phrases import Phrases, entries, phrases_of
+from maskwright.text.curate.arrays.phrases import Phrases, phrases_of, read_entries
 from maskwright.text.curate.step import CurationBatch, Outcome, Removal, Step
 
 SUMMARY = "removes documents with words or phrases of your own lists"
@@ -76,8 +76,10 @@ class Settings(Step):
         Raises:
             UsageError, DataError: a file cannot be read, or has nothing, or an entry without words.
         """
-        listed = [(*e, path) for path in self.words for e in entries(path, "words")]
-        allowed = [(*e, self.allow) for e in entries(self.allow, "allow")] if self.allow else []
+        listed = [(*e, path) for path in self.words for e in read_entries(path, "words")]
+        allowed = (
+            [(*e, self.allow) for e in read_entries(self.allow, "allow")] if self.allow else []
+        )
         return Lists(phrases_of(listed), phrases_of(allowed) if allowed else None)
 
     def apply(self, batch: CurationBatch, opened: Lists, gathered: Any = None) -> Outcome:
