@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.curate.in_process import InProcess, survivors
+from tests.curate.in_process import InProcess, batch_of, survivors
 
 from maskwright.base.errors import ConfigError
 from maskwright.text.curate.step import CurationBatch, Step
@@ -71,10 +72,8 @@ def test_limits_are_reached_and_not_passed() -> None:
 
 
 def test_a_limit_holds_for_equal_texts() -> None:
-    batch = CurationBatch(np.arange(50), [f"d{n}" for n in range(50)], ["the same"] * 50)
-    backwards = CurationBatch(
-        np.arange(50), [f"d{n}" for n in range(49, -1, -1)], ["the same"] * 50
-    )
+    batch = batch_of(["the same"] * 50)
+    backwards = replace(batch, ids=batch.ids[::-1])
     left = survivors(limit.Settings(documents=7), [batch])
     assert len(left) == 7
     assert set(left) == set(survivors(limit.Settings(documents=7), [backwards]))
@@ -151,9 +150,7 @@ def test_a_domain_that_is_not_there_is_refused() -> None:
 
 
 def test_documents_without_the_column_are_a_domain() -> None:
-    batch = CurationBatch(
-        np.arange(4), ["a", "b", "c", "d"], TEXTS[:4], {"source": ["x", None, "x", None]}
-    )
+    batch = batch_of(TEXTS[:4], source=["x", None, "x", None])
     with pytest.raises(ConfigError, match="no document has this column") as refusal:
         balance.Settings(column="sauce", cap=1).gather(InProcess(batches(PLAIN, 2)), None)
     assert "source" in str(refusal.value.do)

@@ -60,11 +60,8 @@ def _kept(order: list[int], shards: int) -> set[str]:
     for part in np.array_split(np.array(order), shards):
         own = [rows[n] for n in part]
         ids, texts, sources, qualities = (list(c) for c in zip(*own, strict=True))
-        batches.append(
-            CurationBatch(
-                np.arange(len(own)), ids, texts, {"source": sources, "quality": qualities}
-            )
-        )
+        notes = {"source": sources, "quality": qualities}
+        batches.append(CurationBatch(np.arange(len(own)), ids, texts, notes))
     return set(survivors(Settings(priority=("book",), ignore_punctuation=True), batches))
 
 
@@ -89,7 +86,7 @@ def test_the_first_that_came_would_depend_on_arrival(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(  # the control
         exact_duplicates,
-        "firsts",
+        "rows_to_keep",
         lambda table, groups: np.array([np.flatnonzero(groups == g)[0] for g in groups]),
     )
     usual = list(range(len(_documents())))

@@ -79,9 +79,7 @@ def many_columns(count: int) -> CurationBatch:
 def many_domains(count: int) -> CurationBatch:
     batch = unlike(count)
     domains = [f"site{n}" for n in range(count)]
-    return CurationBatch(
-        batch.rows, batch.ids, batch.texts, {"source": domains, "language": domains}
-    )
+    return batch.with_notes({"source": domains, "language": domains})
 
 
 MANY, FEW = 200, 30  # many documents for steps that compare them, as the rest would hide a square

@@ -379,9 +379,8 @@ def test_a_document_is_judged_alike_in_any_batch_and_order(name: str) -> None:
         ]
         assert answers(STEPS[name](), parts) == whole
     order = np.random.default_rng(1).permutation(size)
-    turned = CurationBatch(
-        batch.rows, [batch.ids[i] for i in order], [batch.texts[i] for i in order]
-    )
+    ids, texts = [batch.ids[i] for i in order], [batch.texts[i] for i in order]
+    turned = CurationBatch(batch.rows, ids, texts)
     assert answers(STEPS[name](), [turned]) == whole
     assert run(STEPS[name](), [batch_of([])])[0].texts is None
 

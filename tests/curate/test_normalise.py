@@ -84,9 +84,8 @@ def test_a_wrong_encoding_shows_in_more_than_a_capital_before_a_sign(
 
 def test_characters_beyond_the_first_plane_are_none_that_are_replaced() -> None:
     steps = normalise.RULES["controls"].keys()
-    assert [*normalise._texts_with(characters_of(["a😀", "b\uffff\n"]), {*steps})] == [
-        (1, {"\uffff"})
-    ]
+    characters = characters_of(["a😀", "b\uffff\n"])
+    assert [*normalise._texts_with(characters, {*steps})] == [(1, {"\uffff"})]
 
 
 def test_a_quotation_mark_whose_byte_was_lost() -> None:

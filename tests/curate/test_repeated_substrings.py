@@ -189,10 +189,8 @@ def test_shards_order_and_portions_change_nothing(monkeypatch: pytest.MonkeyPatc
     random = np.random.default_rng(0)
     for shards, order in ((2, range(len(texts))), (7, random.permutation(len(texts)))):
         parts = np.array_split(np.array(order), shards)
-        batches = [
-            CurationBatch(np.arange(len(p)), [f"d{n}" for n in p], [texts[n] for n in p])
-            for p in parts
-        ]
+        fields = ((np.arange(len(p)), [f"d{n}" for n in p], [texts[n] for n in p]) for p in parts)
+        batches = [CurationBatch(*columns) for columns in fields]
         # Ids are part of the order, and are the same here.
         assert stretches(Settings(), batches) == whole
     monkeypatch.setattr(repeated_substrings, "AT_ONCE", 40)

@@ -1,6 +1,6 @@
-"""How a model of Maskwright judges texts: bits per token, and the class of a fine-tuned one.
+"""Scores of texts for curation: bits per token of a model, and the class of a fine-tuned one.
 
-Torch is loaded when a model is opened, and each process opens it once.
+Opening a model loads torch; each process opens it once.
 """
 
 from __future__ import annotations
@@ -65,26 +65,26 @@ def require_scores(folder: str) -> None:
 
 
 def bits_per_token(folder: str, texts: Sequence[str]) -> NDArray[np.float64]:
-    """(B,) -log2 of the likelihood of each text over its tokens, of `PASSAGES` passages of it."""
+    """(B,) -log2 of the likelihood per token of each text, from `PASSAGES` passages of it."""
     model = open_model(folder)
     passages, owners = passages_of(texts, PASSAGES)
     pieces: list[str] = []
-    of: list[int] = []
+    piece_owners: list[int] = []
     for passage, owner in zip(passages, owners.tolist(), strict=True):
         halves = _split_to_fit(model, passage.decode("utf-8", "replace").strip())
         pieces += halves
-        of += [owner] * len(halves)
+        piece_owners += [owner] * len(halves)
     tokens = [len(ids) for ids in model.model.tokenizer.encode_batch(pieces)]
     log_likelihoods = np.asarray(model.log_likelihood(pieces)) if pieces else np.zeros(0)
-    sums = np.bincount(of, log_likelihoods, len(texts))
-    counts = np.bincount(of, tokens, len(texts))
+    sums = np.bincount(piece_owners, log_likelihoods, len(texts))
+    counts = np.bincount(piece_owners, tokens, len(texts))
     with np.errstate(invalid="ignore", divide="ignore"):
         bits = np.where(counts > 0, -sums / math.log(2) / counts, np.nan)
     return bits.round(4)
 
 
 def _split_to_fit(model: LanguageModel, text: str) -> list[str]:
-    """The text in as few halves as the model reads."""
+    """The text, halved until each piece fits into the model's context."""
     if not text:
         return []
     tokenizer, longest = model.model.tokenizer, model.model.config.longest

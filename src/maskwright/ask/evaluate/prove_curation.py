@@ -8,10 +8,9 @@ tokens, several seeds each, and their loss on text that neither has seen.
       comparison/                                        as `maskwright compare` writes it
       proof.json                                         the difference, its interval, a sentence
 
-The held-out text is the user's, or documents drawn of the text before, as it came, that are then
-taken out of both texts together with all copies of them. Drawn of the curated corpus they would be
-what the filters like, and any filter would pay. Those of them that are kept judge too, as they were
-curated; both differences are told.
+The held-out text is the user's, or a sample of the documents before curation, which are excluded
+from both texts together with all of their copies. A sample of the curated corpus would favour any
+filter. The difference is also given for those held-out documents that are kept, as curated.
 """
 
 from __future__ import annotations
@@ -54,15 +53,15 @@ AGAIN = "curate again into another --out, and prove that"
 
 @dataclass(frozen=True)
 class Proof:
-    """What came of it: losses on the held-out text (lower is better), in the unit of the sentence.
+    """Losses on the held-out text (lower is better), in the unit that the sentence names.
 
     Attributes:
-        before, after: of each seed.
+        before, after: the loss of each seed.
         gap: after minus before, the difference of the means.
         interval: of the gap, 95 % (Welch); None with fewer than two seeds.
         documents: (before, after, held out).
         sentence: the verdict in words.
-        survivors: the same on the held-out documents that curation keeps, as it leaves them.
+        survivors: the same on the held-out documents that curation keeps, as curated.
     """
 
     before: tuple[float, ...]
@@ -90,7 +89,7 @@ def prove(
     """Compare training on the curated corpus `clean` with training on what it was made of.
 
     Args:
-        out: the folder to make; `clean.proof` for `clean`. Started again, it goes on.
+        out: the folder to make; `clean.proof` for `clean`. A second call resumes.
         recipe: a pretraining recipe of a language model, built in or a file.
         budget: of each run, as `maskwright compare` takes it.
         held_out: files of text that neither model learns from; by default documents of the text
@@ -102,7 +101,7 @@ def prove(
         DataError: too little text.
         As `evaluate.compare.compare`.
     """
-    # What brings torch waits until all is known that can be known without it.
+    # Modules that load torch are imported after the checks that do not need it.
     if not is_curated(clean):
         raise UsageError(
             "not a curated corpus",
@@ -137,31 +136,26 @@ def prove(
             vocabulary=chosen.tokenizer.vocabulary,
             lowercase=chosen.tokenizer.lowercase,
         )
-    judging = {"held_out_text": (texts[HELD_OUT],), "limit_bytes": None}
+    judging = (texts[HELD_OUT],)
     recipes = []
     for name in ("before", "after"):
-        corpus = replace(chosen.corpus, text=(texts[name],), **judging)
+        text = (texts[name],)
+        corpus = replace(chosen.corpus, text=text, held_out_text=judging, limit_bytes=None)
         named = replace(chosen, name=name, corpus=corpus)
         recipes.append(override(named, [f"tokenizer.folder={tokenizer}"]))
     comparison = compare(recipes, out / "comparison", budget=budget, seeds=seeds, stream=stream)
-    measure = next(
-        (name for name in UNITS if name in {m.name for m in comparison.measures}), "loss"
-    )
+    measured = {measure.name for measure in comparison.measures}
+    measure = next((name for name in UNITS if name in measured), "loss")
     figures = {c.name: c.figures(measure) for c in comparison.contenders}
     about = (budget, chosen.name, UNITS[measure])
     proof = _proof(figures["before"], figures["after"], counts[:3], *about)
-    kept_path = out / "text" / f"{KEPT}.jsonl"
     if counts[3]:
-        figures = {
-            name: {
-                seed: float(
-                    getattr(evaluate_text(run, kept_path, reading=Reading()).figures, measure)
-                )
-                for seed in range(seeds)
-                for run in [run_folder(out / "comparison", name, seed)]
-            }
-            for name in ("before", "after")
-        }
+
+        def figure(name: str, seed: int) -> float:
+            run, path = run_folder(out / "comparison", name, seed), out / "text" / f"{KEPT}.jsonl"
+            return float(getattr(evaluate_text(run, path, reading=Reading()).figures, measure))
+
+        figures = {name: {s: figure(name, s) for s in range(seeds)} for name in figures}
         documents = (counts[0], counts[1], counts[3])
         survivors = _proof(figures["before"], figures["after"], documents, *about)
         proof = replace(proof, survivors=survivors)
@@ -191,28 +185,20 @@ def _proof(
             verdict = "cleaning costs: the difference is larger than the spread of the seeds"
     spread = "" if interval is None else f" (95 % {interval[0]:+.4f} to {interval[1]:+.4f})"
     sentence = f"after minus before: {gap:+.4f} {unit}{spread}; {verdict}"
-    return Proof(
-        tuple(before.values()),
-        tuple(after.values()),
-        gap,
-        interval,
-        documents,
-        budget,
-        recipe,
-        sentence,
-    )
+    losses = tuple(before.values()), tuple(after.values())
+    return Proof(*losses, gap, interval, documents, budget, recipe, sentence)
 
 
 # ------------------------------------------------------------------------------ the three texts
 def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, int, int]:
-    """Write what each model learns from and what judges them; the documents of each."""
+    """Write the training texts and the held-out texts. Returns the number of documents in each."""
     marker = folder / "counts.json"
     state = fingerprint([read_card(clean)["read"], str(held_out), KEPT])
     if marker.is_file():
         previous = json.loads(marker.read_text(encoding="utf-8"))
         if previous["of"] == state:
             return tuple(previous["documents"])
-    next(_read_documents(clean), None)  # refused before anything is written, if it is not there
+    next(_read_documents(clean), None)  # raises before anything is written
     drawing = not held_out
     chosen = _draw_held_out(clean) if drawing else set()
     if drawing and len(chosen) < LEAST_HELD_OUT:
@@ -225,17 +211,14 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
         )
     folder.mkdir(parents=True, exist_ok=True)
     kept_out = chosen | _find_copies(clean, chosen)
-    drawn = (
-        (t for p, t in _read_documents(clean) if p in chosen) if drawing else _texts_of(held_out)
-    )
-    counts = [
-        _write(
-            folder / "before.jsonl", (t for p, t in _read_documents(clean) if p not in kept_out)
-        ),
-        _write(folder / "after.jsonl", (t for p, t in _kept_documents(clean) if p not in kept_out)),
-        _write(folder / f"{HELD_OUT}.jsonl", drawn),
-        _write(folder / f"{KEPT}.jsonl", (t for p, t in _kept_documents(clean) if p in chosen)),
-    ]
+    drawn = (text for place, text in _read_documents(clean) if place in chosen)
+    texts = {
+        "before": (text for place, text in _read_documents(clean) if place not in kept_out),
+        "after": (text for place, text in _kept_documents(clean) if place not in kept_out),
+        HELD_OUT: drawn if drawing else _texts_of(held_out),
+        KEPT: (text for place, text in _kept_documents(clean) if place in chosen),
+    }
+    counts = [_write(folder / f"{name}.jsonl", stream) for name, stream in texts.items()]
     with new_text(marker) as file:
         file.write(json.dumps({"of": state, "documents": counts}) + "\n")
     return counts[0], counts[1], counts[2], counts[3]
@@ -251,7 +234,7 @@ def _write(path: Path, texts: Iterator[str]) -> int:
 
 
 def _draw_held_out(clean: Path) -> set[str]:
-    """The documents that are held out, by place: a share of all, by a hash of their places."""
+    """Where the held-out documents were read: a share of all, chosen by a hash of the location."""
     locations, size = set[str](), 0
     for location, text in _read_documents(clean):
         digest = hashlib.blake2b(location.encode("utf-8", "surrogatepass"), digest_size=7).digest()
@@ -263,8 +246,8 @@ def _draw_held_out(clean: Path) -> set[str]:
 
 
 def _find_copies(clean: Path, chosen: set[str]) -> set[str]:
-    """Other documents of the text of these, and those that were removed as copies of the same
-    document or kept for them, however many copies lie between."""
+    """Documents with the text of a chosen one, and all in its chain of copies: those removed as
+    copies of the same document, and the one that was kept for them."""
     survivors: dict[str, str] = {}
     for path in sorted((clean / "removed").glob("*.jsonl.gz")):
         for row in _lines(path):
@@ -289,7 +272,7 @@ def _digest(text: str) -> bytes:
 
 
 def _kept_documents(clean: Path) -> Iterator[tuple[str, str]]:
-    """(place, text) of the documents that are left."""
+    """(location, text) of the documents that remain."""
     for path in sorted((clean / "text").glob("*.jsonl.gz")):
         for row in _lines(path):
             yield row.get("read_at", row["id"]), row["text"]
@@ -302,7 +285,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read_documents(clean: Path) -> Iterator[tuple[str, str]]:
-    """(place, text) of the documents as they were read."""
+    """(location, text) of the documents as they were read."""
     work = work_folder(clean) / "reading"
     expected = {entry["sha256"] for entry in read_card(clean)["read"]["files"]}
     folders = []

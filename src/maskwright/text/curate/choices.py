@@ -19,8 +19,8 @@ from maskwright.text.curate.recipe import CurationRecipe
 from maskwright.text.tables.reading_options import HowRead, how_read
 
 # The recipe where the user names none. Its order: repairs first, so that rules see what is kept,
-# and personal details are masked before anything is recorded; then rules about single documents; then
-# steps that need the whole corpus. Perplexity follows the duplicates, from which its model
+# and personal details are masked before anything is recorded; then rules about single documents;
+# then steps that need the whole corpus. Perplexity follows the duplicates, from which its model
 # would learn that copied texts are usual. Settings differ from the published rules where these are
 # for web pages alone: shorter documents stay (a dialogue, a news item), one stop word suffices,
 # teasers that end in "..." stay, and length is judged in any language.

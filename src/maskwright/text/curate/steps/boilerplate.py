@@ -1,17 +1,16 @@
-"""Lines that a site puts around its texts: menus, notices, footers. They are cut, the rest stays.
+"""Lines that a site puts around its texts (menus, notices, footers) are cut.
 
-A line is known by its letters without regard to case and white space, each number as one digit, so
-that "Page 3" and "page 12" are one. It is boilerplate if all of this holds:
+Lines are compared regardless of case and white space, with each number as one digit, so that
+"Page 3" and "page 12" are equal. A line is boilerplate if all of this holds:
 
-    frequent   it stands in enough documents
+    frequent   it occurs in enough documents
     at an edge in nearly all of them it belongs to the frequent lines that begin or end the document
-    in company there the same further lines stand beside it again and again, or it is very frequent
-    anywhere   the texts around which it stands are different ones, no copies of each other
+    in company the same further lines stand beside it there repeatedly, or it is very frequent
+    anywhere   the texts around which it stands are different, no copies of each other
 
-The last three part it from what people say: "Me too." is frequent in dialogues, but stands in their
-midst, alone; the lines of a text with many copies are frequent, but always around the same text.
-Besides, lines with a phrase of a notice (cookies, rights reserved) are cut at an edge however rare
-they are.
+The last three exclude common sentences: "Me too." is frequent in dialogues, but in their midst and
+alone; the lines of a text with many copies are frequent, but always around the same text. Lines
+with a phrase of a notice (cookies, rights reserved) are cut at an edge however rare they are.
 """
 
 from __future__ import annotations
@@ -112,14 +111,14 @@ class Settings(CorpusStep):
         return "lines", self.count_lines
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """The lines that are boilerplate: the document and the key, as the column `line`."""
+        """Returns the boilerplate lines: the document and the key, as the column `line`."""
         tables = corpus.map("lines", self.count_lines)
         counted = tables.totals(["line"], ["documents"], self.min_documents)
         keys = counted.column("line").to_numpy()
         documents = counted.column("documents").to_numpy()
         document_count = int(documents[keys == EVERY].sum())
         keys = keys[(keys != EVERY) & (documents >= self.min_share * document_count)]
-        # What is frequent only beside lines that are none themselves is none: look twice.
+        # A line whose company turns out to be no boilerplate is none either: look twice.
         for turn in ("first", "second"):
             if not keys.size:
                 break
@@ -152,9 +151,9 @@ class Settings(CorpusStep):
         )
 
     def count_places(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Of each frequent line: in how many documents it stands, in how many at an edge, both by a
-        number of the rest of the document that is mostly equal for copies; and in how many it has
-        another one beside it at an edge."""
+        """For each frequent line the number of documents, and of documents where it is at an edge,
+        both by a bucket of the rest of the document, which is mostly equal for copies; and the
+        number of documents for each companion at an edge."""
         import pyarrow as pa
 
         assert side_input is not None
@@ -245,8 +244,8 @@ class Settings(CorpusStep):
         remaining_shares: NDArray[np.float64],
         indices: NDArray[np.int64],
     ) -> tuple[Sequence[str], list[Change]]:
-        """The texts of some documents without their boilerplate, and what was cut; the share that
-        is left is put into `remaining_shares` at `indices`."""
+        """The texts of some documents without their boilerplate, and the changes. Sets
+        `remaining_shares` at `indices`."""
         lines = batch.lines
         _, cut, itself = self._found(lines, boilerplate_keys)
         inside = np.zeros(len(cut), np.bool_)

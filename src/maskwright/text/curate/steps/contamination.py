@@ -1,12 +1,12 @@
-"""Documents that hold texts of evaluation files are removed, or those texts cut out of them.
+"""Documents that contain texts of evaluation files are removed, or those texts are cut out.
 
-A text of an evaluation file is found by any `overlap` consecutive words that it shares with a
-document (13 in GPT-3, Brown et al. 2020, appendix C). A shorter one, of at least `shortest` words,
-is found where the whole of it stands as a line or sentence of its own; still shorter ones, such as
-"yes", say nothing and are not looked for. Case and punctuation do not count. In scripts without
-spaces letters count in place of words: two for a word of Chinese and Japanese, four of Thai.
+A text of an evaluation file matches a document by any `overlap` consecutive words that they share
+(13 in GPT-3, Brown et al. 2020, appendix C). A shorter text, of at least `shortest` words, matches
+where all of it is a line or sentence of the document; still shorter ones, such as "yes", are not
+searched for. Case and punctuation are ignored. In scripts without spaces letters count in place of
+words: two for a word of Chinese and Japanese, four of Thai.
 
-The evaluation files are read only. How many of their rows are in the corpus is told for each.
+A finding tells for each evaluation file how many of its rows are in the corpus.
 """
 
 from __future__ import annotations
@@ -417,7 +417,7 @@ class Settings(CorpusStep):
         )
 
     def gather(self, corpus: CorpusHandle, opened: Index) -> pa.Table:
-        """Of each document that holds evaluation texts the first of them, and how many."""
+        """Returns the documents that contain evaluation texts, with the first text and their number."""
         import pyarrow as pa
 
         pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])

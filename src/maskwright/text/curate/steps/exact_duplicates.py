@@ -1,7 +1,7 @@
-"""Documents with the same text are removed but one.
+"""All but one of the documents with the same text are removed.
 
-Texts are compared by a 128-bit hash (BLAKE2b) after a cheap normalisation: case and runs of white
-space do not count, punctuation does; each by a setting. What is kept stays as it was.
+Texts are compared by a 128-bit hash (BLAKE2b) after a normalisation, which settings control: case
+and runs of white space are ignored, punctuation is not. The texts that are kept stay unchanged.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Settings(OrderedStep):
     """Whether texts that differ in punctuation and symbols only are the same."""
 
     def compared(self, text: str) -> str:
-        """The text as it is compared; one of symbols only stays, so that it is not blank."""
+        """The normalised text; a text of symbols only keeps them, so that it is not blank."""
         if self.ignore_case:
             text = text.lower()
         if self.ignore_punctuation:
@@ -60,7 +60,7 @@ class Settings(OrderedStep):
         return collapse_spaces(text) if self.ignore_spaces else text
 
     def _key(self, text: str) -> tuple[int, int]:
-        """The hash of what is compared; of ASCII without leaving its bytes."""
+        """The hash of the normalised text; ASCII is normalised as bytes."""
         if not text.isascii() or self.ignore_punctuation:
             return hash_128(self.compared(text))
         plain = text.encode()
@@ -69,7 +69,7 @@ class Settings(OrderedStep):
         return bytes_128(_collapse_ascii(plain) if self.ignore_spaces else plain)
 
     def hashes(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: of each document the hash, the columns of the order and the id."""
+        """The pass: the hash, the columns of the order and the id of each document."""
         import pyarrow as pa
 
         keys = [self._key(text) for text in batch.texts]
@@ -83,7 +83,7 @@ class Settings(OrderedStep):
         return "hashes", self.hashes
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Of each document to remove, the id of the one that is kept for it."""
+        """Returns the documents to remove, each with the id of the one that is kept."""
         import pyarrow as pa
 
         tables = corpus.map("hashes", self.hashes)

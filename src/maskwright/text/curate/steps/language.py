@@ -441,9 +441,9 @@ def identify(
     other_shares = np.add.reduceat(np.where(foreign, sizes, 0), starts) / read
     second = [""] * len(texts)
     for n in np.flatnonzero(other_shares).tolist():
-        rows = slice(starts[n], starts[n + 1] if n + 1 < len(texts) else len(passages))
-        foreign_sizes = np.where(foreign[rows], sizes[rows], 0)
-        amounts = np.bincount(best_columns[rows], foreign_sizes, len(names))
+        span = slice(starts[n], starts[n + 1] if n + 1 < len(texts) else len(passages))
+        foreign_sizes = np.where(foreign[span], sizes[span], 0)
+        amounts = np.bincount(best_columns[span], foreign_sizes, len(names))
         second[n] = names[int(amounts.argmax())]
     return Languages(codes, probabilities, other_shares, second)
 

@@ -1,4 +1,4 @@
-"""limit: at most so many documents or words are kept, chosen by their content."""
+"""limit: at most a given number of documents or words is kept, chosen by their content."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Settings(CorpusStep):
         check_seed(self.seed)
 
     def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Of each document its words, its draw, and a hash of its place for equal draws."""
+        """The words and draw of each document, and a hash of its id to break ties."""
         import pyarrow as pa
 
         return pa.table(
@@ -64,7 +64,7 @@ class Settings(CorpusStep):
         )
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """The documents that go."""
+        """Returns the documents to remove."""
         import pyarrow as pa
 
         table = corpus.map("count", self.count).read()

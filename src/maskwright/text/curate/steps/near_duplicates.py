@@ -1,17 +1,17 @@
-"""Documents that are nearly the same are removed but one of each cluster.
+"""All but one of each cluster of nearly equal documents are removed.
 
     signatures   MinHash of the shingles of words, in bands (Broder 1997; Lee et al. 2107.06499)
     candidates   documents that agree in a band: found with probability 1 - (1 - s**rows)**bands
                  for a pair of Jaccard similarity s
-    comparison   the true Jaccard similarity of the candidates' sets of shingles; a pair below the
-                 threshold is none, so no document goes for a chance of its hashes
-    clusters     what such pairs connect; the first in order is kept
+    comparison   the true Jaccard similarity of the candidates' sets of shingles; pairs below the
+                 threshold are dropped, so no document is removed by a chance of its hashes
+    clusters     the connected components of the remaining pairs; the first in order is kept
 
 The default, 14 bands of 8 rows over 5 words, is that of FineWeb: half of all pairs of similarity
 0.72 are found, 0.92 of those of 0.8. The threshold is 0.7 since these bands find little below it
 anyway; to catch less similar pairs take fewer rows.
 
-For a document about 200 bytes go to disk, and about 150 are in memory at a time.
+A document takes about 200 bytes on disk, and about 150 in memory.
 """
 
 from __future__ import annotations
@@ -182,10 +182,10 @@ def components(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 def portions(
     pairs: NDArray[np.int64], sizes: NDArray[np.int64], limit: int
 ) -> list[NDArray[np.int64]]:
-    """The pairs in portions whose documents together are no larger than about `limit`.
+    """The pairs in portions whose documents together have a size of about `limit` at most.
 
-    Documents that are connected stay together as far as they can, so that few portions are needed
-    and a document is in few of them.
+    Connected documents stay together as far as possible, so that there are few portions and a
+    document is in few of them.
 
     Args:
         pairs: (P, 2) of documents, numbers below len(sizes).
@@ -311,8 +311,8 @@ class Settings(OrderedStep):
         return "signatures", self.signatures
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Of each document to remove the id of the one that is kept, the similarity to the document
-        that it is linked by, and the id of that."""
+        """Returns the documents to remove, each with the id of the one that is kept, and the id and
+        similarity of the document that links them."""
         tables = corpus.map("signatures", self.signatures)
         about = tables.read([DOCUMENT, "size"])
         documents = about.column(DOCUMENT).to_numpy()
@@ -320,7 +320,7 @@ class Settings(OrderedStep):
         equal = self._equal_sets(tables, documents)
         candidates = self._candidates(tables, documents, equal)
         pairs, similarities = self._compared(corpus, candidates, documents, sizes)
-        # A document whose set another one has, too, is linked to it with similarity 1.
+        # Documents with equal sets are linked with similarity 1.
         copies = np.flatnonzero(equal != np.arange(len(equal)))
         pairs = np.concatenate([pairs, np.stack([equal[copies], copies], axis=1)])
         similarities = np.concatenate([similarities, np.ones(len(copies))])

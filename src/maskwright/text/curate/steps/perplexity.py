@@ -1,8 +1,8 @@
 """perplexity: texts that a language model finds far too surprising, or far too little, are removed.
 
-The model is a word n-gram model of a good part that you name, or of the corpus itself, or a model
-of Maskwright. No text is scored by a model that has read it: the training texts are halved by their
-content, and each text is scored by the half that equal texts are not in. Senseless text has a high
+The model is a word n-gram model of the files `good`, or of the corpus itself, or a model of
+Maskwright. No text is scored by a model that was trained on it: the training texts are divided into
+halves by their content, and each text is scored by the half without it. Senseless text has a high
 perplexity, boilerplate and repeated text a low one (Wenzek et al. 2019, CCNet, section 3.3).
 """
 
@@ -51,7 +51,7 @@ SIZE = 1000
 
 
 def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iterator[CurationBatch]:
-    """The documents of these files in their order, until so many words were read.
+    """The documents of these files in their order, until `most_words` were read.
 
     Raises:
         UsageError, DataError: as the reader, `where` put before the place.
@@ -329,8 +329,8 @@ class Settings(CorpusStep):
         return models, np.concatenate([self.bits(batch, models) for batch in batches])
 
     def _of_corpus(self, corpus: CorpusHandle) -> pa.Table:
-        """The scores of the documents by models of the corpus; learned twice, the second time
-        without the documents that were far too surprising."""
+        """The scores of the documents by models of the corpus. The models are trained twice, the
+        second time without documents that were far too surprising."""
         import pyarrow as pa
 
         sizes = corpus.map("size", self.size_pass).read()

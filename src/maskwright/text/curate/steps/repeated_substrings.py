@@ -1,8 +1,8 @@
-"""Stretches of at least `length` words that stand in the corpus before are cut out of the texts.
+"""Stretches of at least `length` words that occur earlier in the corpus are cut out of the texts.
 
-What is found is what a suffix array of the whole corpus finds (Lee et al. 2107.06499), without
-holding one: two windows of `length` words that are equal have the same fingerprint (`winnow.py`),
-so only around fingerprints that occur twice is anything compared.
+The result is that of a suffix array of the whole corpus (Lee et al. 2107.06499), without its
+memory: equal windows of `length` words have the same fingerprint (`winnow.py`), so that only the
+surroundings of fingerprints that occur twice are compared.
 
     prints    the fingerprints of all texts; those that occur once are out
     runs      around the others, neighbouring windows with one fingerprint, as one hash: runs that
@@ -10,9 +10,8 @@ so only around fingerprints that occur twice is anything compared.
     windows   of runs that share a fingerprint and differ, at the ends of what is repeated, one run
               of each form is compared window by window
 
-A window is kept where it comes first: in the first document in order, there at its first place. All
-others are cut, up to the next word that stays. Work and memory grow with the repeated words, not
-with the square of how often they occur.
+A window is kept at its first place in the first document in order. All others are cut, up to the
+next word that stays. Work and memory are linear in the number of repeated words.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ class Settings(OrderedStep):
 
     # -------------------------------------------------------------------------- gather
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """The stretches to cut: the document, the first word and the one behind the last."""
+        """Returns the stretches to cut: document, first word, and the word after the last."""
         import pyarrow as pa
 
         hot = corpus.map("prints", self.prints).totals(["print"], ["count"], least=2)
@@ -140,7 +139,7 @@ class Settings(OrderedStep):
     def _of_prints(
         self, corpus: CorpusHandle, number: int, side_input: pa.Table
     ) -> Iterator[Spans]:
-        """What is to be cut around some fingerprints."""
+        """The spans to cut around some fingerprints."""
         import pyarrow as pa
 
         tables = corpus.map(f"runs-{number}", self.runs, side_input)
