@@ -264,6 +264,11 @@ def test_columns_keep_their_types(tmp_path: Path) -> None:
         assert isinstance(first["language"], str)
 
 
+def test_shards_of_versions_without_types_are_read() -> None:
+    table = CurationBatch(np.arange(1), ["d0"], ["a text"]).to_arrow().drop_columns(["values"])
+    assert CurationBatch.from_arrow(table).texts == ["a text"]
+
+
 def test_nothing_of_older_settings_is_left_in_the_work_folder(tmp_path: Path) -> None:
     def pieces(name: str) -> set[str]:
         work = work_folder(tmp_path / name)

@@ -417,7 +417,7 @@ class Settings(CorpusStep):
         )
 
     def gather(self, corpus: CorpusHandle, opened: Index) -> pa.Table:
-        """Returns the documents that contain evaluation texts, with the first text and their number."""
+        """Returns the documents with evaluation texts, each with the first text and the number."""
         import pyarrow as pa
 
         pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])
