@@ -409,10 +409,8 @@ def check_counts(settings: object, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
         if value < 0:
-            remedy = "raise it, or leave it out for its default"
-            raise ConfigError(
-                "a number below 0", where=name, found=value, wanted="0 or more", do=remedy
-            )
+            what, do = "a number below 0", "raise it, or leave it out for its default"
+            raise ConfigError(what, where=name, found=value, wanted="0 or more", do=do)
 
 
 def check_range(settings: object, low: str, high: str) -> None:

@@ -236,11 +236,9 @@ class DaftEngine:
             import ray
 
             return max(1, int(ray.cluster_resources().get("CPU", 1)))
-        return (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
 
     # -------------------------------------------------------------------------- tasks
     def run(

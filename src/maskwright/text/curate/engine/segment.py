@@ -217,7 +217,7 @@ def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> Non
 
 
 def _examples(facts: Any) -> Iterator[dict[str, Any]]:
-    """The examples of documents within the facts, at any depth."""
+    """The examples of documents in the facts, at any depth."""
     if isinstance(facts, dict) and "text" in facts:
         yield facts
     elif isinstance(facts, dict | list):

@@ -376,8 +376,8 @@ class Settings(Step):
                 values = np.where(decided, languages.probabilities, np.nan)
                 measures.append(RuleMeasure("language_probability", values, low=self.least))
         if self.most_other is not None:
-            other = languages.other_shares
-            measures.append(RuleMeasure("other_language_share", other, high=self.most_other))
+            shares = languages.other_shares
+            measures.append(RuleMeasure("other_language_share", shares, high=self.most_other))
         numbers = [f"{p:.4f}" if p else None for p in languages.probabilities.tolist()]
         second = [
             f"{code} {share:.2f}" if code else None
