@@ -211,12 +211,12 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
         )
     folder.mkdir(parents=True, exist_ok=True)
     kept_out = chosen | _find_copies(clean, chosen)
-    drawn = (text for path, text in _read_documents(clean) if path in chosen)
+    drawn = (text for location, text in _read_documents(clean) if location in chosen)
     texts = {
-        "before": (text for path, text in _read_documents(clean) if path not in kept_out),
-        "after": (text for path, text in _kept_documents(clean) if path not in kept_out),
+        "before": (text for location, text in _read_documents(clean) if location not in kept_out),
+        "after": (text for location, text in _kept_documents(clean) if location not in kept_out),
         HELD_OUT: drawn if drawing else _texts_of(held_out),
-        KEPT: (text for path, text in _kept_documents(clean) if path in chosen),
+        KEPT: (text for location, text in _kept_documents(clean) if location in chosen),
     }
     counts = [_write(folder / f"{name}.jsonl", stream) for name, stream in texts.items()]
     with new_text(marker) as file:
