@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.text.curate.default import STEPS
+from maskwright.text.curate.choices import DEFAULT_STEPS
 from maskwright.text.curate.recipe import make
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -116,7 +116,7 @@ def command_of(side: str, a: argparse.Namespace, out: Path) -> list[str]:
             return [*command, "--steps", "near-duplicates"]
         # The default recipe as a file: without one a sample is looked at first.
         recipe = out.with_name("recipe.toml")
-        recipe.write_text(make(list(STEPS), STEPS).to_toml())
+        recipe.write_text(make(list(DEFAULT_STEPS), DEFAULT_STEPS).to_toml())
         return [*command, "--recipe", str(recipe), *shlex.split(a.more)]
     python = a.peers / side / "bin" / "python"
     script = Path(__file__).with_name("curation_peers.py")

@@ -17,14 +17,16 @@ import numpy as np
 from maskwright.base.errors import ConfigError
 from maskwright.text.corpus.read import Reader
 from maskwright.text.curate.recipe import settings_of, step_names
-from maskwright.text.curate.step import Batch, CorpusStep, Step
+from maskwright.text.curate.step import CorpusStep, CurationBatch, Step
 
 SIZE = 1000  # documents of a batch
 
 
-def batches_of(texts: list[str]) -> list[Batch]:
+def batches_of(texts: list[str]) -> list[CurationBatch]:
     cuts = [texts[n : n + SIZE] for n in range(0, len(texts), SIZE)]
-    return [Batch(np.arange(len(cut)), [f"d{n}" for n in range(len(cut))], cut) for cut in cuts]
+    return [
+        CurationBatch(np.arange(len(cut)), [f"d{n}" for n in range(len(cut))], cut) for cut in cuts
+    ]
 
 
 def measured(step: Step, texts: list[str], rounds: int) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.text.corpus.read import read
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps import (
     contamination,
     exact_duplicates,
@@ -25,15 +25,15 @@ from maskwright.text.curate.steps import (
 )
 
 
-def batches_of(paths: list[str], characters: int = 1 << 20) -> list[Batch]:
+def batches_of(paths: list[str], characters: int = 1 << 20) -> list[CurationBatch]:
     """The documents in batches of the size that the engine makes."""
-    made: list[Batch] = []
+    made: list[CurationBatch] = []
     documents: list[Any] = []
     size = 0
     for document in [*read(paths), None]:
         if document is None or size >= characters:
             texts = [one.text for one in documents]
-            made.append(Batch(np.arange(len(texts)), [one.id for one in documents], texts))
+            made.append(CurationBatch(np.arange(len(texts)), [one.id for one in documents], texts))
             documents, size = [], 0
         if document is not None:
             documents.append(document)
@@ -41,10 +41,10 @@ def batches_of(paths: list[str], characters: int = 1 << 20) -> list[Batch]:
     return made
 
 
-def seconds(function: Callable[[Batch, Any], Any], batches: list[Batch]) -> float:
+def seconds(function: Callable[[CurationBatch, Any], Any], batches: list[CurationBatch]) -> float:
     best = float("inf")
     for _ in range(3):
-        fresh = [Batch(b.rows, b.ids, b.texts) for b in batches]  # words are made again
+        fresh = [CurationBatch(b.rows, b.ids, b.texts) for b in batches]  # words are made again
         begin = time.process_time()
         for batch in fresh:
             function(batch, None)
@@ -61,7 +61,7 @@ def main() -> None:
     size = sum(len(text.encode()) for batch in batches for text in batch.texts)
     documents = sum(map(len, batches))
     print(f"{documents:,} documents, {size / 1e6:.1f} MB")
-    passes: dict[str, Callable[[Batch, Any], Any]] = {
+    passes: dict[str, Callable[[CurationBatch, Any], Any]] = {
         "exact-duplicates": exact_duplicates.Settings().hashes,
         "near-duplicates": near_duplicates.Settings().signatures,
         "repeated-substrings": repeated_substrings.Settings().prints,

@@ -16,7 +16,7 @@ _DEFINED_IN = {
     "base.errors": "ConfigError DataError IncompatibleError UsageError",
     "base.metrics.intervals": "Estimate estimates_of_means",
     "base.randomness": "key:random_key",
-    "text.curate.step": "Batch:CurationBatch Measure Outcome Step",
+    "text.curate.step": "CurationBatch RuleMeasure:Measure Outcome Step",
     "text.store.rows": "Rows",
     "text.tables.column_contents": "text_in",
     "text.tables.columns": "Columns",

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 
 
-def dirty_texts(real_data: Path) -> tuple[Batch, dict[str, dict[str, Any]]]:
+def dirty_texts(real_data: Path) -> tuple[CurationBatch, dict[str, dict[str, Any]]]:
     """All documents in one batch, and the truth by id."""
     folder = real_data / "webcrawl"
     if not folder.is_dir():
@@ -23,4 +23,4 @@ def dirty_texts(real_data: Path) -> tuple[Batch, dict[str, dict[str, Any]]]:
         for path in (folder / "docs.jsonl.gz", folder / "truth.jsonl.gz")
     )
     ids, texts = ([document[key] for document in documents] for key in ("id", "text"))
-    return Batch(np.arange(len(ids)), ids, texts), {row["id"]: row for row in truth}
+    return CurationBatch(np.arange(len(ids)), ids, texts), {row["id"]: row for row in truth}

@@ -1,6 +1,6 @@
 """The whole corpus of a step in one process and in memory: what steps are tested with.
 
-    corpus = InProcess(batches)                         Batch, with its rows numbered in its shard
+    corpus = InProcess(batches)    # `CurationBatch`es, each with its rows numbered in its shard
     found = step.gather(corpus, step.open())
     outcomes = [step.apply(b, opened, corpus.about(found, n)) for n, b in enumerate(batches)]
 
@@ -18,28 +18,28 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from maskwright.base.findings import Finding
-from maskwright.text.curate.step import DOCUMENT, Batch, CorpusStep, Outcome, Pass, Step
+from maskwright.text.curate.step import DOCUMENT, CorpusStep, CurationBatch, Outcome, Pass, Step
 
 
-def batch_of(texts: Sequence[str], **notes: Sequence[str | None]) -> Batch:
+def batch_of(texts: Sequence[str], **notes: Sequence[str | None]) -> CurationBatch:
     """A batch of `texts` with the ids `d0`, `d1`, ..."""
     names = [f"d{n}" for n in range(len(texts))]
-    return Batch(np.arange(len(texts)), names, list(texts), notes)
+    return CurationBatch(np.arange(len(texts)), names, list(texts), notes)
 
 
 class InProcess:
-    """A `Corpus` of some batches, one for each shard."""
+    """A `CorpusHandle` of some batches, one for each shard."""
 
-    def __init__(self, batches: Sequence[Batch], opened: Any = None) -> None:
+    def __init__(self, batches: Sequence[CurationBatch], opened: Any = None) -> None:
         self.batches, self.opened = batches, opened
         self.findings: list[Finding] = []
 
-    def map(self, name: str, function: Pass, known: pa.Table | None = None) -> InMemory:
+    def map(self, name: str, function: Pass, side_input: pa.Table | None = None) -> InMemory:
         tables = []
         for shard, batch in enumerate(self.batches):
             about = None
-            if known is not None:
-                about = self.about(known, shard)
+            if side_input is not None:
+                about = self.about(side_input, shard)
                 if about.num_rows == 0:
                     continue
             elif not len(batch):
@@ -51,15 +51,15 @@ class InProcess:
             pa.concat_tables(tables) if tables else pa.table({DOCUMENT: pa.array([], pa.int64())})
         )
 
-    def say(self, found: Finding) -> None:
-        self.findings.append(found)
+    def say(self, finding: Finding) -> None:
+        self.findings.append(finding)
 
-    def about(self, known: pa.Table, shard: int) -> pa.Table:
-        """The rows of `known` about the documents of a shard."""
-        if DOCUMENT not in known.schema.names:
-            return known
-        numbers = known.column(DOCUMENT).to_numpy()
-        here = known.filter(pa.array(numbers >> 32 == shard))
+    def about(self, side_input: pa.Table, shard: int) -> pa.Table:
+        """The rows of `side_input` about the documents of a shard."""
+        if DOCUMENT not in side_input.schema.names:
+            return side_input
+        numbers = side_input.column(DOCUMENT).to_numpy()
+        here = side_input.filter(pa.array(numbers >> 32 == shard))
         rows = here.column(DOCUMENT).to_numpy() & 0xFFFFFFFF
         return here.drop_columns([DOCUMENT]).append_column("row", pa.array(rows))
 
@@ -96,19 +96,19 @@ class InMemory:
         return found.sort_by([(name, "ascending") for name in keys])
 
 
-def run(step: Step, batches: Sequence[Batch]) -> list[Outcome]:
+def run(step: Step, batches: Sequence[CurationBatch]) -> list[Outcome]:
     """What the step answers for each batch, one a shard."""
     step.check()
     opened = step.open()
     corpus = InProcess(batches, opened)
-    known = step.gather(corpus, opened) if isinstance(step, CorpusStep) else None
+    side_input = step.gather(corpus, opened) if isinstance(step, CorpusStep) else None
     return [
-        step.apply(batch, opened, None if known is None else corpus.about(known, shard))
+        step.apply(batch, opened, None if side_input is None else corpus.about(side_input, shard))
         for shard, batch in enumerate(batches)
     ]
 
 
-def removed(step: Step, batches: Sequence[Batch]) -> dict[str, str]:
+def removed(step: Step, batches: Sequence[CurationBatch]) -> dict[str, str]:
     """The rule by which each removed document went, by its id."""
     found: dict[str, str] = {}
     for batch, outcome in zip(batches, run(step, batches), strict=True):
@@ -116,11 +116,11 @@ def removed(step: Step, batches: Sequence[Batch]) -> dict[str, str]:
             for place in np.flatnonzero(measure.outside):
                 found.setdefault(batch.ids[place], measure.rule)
         for removal in outcome.removals:
-            found.setdefault(batch.ids[removal.place], removal.rule)
+            found.setdefault(batch.ids[removal.index], removal.rule)
     return found
 
 
-def survivors(step: Step, batches: Sequence[Batch]) -> list[str]:
+def survivors(step: Step, batches: Sequence[CurationBatch]) -> list[str]:
     """The ids of the documents that are left, in their order."""
     gone = removed(step, batches)
     return [name for batch in batches for name in batch.ids if name not in gone]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from maskwright.text.corpus import embedded
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 
 SHINGLE = 5
 
@@ -36,13 +36,13 @@ class Planted:
     pairs: NDArray[np.int64]  # (P, 2) that share a shingle
     similarities: NDArray[np.float64]  # (P,)
 
-    def batches(self, shards: int = 1, order: Sequence[int] | None = None) -> list[Batch]:
+    def batches(self, shards: int = 1, order: Sequence[int] | None = None) -> list[CurationBatch]:
         """All texts, cut into shards; a text's id does not depend on where it is."""
         order = list(range(len(self.texts))) if order is None else list(order)
         made = []
         for part in np.array_split(np.array(order), shards):
             ids = [f"t{n}" for n in part]
-            made.append(Batch(np.arange(len(part)), ids, [self.texts[n] for n in part]))
+            made.append(CurationBatch(np.arange(len(part)), ids, [self.texts[n] for n in part]))
         return made
 
 

@@ -19,7 +19,7 @@ from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import Reading
 from maskwright.text.curate.curation import Options, curate, work_folder
 from maskwright.text.curate.engine import daft_engine
-from maskwright.text.curate.recipe import Recipe, make
+from maskwright.text.curate.recipe import CurationRecipe, make
 from maskwright.text.curate.why import why
 
 pytest.importorskip("daft")
@@ -27,7 +27,7 @@ OPTIONS = Options(reading=Reading(notes=("*",)))
 UPDATE = Options(reading=OPTIONS.reading, update=True)
 
 
-def recipe() -> Recipe:
+def recipe() -> CurationRecipe:
     return make(["normalise", "exact-duplicates"], {})
 
 

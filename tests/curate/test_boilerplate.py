@@ -10,8 +10,8 @@ import pytest
 from tests.curate.in_process import batch_of, removed, run
 
 from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.phrases import without_lines
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.arrays.phrases import remove_lines
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.boilerplate import Settings, at_edge
 
 NOUNS = ["river", "stone", "apple", "cloud", "horse", "table", "night", "water", "garden"]
@@ -74,10 +74,10 @@ def test_menus_and_footers_are_cut_and_what_people_say_is_not() -> None:
 
 def test_what_is_cut_is_said() -> None:
     outcome = run(STEP, [batch_of(CORPUS)])[0]
-    first = [change for change in outcome.changes if change.place == 0]
+    first = [change for change in outcome.changes if change.index == 0]
     assert [(c.rule, c.value) for c in first] == [("line", 7)]
     assert first[0].where == "lines 1, 2, 3, 4, 11 and 2 more"
-    assert all(c.place < len(PAGES) for c in outcome.changes)
+    assert all(c.index < len(PAGES) for c in outcome.changes)
 
 
 def test_copies_of_a_text_are_not_boilerplate() -> None:
@@ -210,7 +210,7 @@ def test_F66_time_grows_with_the_text(unit: str) -> None:
     def seconds(size: int) -> float:
         batch = batch_of(["x" + unit * (size // len(unit)), *["Start\nx"] * 5])
         start = time.process_time()
-        run(Settings(), [Batch(batch.rows, batch.ids, batch.texts)])
+        run(Settings(), [CurationBatch(batch.rows, batch.ids, batch.texts)])
         return time.process_time() - start
 
     seconds(1000)
@@ -233,4 +233,4 @@ def test_blank_lines_around_what_is_cut_do_not_add_up(text: str, left: str) -> N
     lines = batch_of([text, "X"]).lines
     points = lines.characters.points
     cut = (points[lines.begins] == ord("X")) & (lines.texts == 0)
-    assert without_lines([text, "X"], lines, cut) == [left, "X"]
+    assert remove_lines([text, "X"], lines, cut) == [left, "X"]

@@ -20,15 +20,14 @@ from curate.cards import card_with
 from curate.in_process import batch_of
 from maskwright.text.corpus.reading import Reading
 from maskwright.text.curate import card as card_module
-from maskwright.text.curate import card_tables
+from maskwright.text.curate import card_report
 from maskwright.text.curate import recipe as recipes
 from maskwright.text.curate.card import _step
 from maskwright.text.curate.curation import Options, curate
-from maskwright.text.curate.data_card import data_card
 from maskwright.text.curate.engine import segment
 from maskwright.text.curate.engine.segment import Flow, Record
 from maskwright.text.curate.recipe import setting_of, step_lines
-from maskwright.text.curate.step import Batch, Measure, Outcome, Removal
+from maskwright.text.curate.step import CurationBatch, Outcome, Removal, RuleMeasure
 
 STEPS = ["gopher-quality", "c4", "personal"]
 LONG = "The old man went down to the river and sat there with his dog. "
@@ -153,7 +152,7 @@ def test_the_card_answers_for_the_corpus(clean: Path) -> None:
     unreadable = gzip.decompress((clean / "unreadable.jsonl.gz").read_bytes())
     assert json.loads(unreadable)["line"] == 16
     # The control: a card with licences, tokens and contamination says them instead.
-    other = data_card(card_with("CC-BY-4.0"))
+    other = card_report.render_data_card(card_with("CC-BY-4.0"))
     assert "no column licence" not in other and "Unknown for 2 documents" in other
     assert "4 documents removed by contamination" in other
     assert "120 tokens" in other and "fingerprint " + "cd" * 32 in other
@@ -199,7 +198,7 @@ def test_every_value_is_one_that_json_holds() -> None:
     batch = batch_of(["a text"] * 4)
     values = np.array([math.inf, math.nan, 5.25, 1.0])
     removal = Removal(3, "word", np.int64(7))  # type: ignore[arg-type]
-    outcome = Outcome(measures=[Measure("high", values, high=2.0)], removals=[removal])
+    outcome = Outcome(measures=[RuleMeasure("high", values, high=2.0)], removals=[removal])
     record = Record(["a-step"])
     left = record.take("a-step", Flow.of(batch), outcome)
     assert left.batch.ids == ["d1"], "what has no value passes"
@@ -217,8 +216,8 @@ def facts_of(order: Sequence[int], cuts: int, values: NDArray[np.float64]) -> di
         record = Record(["a-step"])
         for batch in np.array_split(places, 2):  # of a shard
             names = [f"raw.txt:{n}" for n in batch]
-            made = Batch(np.arange(len(batch)), names, [f"text {n}" for n in batch])
-            measure = Measure("range", values[batch], low=3.0, high=90.0)
+            made = CurationBatch(np.arange(len(batch)), names, [f"text {n}" for n in batch])
+            measure = RuleMeasure("range", values[batch], low=3.0, high=90.0)
             record.take("a-step", Flow.of(made), Outcome(measures=[measure]))
         parts.append(record.facts()["steps"]["a-step"])
     return _step("a-step", parts)
@@ -241,7 +240,7 @@ def test_examples_and_samples_do_not_depend_on_cuts(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_command_is_one_for_a_shell() -> None:
-    command = card_tables.command(card_with("my files/$x"))
+    command = card_report.repeat_command(card_with("my files/$x"))
     assert command.startswith("maskwright curate 'my files/$x' --recipe recipe.toml")
 
 

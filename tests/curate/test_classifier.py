@@ -11,8 +11,8 @@ import pytest
 from tests.curate.in_process import InProcess, batch_of, removed, run
 
 from maskwright.base.errors import CheckpointError, ConfigError, DataError, MaskwrightError
-from maskwright.text.curate.step import Batch
-from maskwright.text.curate.steps.classifier import Settings, features_of, learned
+from maskwright.text.curate.step import CurationBatch
+from maskwright.text.curate.steps.classifier import Settings, features_of, train_classifier
 
 SUBJECTS = ["the enzyme", "a membrane", "the protein", "each sample", "the cell", "the tissue"]
 VERBS = ["shows", "inhibits", "produces", "binds", "measures", "confirms"]
@@ -94,7 +94,7 @@ def test_a_classifier_no_better_than_chance_is_refused(tmp_path: Path) -> None:
 def test_success_is_not_that_on_examples_it_has_learned() -> None:
     texts = [good_text(n) for n in range(100)]
     good = np.random.default_rng(5).random(100) < 0.5
-    linear, trial = learned(batch_of(texts), good)
+    linear, trial = train_classifier(batch_of(texts), good)
     assert trial.area < 0.7
     own = linear.probabilities(features_of(batch_of(texts)))
     by_heart = np.mean((own > np.median(own)) == good)
@@ -118,7 +118,7 @@ def test_probabilities_are_calibrated() -> None:
         return texts, draw.random(300) > shares
 
     texts, good = made(1)
-    linear, _ = learned(batch_of(texts), good)
+    linear, _ = train_classifier(batch_of(texts), good)
     texts, good = made(2)
     found = linear.probabilities(features_of(batch_of(texts)))
     for low in (0.0, 0.25, 0.5, 0.75):
@@ -127,9 +127,9 @@ def test_probabilities_are_calibrated() -> None:
         assert good[here].mean() == pytest.approx(found[here].mean(), abs=0.2)
 
 
-def shards(texts: list[str], cuts: int) -> list[Batch]:
+def shards(texts: list[str], cuts: int) -> list[CurationBatch]:
     return [
-        Batch(np.arange(len(part)), [f"d{n}" for n in part], [texts[n] for n in part])
+        CurationBatch(np.arange(len(part)), [f"d{n}" for n in part], [texts[n] for n in part])
         for part in np.array_split(np.arange(len(texts)), cuts)
     ]
 

@@ -15,7 +15,7 @@ from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, removed, run
 from maskwright.base.errors import ConfigError
 from maskwright.text.curate.arrays.words import words_of
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.contamination import Settings, TextSets
 
 LONG = "the quick brown fox jumps over the lazy dog while fourteen other animals look on"
@@ -102,7 +102,7 @@ def test_every_file_is_told_of(rows: Path, tmp_path: Path) -> None:
 def test_shards_change_nothing(rows: Path) -> None:
     texts = [LONG, "free", f"one. {SHORT}.", "free too", LONG + " again"]
     whole = removed(settings(rows), [batch_of(texts)])
-    parts = [Batch(np.arange(1), [f"d{n}"], [text]) for n, text in enumerate(texts)]
+    parts = [CurationBatch(np.arange(1), [f"d{n}"], [text]) for n, text in enumerate(texts)]
     assert (
         removed(settings(rows), parts) == whole == dict.fromkeys(["d0", "d2", "d4"], "contaminated")
     )

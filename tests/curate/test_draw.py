@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.curate.in_process import InProcess, survivors
+from tests.curate.in_process import InProcess, batch_of, survivors
 
 from maskwright.base.errors import ConfigError
-from maskwright.text.curate.step import Batch, Step
+from maskwright.text.curate.step import CurationBatch, Step
 from maskwright.text.curate.steps import balance, limit, sample
 
 TEXTS = [f"text number {n} " + "word " * (n % 13) for n in range(3000)]
 DOMAINS = ["big"] * 2400 + ["middle"] * 500 + ["small"] * 100
 
 
-def batches(order: np.ndarray, cuts: int) -> list[Batch]:
+def batches(order: np.ndarray, cuts: int) -> list[CurationBatch]:
     """The documents in this order, in so many shards."""
     return [
-        Batch(
+        CurationBatch(
             np.arange(len(part)),
             [f"d{n}" for n in part],
             [TEXTS[n] for n in part],
@@ -71,8 +72,8 @@ def test_limits_are_reached_and_not_passed() -> None:
 
 
 def test_a_limit_holds_for_equal_texts() -> None:
-    batch = Batch(np.arange(50), [f"d{n}" for n in range(50)], ["the same"] * 50)
-    backwards = Batch(np.arange(50), [f"d{n}" for n in range(49, -1, -1)], ["the same"] * 50)
+    batch = batch_of(["the same"] * 50)
+    backwards = replace(batch, ids=batch.ids[::-1])
     left = survivors(limit.Settings(documents=7), [batch])
     assert len(left) == 7
     assert set(left) == set(survivors(limit.Settings(documents=7), [backwards]))
@@ -149,7 +150,7 @@ def test_a_domain_that_is_not_there_is_refused() -> None:
 
 
 def test_documents_without_the_column_are_a_domain() -> None:
-    batch = Batch(np.arange(4), ["a", "b", "c", "d"], TEXTS[:4], {"source": ["x", None, "x", None]})
+    batch = batch_of(TEXTS[:4], source=["x", None, "x", None])
     with pytest.raises(ConfigError, match="no document has this column") as refusal:
         balance.Settings(column="sauce", cap=1).gather(InProcess(batches(PLAIN, 2)), None)
     assert "source" in str(refusal.value.do)

@@ -21,8 +21,8 @@ from maskwright.text.curate.engine import corpus as corpora
 from maskwright.text.curate.engine import run as runs
 from maskwright.text.curate.engine import shards, tables
 from maskwright.text.curate.engine.daft_engine import DaftEngine
-from maskwright.text.curate.recipe import Recipe, make
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.recipe import CurationRecipe, make
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps import exact_duplicates, near_duplicates
 
 pytest.importorskip("daft")
@@ -54,7 +54,7 @@ def write_corpus(folder: Path, count: int = 60) -> Path:
     return folder
 
 
-def recipe() -> Recipe:
+def recipe() -> CurationRecipe:
     return make(
         ["personal", "exact-duplicates", "near-duplicates", "sample"], {"sample": {"share": 0.9}}
     )
@@ -264,6 +264,11 @@ def test_columns_keep_their_types(tmp_path: Path) -> None:
         assert isinstance(first["language"], str)
 
 
+def test_shards_of_versions_without_types_are_read() -> None:
+    table = CurationBatch(np.arange(1), ["d0"], ["a text"]).to_arrow().drop_columns(["values"])
+    assert CurationBatch.from_arrow(table).texts == ["a text"]
+
+
 def test_nothing_of_older_settings_is_left_in_the_work_folder(tmp_path: Path) -> None:
     def pieces(name: str) -> set[str]:
         work = work_folder(tmp_path / name)
@@ -462,7 +467,7 @@ def test_a_pass_sent_ahead_gives_what_it_gives_alone(
 
 def test_documents_that_are_only_removed_are_not_written_again(tmp_path: Path) -> None:
     batches = [
-        Batch(
+        CurationBatch(
             np.arange(n, n + 3),
             [f"d{m}" for m in range(n, n + 3)],
             [f"text {m}" for m in range(n, n + 3)],
@@ -482,13 +487,13 @@ def test_documents_that_are_only_removed_are_not_written_again(tmp_path: Path) -
         # The first document of each batch goes, and the batch in the midst.
         kept = [b.take(np.arange(len(b)) > 0) for b in here if 4 not in b.rows or not number]
         noted = [b.with_notes({f"new-{number}": [f"n{row}" for row in b.rows]}) for b in kept]
-        left = [tables.Left(b.rows, b.notes) for b in noted]
+        left = [tables.RemainingRows(b.rows, b.notes) for b in noted]
 
         def write(
             stage: commits.Staging,
             path: Path = path,
             shard: Path = shard,
-            left: list[tables.Left] = left,
+            left: list[tables.RemainingRows] = left,
             number: int = number,
         ) -> None:
             new = {f"new-{number}"}

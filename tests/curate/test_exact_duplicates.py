@@ -12,7 +12,7 @@ from curate.dirty import dirty_texts
 from curate.in_process import batch_of, removed, run, survivors
 from maskwright.base.errors import ConfigError
 from maskwright.text.curate.arrays.winnow import hash_128
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.exact_duplicates import Settings
 
 
@@ -40,7 +40,7 @@ def test_the_removal_names_the_document_that_is_kept() -> None:
     texts = ["other", "a b", "A  b."]
     (outcome,) = run(Settings(ignore_punctuation=True), [batch_of(texts)])
     (removal,) = outcome.removals
-    assert (removal.place, removal.value) == (1, "d2")  # the longer one is kept
+    assert (removal.index, removal.value) == (1, "d2")  # the longer one is kept
 
 
 def _documents() -> list[tuple[str, str, str, str | None]]:
@@ -60,9 +60,8 @@ def _kept(order: list[int], shards: int) -> set[str]:
     for part in np.array_split(np.array(order), shards):
         own = [rows[n] for n in part]
         ids, texts, sources, qualities = (list(c) for c in zip(*own, strict=True))
-        batches.append(
-            Batch(np.arange(len(own)), ids, texts, {"source": sources, "quality": qualities})
-        )
+        notes = {"source": sources, "quality": qualities}
+        batches.append(CurationBatch(np.arange(len(own)), ids, texts, notes))
     return set(survivors(Settings(priority=("book",), ignore_punctuation=True), batches))
 
 
@@ -87,7 +86,7 @@ def test_the_first_that_came_would_depend_on_arrival(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(  # the control
         exact_duplicates,
-        "firsts",
+        "rows_to_keep",
         lambda table, groups: np.array([np.flatnonzero(groups == g)[0] for g in groups]),
     )
     usual = list(range(len(_documents())))

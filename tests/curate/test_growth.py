@@ -24,7 +24,7 @@ from maskwright.text.curate.engine import shards
 from maskwright.text.curate.engine.segment import Flow, Record
 from maskwright.text.curate.engine.shards import REJECTED, read_group
 from maskwright.text.curate.recipe import settings_of, step_names
-from maskwright.text.curate.step import Batch, CorpusStep, Step
+from maskwright.text.curate.step import CorpusStep, CurationBatch, Step
 
 DRAW = random.Random(7)
 WORDS = ["".join(DRAW.choices("abcdefghijklmnoprstuw", k=DRAW.randint(2, 9))) for _ in range(3000)]
@@ -36,32 +36,32 @@ def words(count: int, seed: object) -> str:
     return " ".join(random.Random(str(seed)).choices(WORDS, k=count))
 
 
-def unlike(count: int) -> Batch:
+def unlike(count: int) -> CurationBatch:
     return batch_of([words(30, n) + "." for n in range(count)])
 
 
-def prompted(count: int) -> Batch:
+def prompted(count: int) -> CurationBatch:
     return batch_of([f"{PROMPT}. {words(20, n)}." for n in range(count)])
 
 
-def alike(count: int) -> Batch:
+def alike(count: int) -> CurationBatch:
     return batch_of([words(30, 0) for _ in range(count)])
 
 
-def long_document(count: int) -> Batch:
+def long_document(count: int) -> CurationBatch:
     return batch_of([words(30, 0), words(40 * count, 1)])
 
 
-def long_word(count: int) -> Batch:
+def long_word(count: int) -> CurationBatch:
     return batch_of([words(30, 0), "ab1" * 100 * count])
 
 
-def many_lines(count: int) -> Batch:
+def many_lines(count: int) -> CurationBatch:
     menu = "Home\n"
     return batch_of([menu + "\n".join(words(5, n % 50) for n in range(2 * count))] * 2)
 
 
-def many_repeats(count: int) -> Batch:
+def many_repeats(count: int) -> CurationBatch:
     """Stretches that stand in another document, with other words between them."""
     shared = [words(14, n) for n in range(count)]
     mixed = [
@@ -70,20 +70,20 @@ def many_repeats(count: int) -> Batch:
     return batch_of(mixed)
 
 
-def many_columns(count: int) -> Batch:
+def many_columns(count: int) -> CurationBatch:
     batch = unlike(10)
     columns = {f"c{n}": ["x"] * 10 for n in range(count)}
-    return Batch(batch.rows, batch.ids, batch.texts, columns)
+    return CurationBatch(batch.rows, batch.ids, batch.texts, columns)
 
 
-def many_domains(count: int) -> Batch:
+def many_domains(count: int) -> CurationBatch:
     batch = unlike(count)
     domains = [f"site{n}" for n in range(count)]
-    return Batch(batch.rows, batch.ids, batch.texts, {"source": domains, "language": domains})
+    return batch.with_notes({"source": domains, "language": domains})
 
 
 MANY, FEW = 200, 30  # many documents for steps that compare them, as the rest would hide a square
-INPUTS: dict[str, Callable[[int], Batch]] = {
+INPUTS: dict[str, Callable[[int], CurationBatch]] = {
     "documents with a common prompt": prompted,
     "equal documents": alike,
     "words of a document": long_document,
@@ -109,7 +109,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def settings(name: str, files: Path, batch: Batch) -> Step:
+def settings(name: str, files: Path, batch: CurationBatch) -> Step:
     """The step with all that it can do; evaluation files hold the texts of the corpus."""
     own: dict[str, Any] = {}
     if name == "balance":
@@ -127,7 +127,7 @@ def settings(name: str, files: Path, batch: Batch) -> Step:
     return settings_of(name)(**own)
 
 
-def run(step: Step, batch: Batch) -> None:
+def run(step: Step, batch: CurationBatch) -> None:
     """The step over a batch, with the record of what it did."""
     opened, known = step.open(), None
     if isinstance(step, CorpusStep):
@@ -137,7 +137,7 @@ def run(step: Step, batch: Batch) -> None:
     record = Record(["step"])
     flow = record.take("step", Flow.of(batch), outcome)
     if len(flow.batch):
-        record.left(flow)
+        record.count_remaining(flow)
     record.facts()
 
 
@@ -214,7 +214,7 @@ def pairs_of_documents_and_texts(count: int) -> Callable[[], None]:
     return pairs
 
 
-def bounds(batch: Batch) -> list[tuple[int, int]]:
+def bounds(batch: CurationBatch) -> list[tuple[int, int]]:
     starts = batch.words.starts.tolist()
     return list(itertools.pairwise(starts))
 

@@ -14,7 +14,7 @@ import pytest
 from tests.curate.in_process import batch_of, removed, run
 
 from maskwright.base.errors import ConfigError, DataError, UsageError
-from maskwright.text.curate.step import Batch, Step
+from maskwright.text.curate.step import CurationBatch, Step
 from maskwright.text.curate.steps import c4, fineweb, gibberish, gopher_quality, gopher_repetition
 
 # 16 words of 4 letters on average; half are different in each sentence.
@@ -354,15 +354,15 @@ def varied() -> list[str]:
     return texts + [prose(n, n) for n in range(1, 90, 7)]
 
 
-def answers(step: Step, batches: list[Batch]) -> dict[str, object]:
+def answers(step: Step, batches: list[CurationBatch]) -> dict[str, object]:
     """What the step says of each text, by its id."""
     found: dict[str, object] = {}
     for batch, outcome in zip(batches, run(step, batches), strict=True):
         for place, name in enumerate(batch.ids):
             found[name] = (
                 {m.rule: str(m.values[place]) for m in outcome.measures},
-                [(r.rule, r.value, r.where) for r in outcome.removals if r.place == place],
-                [(c.rule, c.value, c.where) for c in outcome.changes if c.place == place],
+                [(r.rule, r.value, r.where) for r in outcome.removals if r.index == place],
+                [(c.rule, c.value, c.where) for c in outcome.changes if c.index == place],
                 (outcome.texts or batch.texts)[place],
             )
     return found
@@ -379,7 +379,8 @@ def test_a_document_is_judged_alike_in_any_batch_and_order(name: str) -> None:
         ]
         assert answers(STEPS[name](), parts) == whole
     order = np.random.default_rng(1).permutation(size)
-    turned = Batch(batch.rows, [batch.ids[i] for i in order], [batch.texts[i] for i in order])
+    ids, texts = [batch.ids[i] for i in order], [batch.texts[i] for i in order]
+    turned = CurationBatch(batch.rows, ids, texts)
     assert answers(STEPS[name](), [turned]) == whole
     assert run(STEPS[name](), [batch_of([])])[0].texts is None
 
@@ -391,7 +392,7 @@ def test_F66_time_grows_with_the_text(character: str) -> None:
         opened = step.open()
         best = 9.0
         for _ in range(2):
-            batch = Batch(batch.rows, batch.ids, batch.texts)
+            batch = CurationBatch(batch.rows, batch.ids, batch.texts)
             start = time.process_time()
             step.apply(batch, opened)
             best = min(best, time.process_time() - start)

@@ -66,7 +66,7 @@ def plain(text: str, **settings: int) -> str:
     found = (outcome.texts or ["other", text])[1]
     # What changed is said, and only then.
     assert bool(outcome.changes) == (found != text)
-    assert all(change.place == 1 for change in outcome.changes)
+    assert all(change.index == 1 for change in outcome.changes)
     return found
 
 

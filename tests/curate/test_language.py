@@ -219,5 +219,5 @@ def test_labelled_passages_and_mixed_documents(real_data: Path, model: NaiveBaye
         documents = [row for row in map(json.loads, lines) if truth[row["id"]] != "und"]
     found = identify([row["text"] for row in documents], model, 8)
     mixed = np.array([truth[row["id"]] == "mixed" for row in documents])
-    assert (found.others[mixed] >= 0.1).mean() > 0.9
-    assert (found.others[~mixed] >= 0.1).mean() < 0.002
+    assert (found.other_shares[mixed] >= 0.1).mean() > 0.9
+    assert (found.other_shares[~mixed] >= 0.1).mean() < 0.002

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of
 
-from maskwright.text.curate.arrays.lines import repeats
+from maskwright.text.curate.arrays.lines import find_repeats
 from maskwright.text.curate.arrays.ngrams import repeated_ngrams
 from maskwright.text.curate.arrays.sentences import sentences_of
 from maskwright.text.curate.arrays.words import words_of
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 
 TEXTS = [
     "one line",
@@ -29,7 +29,7 @@ def plain_lines(text: str) -> list[tuple[int, str]]:
     return [(n, line.strip()) for n, line in enumerate(text.split("\n")) if line.strip()]
 
 
-def lines(batch: Batch) -> list[list[tuple[int, str]]]:
+def lines(batch: CurationBatch) -> list[list[tuple[int, str]]]:
     table = batch.lines
     found: list[list[tuple[int, str]]] = [[] for _ in range(len(batch))]
     for text, begin, end, number in zip(
@@ -49,7 +49,7 @@ def test_equal_lines_have_equal_hashes_and_others_do_not() -> None:
     table = batch_of(TEXTS).lines
     texts = [line for text in TEXTS for _, line in plain_lines(text)]
     assert len(set(table.hashes.tolist())) == len(set(texts)) < len(texts)
-    again = repeats(table.hashes, table.texts)
+    again = find_repeats(table.hashes, table.texts)
     assert [texts[n] for n in np.flatnonzero(again)] == ["same", "same"]
 
 

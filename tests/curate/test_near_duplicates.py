@@ -15,7 +15,7 @@ from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, run, survivors
 from curate.planted import Planted, planted, within_band
 from maskwright.base.errors import ConfigError, DataError
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps import near_duplicates
 from maskwright.text.curate.steps.near_duplicates import Settings
 
@@ -118,7 +118,7 @@ def check_precision(truth: Planted) -> None:
             )
             assert match
             linked = int(match[2] or match[1])
-            similarity = exact[frozenset((removal.place, linked))]
+            similarity = exact[frozenset((removal.index, linked))]
             assert similarity >= step.threshold
             assert float(match[3]) == pytest.approx(similarity, abs=0.0006)
             seen += 1
@@ -170,7 +170,7 @@ def test_the_truth_at_length(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_planted_copies_are_found_in_dirty_text(real_data: Path) -> None:
     batch, truth = dirty_texts(real_data)
     (outcome,) = run(Settings(), [batch])
-    kept = {batch.ids[r.place]: str(r.value).split(",")[0].split()[0] for r in outcome.removals}
+    kept = {batch.ids[r.index]: str(r.value).split(",")[0].split()[0] for r in outcome.removals}
     copies = {name: row for name, row in truth.items() if row["flags"]["near_dup"]}
     surely = [name for name, row in copies.items() if row["jaccard5"] >= 0.85]
     assert len(surely) > 100
@@ -192,7 +192,7 @@ def test_short_texts_are_one_shingle_and_texts_without_words_stay() -> None:
 
 def test_a_shard_without_words_or_without_copies() -> None:
     assert survivors(Settings(), [batch_of(["...", "!!!"])]) == ["d0", "d1"]
-    apart = [Batch(np.arange(1), [name], [name * 3]) for name in ("a", "b", "?")]
+    apart = [CurationBatch(np.arange(1), [name], [name * 3]) for name in ("a", "b", "?")]
     assert survivors(Settings(), apart) == ["a", "b", "?"]
 
 

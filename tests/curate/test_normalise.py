@@ -11,7 +11,7 @@ from tests.curate.in_process import batch_of, run
 
 from maskwright.base.errors import ConfigError
 from maskwright.text.curate.arrays.characters import characters_of
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps import normalise
 from maskwright.text.curate.steps.normalise import Settings
 
@@ -52,7 +52,7 @@ MOJIBAKE = [
 def normal(text: str, **settings: object) -> tuple[str, dict[str, object]]:
     """The text, and what was changed how often."""
     outcome = run(Settings(**settings), [batch_of(["other", text])])[0]  # type: ignore[arg-type]
-    assert {change.place for change in outcome.changes} <= {1}
+    assert {change.index for change in outcome.changes} <= {1}
     return (outcome.texts or ["other", text])[1], {c.rule: c.value for c in outcome.changes}
 
 
@@ -84,7 +84,8 @@ def test_a_wrong_encoding_shows_in_more_than_a_capital_before_a_sign(
 
 def test_characters_beyond_the_first_plane_are_none_that_are_replaced() -> None:
     steps = normalise.RULES["controls"].keys()
-    assert [*normalise._present(characters_of(["a😀", "b\uffff\n"]), {*steps})] == [(1, {"\uffff"})]
+    characters = characters_of(["a😀", "b\uffff\n"])
+    assert [*normalise._texts_with(characters, {*steps})] == [(1, {"\uffff"})]
 
 
 def test_a_quotation_mark_whose_byte_was_lost() -> None:
@@ -170,7 +171,7 @@ def test_F66_time_grows_with_the_text(unit: str) -> None:
     def seconds(size: int) -> float:
         batch = batch_of(["x" + unit * (size // len(unit))])
         start = time.process_time()
-        Settings().apply(Batch(batch.rows, batch.ids, batch.texts), None)
+        Settings().apply(CurationBatch(batch.rows, batch.ids, batch.texts), None)
         return time.process_time() - start
 
     seconds(1000)

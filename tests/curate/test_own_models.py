@@ -17,7 +17,7 @@ from maskwright.base.errors import CheckpointError, ConfigError, DataError, Inco
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.text.curate.curation import Options, curate
 from maskwright.text.curate.recipe import make
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps import classifier, perplexity
 
 TEXTS = [
@@ -37,7 +37,7 @@ def tuned(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-def cut(texts: list[str], count: int) -> list[Batch]:
+def cut(texts: list[str], count: int) -> list[CurationBatch]:
     return [
         batch_of([texts[n] for n in part]) for part in np.array_split(np.arange(len(texts)), count)
     ]

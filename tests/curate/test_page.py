@@ -20,7 +20,7 @@ from curate.test_card import clean  # noqa: F401
 from maskwright.base.report import document
 from maskwright.base.report.drawing.histogram import histogram
 from maskwright.base.report.drawing.svg import Stage, flow
-from maskwright.text.curate.page import page
+from maskwright.text.curate.card_report import render_page
 
 SCRIPT = (document.TEMPLATES / "curation.js").read_text(encoding="utf-8")
 HOSTILE = "<script>alert(1)</script><img src=//evil.example/x onerror=a()>\" data-value='9' \x1b[2J"
@@ -65,7 +65,7 @@ def test_the_page_reaches_nothing_and_runs_its_own_script(clean: Path) -> None: 
 
 
 def test_texts_are_no_markup() -> None:
-    made = page(card_with(HOSTILE))
+    made = render_page(card_with(HOSTILE))
     assert made.count("<script>") == 1 and "\x1b" not in made
     assert "&lt;script&gt;alert(1)" in made and reaches_out(made.replace("//evil", "evil")) == []
     borders = [a for tag, a in Elements(made).found if tag == "article" and "data-limit" in a]
@@ -81,7 +81,7 @@ def test_a_limit_has_its_setting_and_examples_on_both_sides(clean: Path) -> None
     verdicts = [a["data-verdict"] for tag, a in made if a.get("data-verdict")]
     assert verdicts.count("keep") == verdicts.count("remove") > 4
     # The control: a limit without a setting names none.
-    other = Elements(page(card_with("x"))).found
+    other = Elements(render_page(card_with("x"))).found
     unnamed = [a for tag, a in other if a.get("data-high") == "4.5"]
     assert unnamed and not any("data-high-setting" in a for a in unnamed)
 
@@ -98,9 +98,9 @@ def test_many_rules_stay_small() -> None:
         settings = {"low": "least", "high": None}
         limits = {"low": 1, "high": None, "settings": settings}
         step["measures"][f"r{n}"] = {"sample": sample, "border": long, **limits}
-    made = page(card)
+    made = render_page(card)
     assert 500_000 < len(made.encode()) < 2_000_000
-    assert made == page(json.loads(json.dumps(card)))
+    assert made == render_page(json.loads(json.dumps(card)))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from tests.curate.in_process import InProcess, batch_of, removed, run
 
 from maskwright.base.errors import CheckpointError, ConfigError, DataError, UsageError
 from maskwright.text.curate import markov
-from maskwright.text.curate.markov import counted, trained, units_of
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.markov import count_ngrams, train, units_of
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.perplexity import Settings, deviations
 
 NOUNS = [a + b for a in ("bra", "clo", "dri", "fen", "gul", "har", "mor") for b in "dklnprst"]
@@ -59,7 +59,7 @@ def good_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_probabilities_of_all_that_may_follow_add_up_to_one() -> None:
     units = units_of(batch_of(GOOD[:40]))
-    model = trained(counted(units, 3))
+    model = train(count_ngrams(units, 3))
     vocabulary = sorted(set(" ".join(GOOD[:40]).lower().replace(".", " .").split()))
     assert model.different == len(vocabulary)
     for context in ("the", "a brad saw", "unseen words"):
@@ -70,14 +70,14 @@ def test_probabilities_of_all_that_may_follow_add_up_to_one() -> None:
         mass = np.exp2(alone - whole).sum()
         # What is left is that of unknown words and of n-grams that the table forgot.
         assert 0.8 < mass <= 1.0 + 1e-3
-    uneven = trained(counted(units, 1))
+    uneven = train(count_ngrams(units, 1))
     assert uneven.bits(units)[0] > model.bits(units)[0]  # the control: a longer context knows more
 
 
 def test_no_ngram_is_taken_for_another() -> None:
     batch = batch_of(GOOD)
     units = units_of(batch)
-    model = trained(counted(units, 2))
+    model = train(count_ngrams(units, 2))
     strange = units_of(batch_of([noise(n) for n in range(200)]))
     for size in (1, 2):
         grams, whole = strange.grams(size)
@@ -131,7 +131,7 @@ def test_a_text_is_not_scored_by_a_model_that_read_it(
     monkeypatch.setattr(Settings, "halves", lambda self, t: other(t))
     swapped = Settings.bits
 
-    def unfair(self: Settings, batch: Batch, models: list[markov.Markov]) -> np.ndarray:
+    def unfair(self: Settings, batch: CurationBatch, models: list[markov.NgramModel]) -> np.ndarray:
         return swapped(self, batch, models[::-1])
 
     monkeypatch.setattr(Settings, "bits", unfair)
@@ -139,9 +139,9 @@ def test_a_text_is_not_scored_by_a_model_that_read_it(
     assert np.median(read[:400]) < 0.9 * np.median(read[400:])
 
 
-def shards(texts: list[str], cuts: int) -> list[Batch]:
+def shards(texts: list[str], cuts: int) -> list[CurationBatch]:
     return [
-        Batch(np.arange(len(part)), [f"d{n}" for n in part], [texts[n] for n in part])
+        CurationBatch(np.arange(len(part)), [f"d{n}" for n in part], [texts[n] for n in part])
         for part in np.array_split(np.arange(len(texts)), cuts)
     ]
 

@@ -149,7 +149,7 @@ def test_details_are_masked_and_the_record_does_not_have_them() -> None:
     text = "Call (437) 555-0126 or 437-555-0199; sam@guide.example"
     (outcome,) = run(Settings(), [batch_of(["nothing here", text])])
     assert outcome.texts == ["nothing here", "Call <PHONE> or <PHONE>; <EMAIL>"]
-    assert [(c.place, c.rule, c.value) for c in outcome.changes] == [
+    assert [(c.index, c.rule, c.value) for c in outcome.changes] == [
         (1, "personal-email", 1),
         (1, "personal-phone", 2),
     ]

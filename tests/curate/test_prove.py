@@ -56,7 +56,7 @@ def test_no_model_learns_from_a_copy_of_what_judges_it(
     assert 0 < len(kept) < len(judge) and set(kept) <= set(judge)
     assert not set(judge) & set(after) and not set(judge) & set(before)
     assert set(before) == set(after) and len(before) > 1.4 * len(after)
-    monkeypatch.setattr(proving, "_copies", lambda clean, chosen: set())
+    monkeypatch.setattr(proving, "_find_copies", lambda clean, chosen: set())
     proving._write_texts(clean, tmp_path / "control", ())
     assert set(judge) & set(numbers(tmp_path / "control" / "before.jsonl"))
 

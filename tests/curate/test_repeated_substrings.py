@@ -12,7 +12,7 @@ from curate.in_process import InProcess, batch_of, run
 from curate.planted import real_words
 from maskwright.base.errors import ConfigError
 from maskwright.text.curate.arrays import winnow
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps import repeated_substrings
 from maskwright.text.curate.steps.repeated_substrings import Settings
 
@@ -85,7 +85,7 @@ def brute_force(texts: Sequence[str], length: int, ranks: Sequence[int]) -> set[
     return found
 
 
-def stretches(step: Settings, batches: Sequence[Batch]) -> set[Stretch]:
+def stretches(step: Settings, batches: Sequence[CurationBatch]) -> set[Stretch]:
     """What the step cuts; a text is named by its id, `d7`."""
     corpus = InProcess(batches)
     table = step.gather(corpus, step.open()).to_pydict()
@@ -189,9 +189,8 @@ def test_shards_order_and_portions_change_nothing(monkeypatch: pytest.MonkeyPatc
     random = np.random.default_rng(0)
     for shards, order in ((2, range(len(texts))), (7, random.permutation(len(texts)))):
         parts = np.array_split(np.array(order), shards)
-        batches = [
-            Batch(np.arange(len(p)), [f"d{n}" for n in p], [texts[n] for n in p]) for p in parts
-        ]
+        fields = ((np.arange(len(p)), [f"d{n}" for n in p], [texts[n] for n in p]) for p in parts)
+        batches = [CurationBatch(*columns) for columns in fields]
         # Ids are part of the order, and are the same here.
         assert stretches(Settings(), batches) == whole
     monkeypatch.setattr(repeated_substrings, "AT_ONCE", 40)
@@ -205,7 +204,7 @@ def test_the_text_is_cut_and_the_change_told() -> None:
     assert outcome.texts == [texts[0], "Before.\n\nBehind."]
     (change,) = outcome.changes
     at = texts[1].index("word0")
-    assert (change.place, change.value) == (1, "60 words")
+    assert (change.index, change.value) == (1, "60 words")
     assert change.where == f"characters {at} to {at + len(piece) - 1}"
 
 

@@ -40,7 +40,7 @@ def test_the_word_and_its_place_are_recorded(words: str) -> None:
     assert (first.value, first.where) == ("blarg", "characters 7 to 12")
     assert TEXTS[1][7:12] == "BLARG"
     assert outcome.removals[1].value == "green nose"
-    assert first.wanted is not None and "it has 1" in first.wanted
+    assert first.allowed is not None and "it has 1" in first.allowed
 
 
 def test_a_context_makes_a_word_fine_only_there(words: str, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ if name in ("bert", "hybrid", "pair-classification", "near-duplicates"):
     ("place", "kept"),
     [
         ("model/opening/open.py", {"steps"}),
-        ("text/curate/page.py", {"families"}),
+        ("text/curate/card_report.py", {"families"}),
         ("learn/tasks/pairs.py", {"families", "tasks", "steps"}),
         ("model/objectives/hybrid.py", {"objectives", "tasks", "steps"}),
     ],

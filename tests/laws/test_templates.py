@@ -35,8 +35,7 @@ from maskwright.learn.finetune.label_curve import Curve
 from maskwright.learn.finetune.label_curve import render as curve_page
 from maskwright.learn.finetune.result import card
 from maskwright.learn.tasks.base.task_type import Mistake, task_for
-from maskwright.text.curate.data_card import data_card
-from maskwright.text.curate.page import page as curation_page
+from maskwright.text.curate.card_report import render_data_card, render_page
 from maskwright.text.tables.examples import Single
 from report.runs import RUN, sample, train, whole_run, write_run
 from report.test_verdicts import contender
@@ -182,11 +181,11 @@ def of_pretrained_card(folder: Path, text: str) -> str:
 
 
 def of_curation(folder: Path, text: str) -> str:
-    return curation_page(card_with(text))
+    return render_page(card_with(text))
 
 
 def of_data_card(folder: Path, text: str) -> str:
-    return data_card(card_with(text))
+    return render_data_card(card_with(text))
 
 
 PAGES: dict[str, Callable[[Path, str], str]] = {

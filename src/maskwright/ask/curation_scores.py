@@ -1,6 +1,6 @@
-"""How a model of Maskwright judges texts: bits per token, and the class of a fine-tuned one.
+"""Scores of texts for curation: bits per token of a model, and the class of a fine-tuned one.
 
-Torch is loaded when a model is opened, and each process opens it once.
+Opening a model loads torch; each process opens it once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.base.storage.files import state_of
 from maskwright.model.checkpoint.safe_read import model_folder
 from maskwright.text.curate.arrays.words import passages_of
-from maskwright.text.curate.judged import good_label
+from maskwright.text.curate.labelled_texts import good_label
 
 if TYPE_CHECKING:
     from maskwright.ask.predict.language_model import LanguageModel
@@ -28,17 +28,17 @@ MOST_TOKENS = 512
 READ = 4000  # characters of a text that a fine-tuned model gets; it may read fewer
 
 
-def opened(folder: str) -> LanguageModel:
+def open_model(folder: str) -> LanguageModel:
     """The model in a folder, once per process for each content.
 
     Raises:
         UsageError, CheckpointError, IncompatibleError: as `maskwright.load` does.
     """
-    return _opened(folder, tuple(state_of(path) for path in model_files(folder)))
+    return _open_model(folder, tuple(state_of(path) for path in model_files(folder)))
 
 
 @functools.lru_cache(maxsize=2)
-def _opened(folder: str, state: tuple[object, ...]) -> LanguageModel:
+def _open_model(folder: str, state: tuple[object, ...]) -> LanguageModel:
     from maskwright.ask.predict.language_model import load
 
     return load(folder)
@@ -55,36 +55,36 @@ def model_files(folder: str) -> list[Path]:
     from maskwright.model.opening.run_folder import is_run
 
     home = home_of(model_folder(folder))
-    parts = [folders.model_folder(home), home / "tokenizer"] if is_run(home) else [home]
-    return sorted({path for part in parts for path in part.rglob("*") if path.is_file()})
+    roots = [folders.model_folder(home), home / "tokenizer"] if is_run(home) else [home]
+    return sorted({path for root in roots for path in root.rglob("*") if path.is_file()})
 
 
 def require_scores(folder: str) -> None:
     """Raises IncompatibleError if the model says nothing about the tokens of a text."""
-    opened(folder).log_likelihood("a text")
+    open_model(folder).log_likelihood("a text")
 
 
 def bits_per_token(folder: str, texts: Sequence[str]) -> NDArray[np.float64]:
-    """(B,) -log2 of the likelihood of each text over its tokens, of `PASSAGES` passages of it."""
-    model = opened(folder)
+    """(B,) -log2 of the likelihood per token of each text, from `PASSAGES` passages of it."""
+    model = open_model(folder)
     passages, owners = passages_of(texts, PASSAGES)
     pieces: list[str] = []
-    of: list[int] = []
+    piece_owners: list[int] = []
     for passage, owner in zip(passages, owners.tolist(), strict=True):
-        parts = _fitting(model, passage.decode("utf-8", "replace").strip())
-        pieces += parts
-        of += [owner] * len(parts)
+        halves = _split_to_fit(model, passage.decode("utf-8", "replace").strip())
+        pieces += halves
+        piece_owners += [owner] * len(halves)
     tokens = [len(ids) for ids in model.model.tokenizer.encode_batch(pieces)]
-    found = np.asarray(model.log_likelihood(pieces)) if pieces else np.zeros(0)
-    sums = np.bincount(of, found, len(texts))
-    counts = np.bincount(of, tokens, len(texts))
+    log_likelihoods = np.asarray(model.log_likelihood(pieces)) if pieces else np.zeros(0)
+    sums = np.bincount(piece_owners, log_likelihoods, len(texts))
+    counts = np.bincount(piece_owners, tokens, len(texts))
     with np.errstate(invalid="ignore", divide="ignore"):
         bits = np.where(counts > 0, -sums / math.log(2) / counts, np.nan)
     return bits.round(4)
 
 
-def _fitting(model: LanguageModel, text: str) -> list[str]:
-    """The text in as few halves as the model reads."""
+def _split_to_fit(model: LanguageModel, text: str) -> list[str]:
+    """The text, halved until each piece fits into the model's context."""
     if not text:
         return []
     tokenizer, longest = model.model.tokenizer, model.model.config.longest
@@ -93,7 +93,7 @@ def _fitting(model: LanguageModel, text: str) -> list[str]:
     if len(text) < 2 or len(tokenizer.encode_batch([text])[0]) <= most:
         return [text]
     middle = len(text) // 2
-    return _fitting(model, text[:middle].strip()) + _fitting(model, text[middle:].strip())
+    return _split_to_fit(model, text[:middle].strip()) + _split_to_fit(model, text[middle:].strip())
 
 
 def good_class(folder: str, label: str, where: str) -> str:
@@ -125,7 +125,7 @@ def probabilities(folder: str, texts: Sequence[str], label: str) -> NDArray[np.f
 
 
 def _answers(folder: str, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
-    model = opened(folder)
+    model = open_model(folder)
     if "predict" not in model.abilities:
         raise IncompatibleError(
             "the model was not fine-tuned for a task",

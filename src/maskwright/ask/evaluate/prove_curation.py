@@ -8,10 +8,9 @@ tokens, several seeds each, and their loss on text that neither has seen.
       comparison/                                        as `maskwright compare` writes it
       proof.json                                         the difference, its interval, a sentence
 
-The held-out text is the user's, or documents drawn of the text before, as it came, that are then
-taken out of both texts together with all copies of them. Drawn of the curated corpus they would be
-what the filters like, and any filter would pay. Those of them that are kept judge too, as they were
-curated; both differences are told.
+The held-out text is the user's, or a sample of the documents before curation, which are excluded
+from both texts together with all of their copies. A sample of the curated corpus would favour any
+filter. The difference is also given for those held-out documents that are kept, as curated.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -39,6 +38,7 @@ from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import Reading
 from maskwright.text.curate.card import read_card
 from maskwright.text.curate.curation import is_curated, work_folder
+from maskwright.text.curate.engine.segment import location_of
 from maskwright.text.curate.engine.shards import shards_of
 from maskwright.text.curate.engine.tables import read_batches
 
@@ -53,15 +53,15 @@ AGAIN = "curate again into another --out, and prove that"
 
 @dataclass(frozen=True)
 class Proof:
-    """What came of it: losses on the held-out text (lower is better), in the unit of the sentence.
+    """Losses on the held-out text (lower is better), in the unit that the sentence names.
 
     Attributes:
-        before, after: of each seed.
+        before, after: the loss of each seed.
         gap: after minus before, the difference of the means.
         interval: of the gap, 95 % (Welch); None with fewer than two seeds.
         documents: (before, after, held out).
         sentence: the verdict in words.
-        survivors: the same on the held-out documents that curation keeps, as it leaves them.
+        survivors: the same on the held-out documents that curation keeps, as curated.
     """
 
     before: tuple[float, ...]
@@ -89,7 +89,7 @@ def prove(
     """Compare training on the curated corpus `clean` with training on what it was made of.
 
     Args:
-        out: the folder to make; `clean.proof` for `clean`. Started again, it goes on.
+        out: the folder to make; `clean.proof` for `clean`. A second call resumes.
         recipe: a pretraining recipe of a language model, built in or a file.
         budget: of each run, as `maskwright compare` takes it.
         held_out: files of text that neither model learns from; by default documents of the text
@@ -101,7 +101,7 @@ def prove(
         DataError: too little text.
         As `evaluate.compare.compare`.
     """
-    # What brings torch waits until all is known that can be known without it.
+    # Modules that load torch are imported after the checks that do not need it.
     if not is_curated(clean):
         raise UsageError(
             "not a curated corpus",
@@ -136,37 +136,26 @@ def prove(
             vocabulary=chosen.tokenizer.vocabulary,
             lowercase=chosen.tokenizer.lowercase,
         )
-    recipes = [
-        override(
-            replace(
-                chosen,
-                name=name,
-                corpus=replace(
-                    chosen.corpus,
-                    text=(texts[name],),
-                    held_out_text=(texts[HELD_OUT],),
-                    limit_bytes=None,
-                ),
-            ),
-            [f"tokenizer.folder={tokenizer}"],
-        )
-        for name in ("before", "after")
-    ]
-    made = compare(recipes, out / "comparison", budget=budget, seeds=seeds, stream=stream)
-    measure = next((name for name in UNITS if name in {m.name for m in made.measures}), "loss")
-    figures = {c.name: c.figures(measure) for c in made.contenders}
+    judging = (texts[HELD_OUT],)
+    recipes = []
+    for name in ("before", "after"):
+        text = (texts[name],)
+        corpus = replace(chosen.corpus, text=text, held_out_text=judging, limit_bytes=None)
+        named = replace(chosen, name=name, corpus=corpus)
+        recipes.append(override(named, [f"tokenizer.folder={tokenizer}"]))
+    comparison = compare(recipes, out / "comparison", budget=budget, seeds=seeds, stream=stream)
+    measured = {measure.name for measure in comparison.measures}
+    measure = next((name for name in UNITS if name in measured), "loss")
+    figures = {c.name: c.figures(measure) for c in comparison.contenders}
     about = (budget, chosen.name, UNITS[measure])
     proof = _proof(figures["before"], figures["after"], counts[:3], *about)
-    kept = out / "text" / f"{KEPT}.jsonl"
     if counts[3]:
-        figures = {
-            name: {
-                seed: float(getattr(evaluate_text(run, kept, reading=Reading()).figures, measure))
-                for seed in range(seeds)
-                for run in [run_folder(out / "comparison", name, seed)]
-            }
-            for name in ("before", "after")
-        }
+
+        def figure(name: str, seed: int) -> float:
+            run, path = run_folder(out / "comparison", name, seed), out / "text" / f"{KEPT}.jsonl"
+            return float(getattr(evaluate_text(run, path, reading=Reading()).figures, measure))
+
+        figures = {name: {s: figure(name, s) for s in range(seeds)} for name in figures}
         documents = (counts[0], counts[1], counts[3])
         survivors = _proof(figures["before"], figures["after"], documents, *about)
         proof = replace(proof, survivors=survivors)
@@ -184,43 +173,35 @@ def _proof(
     unit: str = "",
 ) -> Proof:
     gap = float(np.mean(list(after.values())) - np.mean(list(before.values())))
-    found = difference(after, before)
-    if found is None:
+    estimate = difference(after, before)
+    if estimate is None:
         interval, verdict = None, "no verdict: a spread takes two seeds or more"
     else:
-        interval = (found.low, found.high)
+        interval = (estimate.low, estimate.high)
         verdict = "no difference that is larger than the spread of the seeds"
-        if found.high < 0:
+        if estimate.high < 0:
             verdict = "cleaning pays: the difference is larger than the spread of the seeds"
-        elif found.low > 0:
+        elif estimate.low > 0:
             verdict = "cleaning costs: the difference is larger than the spread of the seeds"
     spread = "" if interval is None else f" (95 % {interval[0]:+.4f} to {interval[1]:+.4f})"
     sentence = f"after minus before: {gap:+.4f} {unit}{spread}; {verdict}"
-    return Proof(
-        tuple(before.values()),
-        tuple(after.values()),
-        gap,
-        interval,
-        documents,
-        budget,
-        recipe,
-        sentence,
-    )
+    losses = tuple(before.values()), tuple(after.values())
+    return Proof(*losses, gap, interval, documents, budget, recipe, sentence)
 
 
 # ------------------------------------------------------------------------------ the three texts
 def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, int, int]:
-    """Write what each model learns from and what judges them; the documents of each."""
+    """Write the training texts and the held-out texts. Returns the number of documents in each."""
     marker = folder / "counts.json"
     state = fingerprint([read_card(clean)["read"], str(held_out), KEPT])
     if marker.is_file():
-        known = json.loads(marker.read_text(encoding="utf-8"))
-        if known["of"] == state:
-            return tuple(known["documents"])
-    next(_read(clean), None)  # refused before anything is written, if it is not there
-    own = not held_out
-    chosen = _chosen(clean) if own else set()
-    if own and len(chosen) < LEAST_HELD_OUT:
+        previous = json.loads(marker.read_text(encoding="utf-8"))
+        if previous["of"] == state:
+            return tuple(previous["documents"])
+    next(_read_documents(clean), None)  # raises before anything is written
+    drawing = not held_out
+    chosen = _draw_held_out(clean) if drawing else set()
+    if drawing and len(chosen) < LEAST_HELD_OUT:
         raise DataError(
             "too few documents to hold some out",
             where=clean,
@@ -229,14 +210,15 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
             do="name a file of text that judges the models: --held-out FILE",
         )
     folder.mkdir(parents=True, exist_ok=True)
-    kept_out = chosen | _copies(clean, chosen)
-    drawn = (t for p, t in _read(clean) if p in chosen) if own else _texts_of(held_out)
-    counts = [
-        _write(folder / "before.jsonl", (t for p, t in _read(clean) if p not in kept_out)),
-        _write(folder / "after.jsonl", (t for p, t in _kept(clean) if p not in kept_out)),
-        _write(folder / f"{HELD_OUT}.jsonl", drawn),
-        _write(folder / f"{KEPT}.jsonl", (t for p, t in _kept(clean) if p in chosen)),
-    ]
+    kept_out = chosen | _find_copies(clean, chosen)
+    drawn = (text for location, text in _read_documents(clean) if location in chosen)
+    texts = {
+        "before": (text for location, text in _read_documents(clean) if location not in kept_out),
+        "after": (text for location, text in _kept_documents(clean) if location not in kept_out),
+        HELD_OUT: drawn if drawing else _texts_of(held_out),
+        KEPT: (text for location, text in _kept_documents(clean) if location in chosen),
+    }
+    counts = [_write(folder / f"{name}.jsonl", stream) for name, stream in texts.items()]
     with new_text(marker) as file:
         file.write(json.dumps({"of": state, "documents": counts}) + "\n")
     return counts[0], counts[1], counts[2], counts[3]
@@ -251,54 +233,46 @@ def _write(path: Path, texts: Iterator[str]) -> int:
     return count
 
 
-def _chosen(clean: Path) -> set[str]:
-    """The documents that are held out, by place: a share of all, by a hash of their places."""
-    places, size = set[str](), 0
-    for place, text in _read(clean):
-        digest = hashlib.blake2b(place.encode("utf-8", "surrogatepass"), digest_size=7).digest()
+def _draw_held_out(clean: Path) -> set[str]:
+    """Where the held-out documents were read: a share of all, chosen by a hash of the location."""
+    locations, size = set[str](), 0
+    for location, text in _read_documents(clean):
+        digest = hashlib.blake2b(location.encode("utf-8", "surrogatepass"), digest_size=7).digest()
         keys = key("split", np.array([int.from_bytes(digest, "little")]))
         if uniforms(keys, 1)[0, 0] < HELD_OUT_SHARE and size < HELD_OUT_BYTES:
-            places.add(place)
+            locations.add(location)
             size += len(text)
-    return places
+    return locations
 
 
-def _copies(clean: Path, chosen: set[str]) -> set[str]:
-    """Other documents of the text of these, and those that were removed as copies of the same
-    document or kept for them, however many copies lie between."""
+def _find_copies(clean: Path, chosen: set[str]) -> set[str]:
+    """Documents with the text of a chosen one, and all in its chain of copies: those removed as
+    copies of the same document, and the one that was kept for them."""
     survivors: dict[str, str] = {}
     for path in sorted((clean / "removed").glob("*.jsonl.gz")):
         for row in _lines(path):
             if "survivor" in row:
-                survivors[_place(row)] = row["survivor"]
+                survivors[location_of(row)] = row["survivor"]
 
-    def last(place: str) -> str:
-        seen = {place}
-        while (further := survivors.get(place)) is not None and further not in seen:
-            place = further
-            seen.add(place)
-        return place
+    def last(location: str) -> str:
+        visited = {location}
+        while (further := survivors.get(location)) is not None and further not in visited:
+            location = further
+            visited.add(location)
+        return location
 
-    texts = {_digest(text) for place, text in _read(clean) if place in chosen}
-    places = {place for place, text in _read(clean) if _digest(text) in texts}
-    lasts = {last(place) for place in places | chosen}
-    return places | {place for place in {*survivors, *lasts} if last(place) in lasts}
+    texts = {_digest(text) for location, text in _read_documents(clean) if location in chosen}
+    locations = {location for location, text in _read_documents(clean) if _digest(text) in texts}
+    lasts = {last(location) for location in locations | chosen}
+    return locations | {location for location in {*survivors, *lasts} if last(location) in lasts}
 
 
 def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def _place(row: Mapping[str, Any]) -> str:
-    """Where the document of a record was read."""
-    for name, mark in (("line", ":"), ("row", "#")):
-        if name in row:
-            return f"{row['file']}{mark}{row[name]}"
-    return str(row["file"])
-
-
-def _kept(clean: Path) -> Iterator[tuple[str, str]]:
-    """(place, text) of the documents that are left."""
+def _kept_documents(clean: Path) -> Iterator[tuple[str, str]]:
+    """(location, text) of the documents that remain."""
     for path in sorted((clean / "text").glob("*.jsonl.gz")):
         for row in _lines(path):
             yield row.get("read_at", row["id"]), row["text"]
@@ -310,10 +284,10 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _read(clean: Path) -> Iterator[tuple[str, str]]:
-    """(place, text) of the documents as they were read."""
+def _read_documents(clean: Path) -> Iterator[tuple[str, str]]:
+    """(location, text) of the documents as they were read."""
     work = work_folder(clean) / "reading"
-    wanted = {entry["sha256"] for entry in read_card(clean)["read"]["files"]}
+    expected = {entry["sha256"] for entry in read_card(clean)["read"]["files"]}
     folders = []
     for marker in sorted(work.glob("*/shards.json")) if work.is_dir() else []:
         try:
@@ -322,9 +296,9 @@ def _read(clean: Path) -> Iterator[tuple[str, str]]:
             raise error.advising(AGAIN) from error
         shards, facts = shards_of(marker.parent)
         files = {entry["sha256"] for entry in facts["files"]}
-        if files <= wanted:
+        if files <= expected:
             folders.append((files, shards))
-    if set().union(*(files for files, _ in folders)) != wanted:
+    if set().union(*(files for files, _ in folders)) != expected:
         raise UsageError(
             "the text as it was before is gone",
             where=work,
@@ -350,15 +324,17 @@ def prove_command(
     Raises:
         As `prove`.
     """
-    made = prove(clean, budget=budget or "tokens=2e6", seeds=seeds or 3, held_out=held_out)
-    before, after, held = made.documents
+    proof = prove(clean, budget=budget or "tokens=2e6", seeds=seeds or 3, held_out=held_out)
+    before, after, held = proof.documents
     print(
-        f"documents: {before:,} before, {after:,} after, {held:,} held out; {made.recipe}, "
-        f"{made.budget}, {len(made.after)} seeds"
+        f"documents: {before:,} before, {after:,} after, {held:,} held out; {proof.recipe}, "
+        f"{proof.budget}, {len(proof.after)} seeds"
     )
     print(
-        made.sentence if made.survivors is None else f"on documents as they came: {made.sentence}"
+        proof.sentence
+        if proof.survivors is None
+        else f"on documents as they came: {proof.sentence}"
     )
-    if made.survivors is not None:
-        number = made.survivors.documents[2]
-        print(f"on the {number:,} of them that are kept, as curated: {made.survivors.sentence}")
+    if proof.survivors is not None:
+        number = proof.survivors.documents[2]
+        print(f"on the {number:,} of them that are kept, as curated: {proof.survivors.sentence}")

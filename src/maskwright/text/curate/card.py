@@ -1,6 +1,6 @@
-"""The card of a corpus as plain values: what came in, what every step did, what is left.
+"""The card of a corpus as plain values: what was read, what each step did, what remains.
 
-Cards of the same recipe can be added up: all numbers are counts.
+All numbers are counts, so that cards of the same recipe can be added.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from maskwright.text.curate.engine.segment import (
 from maskwright.text.curate.engine.shards import read_facts
 from maskwright.text.curate.engine.tables import texts_of
 from maskwright.text.curate.recipe import (
-    Recipe,
+    CurationRecipe,
     defaults_of,
     setting_of,
     settings_of,
@@ -49,13 +49,13 @@ LICENCES = ("licence", "license")
 
 def card_of(
     pieces: Pieces,
-    recipe: Recipe,
+    recipe: CurationRecipe,
     tokenizer: str = "",
     *,
     paths: Paths = (),
     reading: Reading | None = None,
 ) -> dict[str, Any]:
-    """Everything about the corpus, examples included, as JSON holds it.
+    """The card, examples included, as JSON.
 
     Args:
         paths, reading: what was read, and how.
@@ -71,7 +71,7 @@ def card_of(
     steps = [
         step
         | _about_step(step["step"], recipe.steps[step["step"]])
-        | {"findings": [found.to_json() for found in pieces.found.get(step["step"], [])]}
+        | {"findings": [finding.to_json() for finding in pieces.findings.get(step["step"], [])]}
         for names, folders in pieces.segments
         for step in _steps(names, folders)
     ]
@@ -94,7 +94,7 @@ def card_of(
             },
             "bytes": steps[0]["bytes_in"],
             "unreadable": [file for reading in pieces.reading for file in reading["unreadable"]],
-            "findings": [found.to_json() for found in reading_findings(pieces.reading)],
+            "findings": [finding.to_json() for finding in reading_findings(pieces.reading)],
         },
         "parents": _parents(listed(paths)),
         "steps": steps,
@@ -131,85 +131,92 @@ def _not_default(reading: Reading) -> dict[str, Any]:
 
 
 def _parents(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """The curated corpora that the paths are, or lie in."""
-    found: dict[str, dict[str, Any]] = {}
+    """The curated corpora that the paths are, or are in."""
+    summaries: dict[str, dict[str, Any]] = {}
     for path in map(Path, paths):
         for folder in (path, *path.parents[:2]):
             if curated.is_curated(folder):
-                found.setdefault(os.path.realpath(folder), curated.summary(folder))
+                summaries.setdefault(os.path.realpath(folder), curated.summary(folder))
     return [
-        {"folder": each["folder"], "fingerprint": each["fingerprint"]} for each in found.values()
+        {"folder": summary["folder"], "fingerprint": summary["fingerprint"]}
+        for summary in summaries.values()
     ]
 
 
 def _steps(names: Sequence[str], folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """What the steps of a segment did; the facts of one shard are in memory at a time."""
-    found = {name: _step(name, []) for name in names}
+    """What the steps of a segment did. The facts of one shard at a time are in memory."""
+    steps = [_step(name, []) for name in names]
     for folder in folders:
-        parts = read_facts(folder / FACTS_FILE)["steps"]
-        found = {name: _step(name, [step, parts[name]]) for name, step in found.items()}
-    _show_survivors(list(found.values()), [folder / TEXT_FILE for folder in folders])
-    return list(found.values())
+        shard_steps = read_facts(folder / FACTS_FILE)["steps"]
+        steps = [_step(step["step"], [step, shard_steps[step["step"]]]) for step in steps]
+    _show_survivors(steps, [folder / TEXT_FILE for folder in folders])
+    return steps
 
 
 def _show_survivors(steps: Sequence[Mapping[str, Any]], shards: Sequence[Path]) -> None:
-    """Beside examples of copies, the beginning of the document that is kept for each."""
+    """Add to examples of copies the beginning of the document that is kept for each."""
     examples = [e for step in steps for rule in step["rules"].values() for e in rule["examples"]]
     texts = texts_of(shards, {e["survivor"] for e in examples if "survivor" in e})
-    for each in examples:
-        if (text := texts.get(each.get("survivor", ""))) is not None:
-            each["survivor_text"] = text if len(text) <= SHOWN else text[:SHOWN].rstrip() + "…"
+    for example in examples:
+        if (text := texts.get(example.get("survivor", ""))) is not None:
+            example["survivor_text"] = text if len(text) <= SHOWN else text[:SHOWN].rstrip() + "…"
 
 
-def _step(name: str, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _step(name: str, shard_facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What a step did to all shards."""
     step: dict[str, Any] = {"step": name}
     for count in ("documents_in", "bytes_in", "documents_out", "bytes_out"):
-        step[count] = sum(part[count] for part in parts)
-    step["changes"] = _counted(part["changes"] for part in parts)
+        step[count] = sum(shard[count] for shard in shard_facts)
+    step["changes"] = _counted(shard["changes"] for shard in shard_facts)
     step["change_examples"] = {}
-    for part in parts:
-        for rule, examples in part["change_examples"].items():
+    for shard in shard_facts:
+        for rule, examples in shard["change_examples"].items():
             shown = step["change_examples"].get(rule, [])
             step["change_examples"][rule] = least_examples(shown + examples)
-    step["kept"] = least_examples([example for part in parts for example in part["kept"]])
+    step["kept"] = least_examples([example for shard in shard_facts for example in shard["kept"]])
     rules: dict[str, dict[str, Any]] = {}
     measures: dict[str, dict[str, Any]] = {}
-    for part in parts:
-        for rule, facts in part["rules"].items():
-            found = rules.setdefault(
+    for shard in shard_facts:
+        for rule, facts in shard["rules"].items():
+            totals = rules.setdefault(
                 rule, {"documents": 0, "bytes": 0, "sources": {}, "examples": []}
             )
-            found["documents"] += facts["documents"]
-            found["bytes"] += facts["bytes"]
-            found["sources"] = _counted([found["sources"], facts["sources"]])
-            found["examples"] = least_examples(found["examples"] + facts["examples"])
-        for rule, facts in part["measures"].items():
-            found = measures.setdefault(rule, {**facts, "sample": [], "border": []})
-            found["sample"] = sorted(found["sample"] + facts["sample"])[:SAMPLE]
-            found["border"] = nearest_examples(found["border"] + facts["border"])
+            totals["documents"] += facts["documents"]
+            totals["bytes"] += facts["bytes"]
+            totals["sources"] = _counted([totals["sources"], facts["sources"]])
+            totals["examples"] = least_examples(totals["examples"] + facts["examples"])
+        for rule, facts in shard["measures"].items():
+            totals = measures.setdefault(rule, {**facts, "sample": [], "border": []})
+            totals["sample"] = sorted(totals["sample"] + facts["sample"])[:SAMPLE]
+            totals["border"] = nearest_examples(totals["border"] + facts["border"])
     return {**step, "rules": dict(sorted(rules.items())), "measures": measures}
 
 
-def _counted(parts: Any) -> dict[str, int]:
+def _counted(counts: Any) -> dict[str, int]:
     """Counts added up, the largest first."""
     total: Counter[str] = Counter()
-    for part in parts:
-        total.update(part)
+    for count in counts:
+        total.update(count)
     return dict(sorted(total.items(), key=lambda item: (-item[1], item[0]))[:MOST_SOURCES])
 
 
 def reading_findings(readings: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """What the reading of groups of files met: of one sort the first, and how many more."""
+    """The findings of the reading of files: of each name the first, and the number of others."""
     by_name: dict[str, dict[Finding, None]] = {}
-    for found in (Finding.from_json(f) for reading in readings for f in reading["findings"]):
-        by_name.setdefault(found.name, {})[found] = None
+    for finding in (Finding.from_json(f) for reading in readings for f in reading["findings"]):
+        by_name.setdefault(finding.name, {})[finding] = None
     findings = []
-    for first, *others in by_name.values():
-        more = f"the same in {counted(len(others), 'other file')}" if others else ""
-        findings.append(replace(first, evidence="; ".join(filter(None, (first.evidence, more)))))
+    for first_finding, *similar_findings in by_name.values():
+        more = (
+            f"the same in {counted(len(similar_findings), 'other file')}"
+            if similar_findings
+            else ""
+        )
+        findings.append(
+            replace(first_finding, evidence="; ".join(filter(None, (first_finding.evidence, more))))
+        )
     ignored = (reading["ignored"].findings for reading in readings if "ignored" in reading)
-    return findings + [found for part in ignored for found in part]
+    return findings + [finding for group in ignored for finding in group]
 
 
 def read_card(folder: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a user chooses of a curation: the recipe, how files are read, where a tokenizer lies."""
+"""The choices of a user: the recipe, how files are read, and the tokenizer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,39 @@ from maskwright.text.corpus.read import with_form
 from maskwright.text.corpus.reading import Reading
 from maskwright.text.curate import recipe as recipes
 from maskwright.text.curate.curation import Options, curate
-from maskwright.text.curate.default import STEPS
 from maskwright.text.curate.engine.daft_engine import DaftEngine, Runner
-from maskwright.text.curate.recipe import Recipe
+from maskwright.text.curate.recipe import CurationRecipe
 from maskwright.text.tables.reading_options import HowRead, how_read
+
+# The recipe where the user names none. Its order: repairs first, so that rules see what is kept,
+# and personal details are masked before anything is recorded; then rules about single documents;
+# then steps that need the whole corpus. Perplexity follows the duplicates, from which its model
+# would learn that copied texts are usual. Settings differ from the published rules where these are
+# for web pages alone: shorter documents stay (a dialogue, a news item), one stop word suffices,
+# teasers that end in "..." stay, and length is judged in any language.
+DEFAULT_STEPS: dict[str, dict[str, object]] = {
+    "html": {},
+    "normalise": {},
+    "personal": {},
+    "boilerplate": {},
+    "language": {"most_other": 0.25},
+    "gibberish": {},
+    "gopher-repetition": {},
+    "gopher-quality": {
+        "min_doc_words": 15,
+        "min_stop_words": 1,
+        "min_avg_word_length": 2.5,
+        "max_ellipsis_lines_ratio": 1.0,
+        "languages": [],
+    },
+    "exact-duplicates": {},
+    "near-duplicates": {},
+    "perplexity": {"spread": 3.0},
+}
 
 
 def read_as(settings: Sequence[str]) -> Reading:
-    """How the files are read: with all their columns, where the user names none.
+    """How the files are read: with all columns, unless the user names some.
 
     Raises:
         UsageError, ConfigError: an unknown option, or one of labelled files.
@@ -32,8 +57,8 @@ def read_as(settings: Sequence[str]) -> Reading:
 
 
 def document_form(paths: Paths, reading: Reading, note: Note) -> Reading:
-    """The reading with the form of documents in plain text, which is noted where the user does not
-    say it.
+    """The reading with the form of plain text files settled; a finding tells it where the user does
+    not say it.
 
     Raises:
         UsageError: a path that cannot be read.
@@ -49,12 +74,12 @@ def choose(
     steps: Sequence[str] | None,
     without: Sequence[str],
     settings: Sequence[str],
-) -> Recipe:
-    """The recipe of a file, of a list of steps, or the usual one, without some steps and with some
-    settings `STEP.SETTING=VALUE`.
+) -> CurationRecipe:
+    """The recipe of a file, of a list of steps, or the default one, without the steps `without` and
+    with `settings` of the form `STEP.SETTING=VALUE`.
 
     Raises:
-        ConfigError: unknown steps or settings, or nothing is left.
+        ConfigError: unknown steps or settings, or no step remains.
     """
     if recipe is not None and steps is not None:
         raise ConfigError(
@@ -66,7 +91,7 @@ def choose(
     elif steps is not None:
         names = list(steps)
     else:
-        names, tables = list(STEPS), dict(STEPS)
+        names, tables = list(DEFAULT_STEPS), dict(DEFAULT_STEPS)
     for name in without:
         if name not in names:
             raise ConfigError(
@@ -87,7 +112,7 @@ def choose(
 
 
 def tokenizer_folder(path: Path) -> Path:
-    """The folder of a tokenizer that a folder is or has."""
+    """The folder of a tokenizer: `path`, or `tokenizer` in it."""
     for folder in (path / "tokenizer", path):
         if (folder / "tokenizer.json").is_file() or (folder / "tokenizer_config.json").is_file():
             return folder
@@ -111,8 +136,8 @@ def curate_files(
     read: Sequence[str] = (),
     note: Note = ignore,
 ) -> dict[str, Any]:
-    """Make a curated corpus of files of raw text, as `maskwright curate` does, without its first
-    look: documents of all languages stay unless `language.keep` is set.
+    """Make a curated corpus of files of raw text, as `maskwright curate` does, but without a first
+    look: documents of all languages are kept unless `language.keep` is set.
 
     Args:
         texts: files or folders.
@@ -122,11 +147,10 @@ def curate_files(
         settings: of steps, as `near-duplicates.threshold=0.8`.
         engine, address, workers: processes of this machine, or of a Ray cluster.
         tokenizer: a folder; the card counts its tokens.
-        update: take new files or other settings into a result that is there.
-        skip_unreadable: leave out rows that cannot be read, and files from a fault on, and list
-            them.
+        update: update an existing result with new files or other settings.
+        skip_unreadable: skip rows that cannot be read, and files from a fault on, and list them.
         read: how files are read, as `on_bad=skip`.
-        note: told of findings.
+        note: called with findings.
 
     Returns:
         The card, as `card.json` has it.

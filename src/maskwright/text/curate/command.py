@@ -1,4 +1,4 @@
-"""The command `maskwright curate`: recipe, first look, curation, and what it tells meanwhile."""
+"""The command `maskwright curate`: recipe, first look, curation, and its output."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def curate_command(
     write_recipe: Path | None = None,
     note: Note,
 ) -> None:
-    """Curate as the command line asks for it, with progress on standard error.
+    """Curate as the command line says, with progress on standard error.
 
-    Without a recipe the first look settles one, which is shown before it runs.
+    Without a recipe the first look proposes one, which is shown before it runs.
 
     Args:
-        only: stop behind the first look, or behind the plan.
-        write_recipe: a new file for the recipe that runs, or would.
+        only: stop after the first look, or after the plan.
+        write_recipe: a new file for the recipe.
 
     Raises:
         As `curation.curate`.
@@ -76,13 +76,13 @@ def curate_command(
     counted = "" if tokenizer is None else str(tokenizer_folder(tokenizer))
     require_tokenizer(counted)
     require_files(chosen)
-    for found in chosen.findings:
-        note(found)
+    for finding in chosen.findings:
+        note(finding)
     engine.start()
     with contextlib.nullcontext() if only else writing(out):
         usual = recipe is None and steps is None
         if usual or only or write_recipe:
-            made, chosen = look(
+            first_look, chosen = look(
                 paths,
                 chosen,
                 reading,
@@ -93,11 +93,11 @@ def curate_command(
                 skip_unreadable=skip_unreadable,
                 tell=only is not None,
             )
-            print(harmless_lines("\n".join(look_lines(made))))
-            for found in made.findings:
-                note(found)
-            planned = plan(made, chosen, engine)
-            if only == "plan" or (only is None and made.part < 1):
+            print(harmless_lines("\n".join(look_lines(first_look))))
+            for finding in first_look.findings:
+                note(finding)
+            planned = plan(first_look, chosen, engine)
+            if only == "plan" or (only is None and first_look.part < 1):
                 print(harmless_lines("\n".join(plan_lines(planned))))
             if write_recipe is not None:
                 write_file(write_recipe, chosen.to_toml().encode())
@@ -137,13 +137,13 @@ def _beside(out: Path) -> Path:
 
 
 def _once(note: Note) -> Note:
-    """A `Note` that says no sentence twice: a first look and the work may find the same."""
+    """A `Note` without repetitions: the first look and the curation may find the same."""
     sentences: set[str] = set()
 
-    def new(found: Finding) -> None:
-        if str(found) not in sentences:
-            sentences.add(str(found))
-            note(found)
+    def new(finding: Finding) -> None:
+        if str(finding) not in sentences:
+            sentences.add(str(finding))
+            note(finding)
 
     return new
 
@@ -158,8 +158,8 @@ def _require_new(recipe: Path) -> None:
 
 
 class ProgressLine:
-    """What is done and how long the rest takes: a line that is written over, or one for each part
-    of the work where standard error is no terminal."""
+    """A `Progress` that shows the finished shards and the remaining time, on a line that is
+    overwritten; where standard error is no terminal, one line for each part of the work."""
 
     def __init__(self) -> None:
         self.name, self.start, self.first, self.shown = "", 0.0, 0, False
@@ -183,23 +183,23 @@ class ProgressLine:
 
 
 def summary(card: Mapping[str, Any]) -> list[str]:
-    """The result in lines: what each step removed, by rule."""
+    """The lines that describe the result: what each step removed, by rule."""
     lines = []
     read = card["read"]
     lines.append(f"read: {read['documents']:,} documents, {size(read['bytes'])}")
     for step in card["steps"]:
-        came, left = step["documents_in"], step["documents_out"]
+        came, removed = step["documents_in"], step["documents_in"] - step["documents_out"]
         rules = sorted(step["rules"].items(), key=lambda item: -item[1]["documents"])
         listed = ", ".join(f"{rule} {facts['documents']:,}" for rule, facts in rules[:4])
         changed = ", ".join(f"{rule} in {n:,}" for rule, n in list(step["changes"].items())[:4])
-        parts = [f"{came - left:,} of {came:,} removed ({percent((came - left) / max(1, came))})"]
-        parts += [listed] if listed else []
-        parts += [f"changed: {changed}"] if changed else []
-        lines.append(f"  {step['step']}: {'; '.join(parts)}")
-    left = card["left"]
-    tokens = f", {left['tokens']:,} tokens" if "tokens" in left else ""
+        phrases = [f"{removed:,} of {came:,} removed ({percent(removed / max(1, came))})"]
+        phrases += [listed] if listed else []
+        phrases += [f"changed: {changed}"] if changed else []
+        lines.append(f"  {step['step']}: {'; '.join(phrases)}")
+    remaining = card["left"]
+    tokens = f", {remaining['tokens']:,} tokens" if "tokens" in remaining else ""
     lines.append(
-        f"left: {left['documents']:,} documents, {size(left['bytes'])}, "
-        f"{left['words']:,} words{tokens}"
+        f"left: {remaining['documents']:,} documents, {size(remaining['bytes'])}, "
+        f"{remaining['words']:,} words{tokens}"
     )
     return lines

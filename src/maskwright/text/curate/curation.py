@@ -1,4 +1,4 @@
-"""Curate: the command as a function, from files to the folder of the result."""
+"""A curation as a function: from files to the folder of the result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from maskwright.text.corpus.curated import MADE, WORK
 from maskwright.text.corpus.files import Paths, listed
 from maskwright.text.corpus.reading import Reading
 from maskwright.text.curate.card import card_of, reading_findings
-from maskwright.text.curate.data_card import data_card
+from maskwright.text.curate.card_report import render_data_card, render_page
 from maskwright.text.curate.engine.corpus import Progress
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.pack import PACKED
@@ -27,28 +27,23 @@ from maskwright.text.curate.engine.run import Pieces, prune, read_files, require
 from maskwright.text.curate.engine.segment import CHANGED, REMOVED, records
 from maskwright.text.curate.engine.shards import REJECTED
 from maskwright.text.curate.engine.tables import compressed
-from maskwright.text.curate.page import page
-from maskwright.text.curate.recipe import Recipe
+from maskwright.text.curate.recipe import CurationRecipe
 
 UNREADABLE = "unreadable.jsonl.gz"
 
 
-def _silent(name: str, total: int, done: int) -> None:
-    """A `Progress` that shows nothing."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a curation runs, besides its recipe; none of it changes a byte of the result but the
-    tokenizer's counts.
+    """How a curation runs, besides its recipe. Only `reading`, `tokenizer` and `skip_unreadable`
+    change the result.
 
     Attributes:
         engine: where the work is done.
         reading: how the files are read.
         tokenizer: a folder; the card counts its tokens.
-        update: take in new files, or other settings, where the result is there already.
-        skip_unreadable: leave out files that cannot be read, from the fault on, and list them.
-        note, progress: told what is found, and how far the work is.
+        update: update an existing result with new files or other settings.
+        skip_unreadable: skip files that cannot be read, from the fault on, and list them.
+        note, progress: called with findings, and with the progress of the work.
     """
 
     engine: DaftEngine = field(default_factory=DaftEngine)
@@ -57,26 +52,26 @@ class Options:
     update: bool = False
     skip_unreadable: bool = False
     note: Note = ignore
-    progress: Progress = _silent
+    progress: Progress = lambda *_: None
 
 
 def work_folder(out: Path) -> Path:
-    """Where the pieces of the result `out` lie: `clean.work` for `clean`."""
+    """The folder of the pieces of the result `out`: `clean.work` for `clean`."""
     out = Path(os.path.abspath(out))
     return out.with_name(out.name + WORK)
 
 
 def curate(
-    paths: Paths, out: Path | str, recipe: Recipe, options: Options | None = None
+    paths: Paths, out: Path | str, recipe: CurationRecipe, options: Options | None = None
 ) -> dict[str, Any]:
-    """Make the curated corpus `out` of the documents of `paths`; its card.
+    """Make the curated corpus `out` of the documents of `paths`. Returns its card.
 
     Raises:
-        OutputError: `out` is there already and is not to be updated, or cannot be written, or it
-            lies in a folder that is read.
+        OutputError: `out` exists and is not to be updated, cannot be written, or is in a folder
+            that is read.
         TokenizerError: the tokenizer's folder holds none.
-        DataError, UsageError, ConfigError, ResourceError, StoppedError, StorageError: as their
-            parts say; the same command goes on where it stopped.
+        DataError, UsageError, ConfigError, ResourceError, StoppedError, StorageError: from reading
+            and from the steps; the same call resumes where it stopped.
     """
     options = options or Options()
     out = Path(out)
@@ -84,8 +79,8 @@ def curate(
     require_apart(paths, out)
     require_tokenizer(options.tokenizer)
     require_files(recipe)
-    for found in recipe.findings:
-        options.note(found)
+    for finding in recipe.findings:
+        options.note(finding)
     options.engine.start()
     work = work_folder(out)
     with writing(out):
@@ -97,8 +92,8 @@ def curate(
             options.progress,
             skip=options.skip_unreadable,
         )
-        for found in reading_findings(read.facts):
-            options.note(found)
+        for finding in reading_findings(read.facts):
+            options.note(finding)
         pieces = run(
             read,
             recipe,
@@ -120,45 +115,46 @@ def curate(
 
 
 def require_place(out: Path, *, update: bool) -> None:
-    """Refuse a result that is there, unless it is one of ours to be updated.
+    """Refuse an existing path, unless it is a curated corpus and `update` is set.
 
     Raises:
-        OutputError: saying which.
+        OutputError: the path exists.
     """
-    what, do = "something else than a curated corpus", "choose another --out"
+    obstacle, do = "something else than a curated corpus", "choose another --out"
     if is_curated(out):
         if update:
             return
-        what, do = "a curated corpus", f"{do}, or take new files in with --update"
-    require_new(out, what=f"the path already exists: {what}", do=do)
+        obstacle, do = "a curated corpus", f"{do}, or take new files in with --update"
+    require_new(out, what=f"the path already exists: {obstacle}", do=do)
 
 
 def require_apart(paths: Paths, out: Path) -> None:
-    """Refuse a result inside a folder that is read, or around what is read: it would be read, too,
-    or replace it.
+    """Refuse a result inside a folder that is read, or around it.
 
     Raises:
-        OutputError: saying which.
+        OutputError: naming both.
     """
-    places = [Path(os.path.realpath(place)) for place in (out, work_folder(out))]
+    result_folders = [
+        Path(os.path.realpath(result_folder)) for result_folder in (out, work_folder(out))
+    ]
     for path in listed(paths):
         read = Path(os.path.realpath(path))
-        for place in places:
-            if place.is_relative_to(read) or read.is_relative_to(place):
+        for result_folder in result_folders:
+            if result_folder.is_relative_to(read) or read.is_relative_to(result_folder):
                 raise OutputError(
                     "the result and what is read lie in each other",
                     where=out,
-                    found=f"{place} and {read}",
+                    found=f"{result_folder} and {read}",
                     wanted="a result outside of the folders that are read",
                     do="choose another --out",
                 )
 
 
 def require_tokenizer(folder: str) -> None:
-    """Refuse a folder that holds no tokenizer, before the work that its counts come after.
+    """Refuse a folder without a tokenizer, before any work.
 
     Raises:
-        TokenizerError: saying what is missing.
+        TokenizerError: naming what is missing.
     """
     if folder:
         from maskwright.text.tokenizer.tokenizer import Tokenizer
@@ -176,20 +172,20 @@ def is_curated(folder: Path) -> bool:
 
 
 # ------------------------------------------------------------------------------ the result
-def _write(stage: Staging, pieces: Pieces, recipe: Recipe, card: Mapping[str, Any]) -> None:
+def _write(stage: Staging, pieces: Pieces, recipe: CurationRecipe, card: Mapping[str, Any]) -> None:
     for number, folder in enumerate(pieces.packed):
         stage.write_bytes(f"text/{number:05}.jsonl.gz", _pieces_of(folder / PACKED))
     for names, folders in pieces.segments:
         for room, step in itertools.product((REMOVED, CHANGED), names):
             files = [path for folder in folders if (path := records(folder, room, step)).is_file()]
             if files:  # members of gzip behind each other are one file
-                whole = itertools.chain.from_iterable(map(_pieces_of, files))
-                stage.write_bytes(f"{room}/{step}.jsonl.gz", whole)
+                content = itertools.chain.from_iterable(map(_pieces_of, files))
+                stage.write_bytes(f"{room}/{step}.jsonl.gz", content)
     _write_unreadable(stage, pieces)
     stage.write_bytes("recipe.toml", recipe.to_toml().encode())
     stage.write_json("card.json", card)
-    stage.write_bytes("card.md", data_card(card).encode("utf-8", "replace"))
-    stage.write_bytes("page.html", page(card).encode("utf-8", "replace"))
+    stage.write_bytes("card.md", render_data_card(card).encode("utf-8", "replace"))
+    stage.write_bytes("page.html", render_page(card).encode("utf-8", "replace"))
 
 
 def _pieces_of(path: Path) -> Iterator[bytes]:

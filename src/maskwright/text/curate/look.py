@@ -1,8 +1,8 @@
-"""A first look: what is in some files, by a sample, and what a recipe would do to it.
+"""A first look: a sample of some files, and what a recipe would remove of it.
 
-The sample is drawn from all of every file, or as much as a minute allows. The recipe runs over it
-as over the whole, so that the shares are those of the very rules; how often a document has a copy
-grows with the corpus, which the interval of a share of duplicates allows for.
+The sample is drawn from all of every file, or from as much as can be read in time. The recipe runs
+over it as it would over the corpus. How often a document has a copy grows with the corpus; the
+interval of a share of duplicates allows for that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from maskwright.base.errors import (
 from maskwright.base.findings import Finding, ignore
 from maskwright.base.memory import free_bytes
 from maskwright.base.metrics.intervals import wilson
-from maskwright.base.report.wording import duration, size
+from maskwright.base.report.wording import count, duration, percent, size
 from maskwright.base.storage.commit import commit
 from maskwright.base.storage.files import DISK, existing_parent
 from maskwright.text.corpus.document import Document
@@ -42,7 +42,7 @@ from maskwright.text.curate.engine.run import REMOVES_ALL, Pieces, ReadFiles, re
 from maskwright.text.curate.engine.segment import utf8_size
 from maskwright.text.curate.engine.shards import SHARD_BYTES, shards_of, write_shards
 from maskwright.text.curate.engine.tables import BATCH_CHARACTERS, read_batches
-from maskwright.text.curate.recipe import Recipe
+from maskwright.text.curate.recipe import CurationRecipe
 from maskwright.text.curate.step import CorpusStep, Step
 
 SAMPLE_BYTES = 24 << 20  # of text
@@ -69,7 +69,7 @@ class Share:
 
 @dataclass
 class Look:
-    """What a first look found.
+    """The result of a first look.
 
     Attributes:
         files, bytes: of the corpus; `bytes` of text, estimated for compressed files.
@@ -121,7 +121,7 @@ class Stopwatch:
 
 def look(
     paths: Paths,
-    recipe: Recipe,
+    recipe: CurationRecipe,
     reading: Reading,
     *,
     engine: DaftEngine,
@@ -130,79 +130,80 @@ def look(
     work: Path | None = None,
     skip_unreadable: bool = False,
     tell: bool = False,
-) -> tuple[Look, Recipe]:
-    """Look at a sample of the files; what is in it, and `recipe` with what its steps suggest.
+) -> tuple[Look, CurationRecipe]:
+    """Look at a sample of the files. Returns the result, and `recipe` with the settings that its
+    steps propose.
 
     Args:
-        propose: whether steps may suggest settings, other than those in `fixed`.
-        work: the work folder of the curation that may follow. Of a small corpus, which is looked at
-            whole, the pieces lie there and are not made again.
+        propose: whether steps may propose settings, except for those in `fixed`.
+        work: the work folder of the curation that may follow. A small corpus is read completely,
+            and its pieces are reused from there.
         skip_unreadable: as for `curate`.
-        tell: whether a step that would remove every document is a finding, and the look ends before
-            it, in place of an error.
+        tell: whether a step that would remove every document is a finding, with which the look
+            ends, in place of an error.
 
     Raises:
-        DataError: no file can be read; a step that would remove every document, `tell` or not if it
-            is the first.
-        UsageError: a path that cannot be read.
+        DataError: no file can be read; or a step would remove every document, and `tell` is false
+            or the step is the first.
+        UsageError: a path cannot be read.
     """
     broken: list[UsageError] | None = [] if skip_unreadable else None
     sources, ignored = find(paths, pages=True, broken=broken)
-    made = Look(files=len(sources), bytes=sum(source.text_bytes for source in sources))
+    first_look = Look(files=len(sources), bytes=sum(source.text_bytes for source in sources))
     kinds = ("page", "text") if reading.form == "file" else ("page",)
-    made.largest = [source.text_bytes for source in sources if source.format in kinds]
+    first_look.largest = [source.text_bytes for source in sources if source.format in kinds]
     with contextlib.ExitStack() as stack:
         watch = Stopwatch()
-        whole = made.bytes <= SAMPLE_BYTES
-        if work is None or not whole:
+        complete = first_look.bytes <= SAMPLE_BYTES
+        if work is None or not complete:
             temporary = tempfile.TemporaryDirectory(prefix="maskwright-look-")
             work = Path(stack.enter_context(temporary))
-        if whole:
+        if complete:
             read = read_files(paths, reading, work, engine, watch, skip=skip_unreadable)
-            _whole(read, made)
+            _whole(read, first_look)
         else:
             tolerant = replace(reading, on_bad="skip", max_bad_fraction=1.0)
-            made.unreadable += [(str(error.where), error.what) for error in broken or ()]
-            read = _sample(sources, ignored, tolerant, work, made)
+            first_look.unreadable += [(str(error.where), error.what) for error in broken or ()]
+            read = _sample(sources, ignored, tolerant, work, first_look)
         try:
             if propose:
-                recipe = _propose(read, recipe, fixed, work, engine, made)
-            pieces, ran = _run(read, recipe, work, engine, watch, made, tell=tell)
+                recipe = _propose(read, recipe, fixed, work, engine, first_look)
+            pieces, ran = _run(read, recipe, work, engine, watch, first_look, tell=tell)
         except DataError as error:
-            if not whole:
+            if not complete:
                 error.advising(f"{error.do}; this is the first look, at a sample")
             raise
-        made.card = card_of(pieces, ran)
-        made.findings += reading_findings(pieces.reading)
-        made.languages = made.languages or made.card["left"]["languages"]
-        made.shares = _shares(made, ran)
-        megabytes = made.sampled[2] / 1e6
-        made.seconds |= {name: s / megabytes for name, s in watch.seconds.items()}
-        made.disk = {
+        first_look.card = card_of(pieces, ran)
+        first_look.findings += reading_findings(pieces.reading)
+        first_look.languages = first_look.languages or first_look.card["left"]["languages"]
+        first_look.shares = _shares(first_look, ran)
+        megabytes = first_look.sampled[2] / 1e6
+        first_look.seconds |= {name: s / megabytes for name, s in watch.seconds.items()}
+        first_look.disk = {
             room.name: sum(p.stat().st_size for p in room.rglob("*") if p.is_file())
-            / made.sampled[2]
+            / first_look.sampled[2]
             for room in sorted(work.iterdir())
             if room.is_dir()
         }
-    for share in made.shares:
+    for share in first_look.shares:
         if share.share > 0.5:
-            what = f"{share.step} would remove {share.share:.0%} of the documents"
+            message = f"{share.step} would remove {share.share:.0%} of the documents"
             remedy = f"look at the examples, loosen it, or leave it out: --without {share.step}"
-            made.findings.append(Finding("large-share", what, "", remedy, "warning"))
-    return made, recipe
+            first_look.findings.append(Finding("large-share", message, "", remedy, "warning"))
+    return first_look, recipe
 
 
 def _run(
     read: ReadFiles,
-    recipe: Recipe,
+    recipe: CurationRecipe,
     work: Path,
     engine: DaftEngine,
     watch: Stopwatch,
-    made: Look,
+    first_look: Look,
     *,
     tell: bool,
-) -> tuple[Pieces, Recipe]:
-    """The recipe on what was read; with `tell` only the steps before one that removes all."""
+) -> tuple[Pieces, CurationRecipe]:
+    """Run the recipe; with `tell` only the steps before one that removes every document."""
     while True:
         try:
             return run(read, recipe, work, engine, note=ignore, progress=watch), recipe
@@ -210,29 +211,29 @@ def _run(
             names = list(recipe.steps)
             if not tell or error.what != REMOVES_ALL or error.where not in names[1:]:
                 raise
-            what = f"{error.where} would remove every document; the look ends before it"
-            found = Finding("removes-all", what, str(error.found), str(error.do), "warning")
-            made.findings.append(found)
+            message = f"{error.where} would remove every document; the look ends before it"
+            finding = Finding("removes-all", message, str(error.found), str(error.do), "warning")
+            first_look.findings.append(finding)
             before = names[: names.index(error.where)]
-            recipe = Recipe({name: recipe.steps[name] for name in before})
+            recipe = CurationRecipe({name: recipe.steps[name] for name in before})
 
 
 def _sample(
-    sources: Sequence[Source], ignored: Ignored, reading: Reading, work: Path, made: Look
+    sources: Sequence[Source], ignored: Ignored, reading: Reading, work: Path, first_look: Look
 ) -> ReadFiles:
-    """Read some files, and draw documents of each by their places into shards."""
+    """Read some files, and write a random sample of their documents as shards."""
     chosen = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())
     chosen = chosen[:SAMPLE_FILES]
-    each = max(64 << 10, SAMPLE_BYTES // len(chosen))
+    bytes_per_file = max(64 << 10, SAMPLE_BYTES // len(chosen))
     documents: list[Document] = []
-    began, read, seen, files = time.monotonic(), 0, 0, 0
+    began, read, bytes_seen, files = time.monotonic(), 0, 0, 0
     whole_bytes, whole_text = 0, 0
-    for place, source in enumerate(chosen):
-        left = SECONDS - (time.monotonic() - began)
-        if read >= SAMPLE_BYTES or left <= 0:
+    for number, source in enumerate(chosen):
+        seconds_left = SECONDS - (time.monotonic() - began)
+        if read >= SAMPLE_BYTES or seconds_left <= 0:
             break
-        ends = time.monotonic() + left / (len(chosen) - place)
-        share = min(1.0, each / max(1, source.text_bytes))
+        ends = time.monotonic() + seconds_left / (len(chosen) - number)
+        share = min(1.0, bytes_per_file / max(1, source.text_bytes))
         reader = Reader([source.path], reading, pages=True)
         size, cut = 0, False
         try:
@@ -247,25 +248,25 @@ def _sample(
         except MaskwrightError as error:
             if reader.counts.rows:  # all of them blank or bad
                 continue
-            made.unreadable.append((source.shown, error.what))
+            first_look.unreadable.append((source.shown, error.what))
             continue
         files += 1
-        seen += size
+        bytes_seen += size
         if not cut:
             whole_bytes += source.text_bytes
             whole_text += size
     if not documents:
         raise DataError(
             "no file of the sample can be read",
-            where=made.unreadable[0][0] if made.unreadable else sources[0].shown,
-            found=made.unreadable[0][1] if made.unreadable else "no documents",
+            where=first_look.unreadable[0][0] if first_look.unreadable else sources[0].shown,
+            found=first_look.unreadable[0][1] if first_look.unreadable else "no documents",
             wanted="files that hold text",
         )
     if whole_bytes:  # formats hold more than text, and compress it well or badly
-        made.bytes = max(read, round(made.bytes * whole_text / whole_bytes))
-    made.sampled = (files, len(documents), read)
-    _describe([document.text for document in documents], made)
-    made.seconds["reading"] = (time.monotonic() - began) / (seen / 1e6)
+        first_look.bytes = max(read, round(first_look.bytes * whole_text / whole_bytes))
+    first_look.sampled = (files, len(documents), read)
+    _describe([document.text for document in documents], first_look)
+    first_look.seconds["reading"] = (time.monotonic() - began) / (bytes_seen / 1e6)
     folder = work / "reading" / "sample"
     folder.parent.mkdir(parents=True)
     commit(folder, lambda stage: write_shards(stage, iter(documents), dict))
@@ -274,114 +275,112 @@ def _sample(
 
 
 def _draw(name: str) -> float:
-    """A number from 0 to 1 by a document's place."""
+    """A number from 0 to 1 by a hash of a document's id."""
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=7).digest()
     return int.from_bytes(digest, "big") / float(1 << 56)
 
 
-def _whole(read: ReadFiles, made: Look) -> None:
-    """Look at all that was read."""
+def _whole(read: ReadFiles, first_look: Look) -> None:
+    """Describe all documents that were read."""
     texts = [text for shard in read.shards for b in read_batches(shard.path) for text in b.texts]
     size = sum(shard.bytes for shard in read.shards)
-    made.bytes, made.sampled = size, (made.files, len(texts), size)
+    first_look.bytes, first_look.sampled = size, (first_look.files, len(texts), size)
     unreadable = [entry for facts in read.facts for entry in facts["unreadable"]]
-    made.unreadable = [(entry["file"], entry["reason"]) for entry in unreadable]
-    _describe(texts, made)
+    first_look.unreadable = [(entry["file"], entry["reason"]) for entry in unreadable]
+    _describe(texts, first_look)
 
 
-def _describe(texts: Sequence[str], made: Look) -> None:
-    """Note down lengths, and the lines that at least 1 % of the texts, and 5, share."""
+def _describe(texts: Sequence[str], first_look: Look) -> None:
+    """Set lengths, and the lines that at least 1 % of the texts, and at least 5, have."""
     lengths = sorted(map(len, texts))
     low, middle, high = (
         lengths[min(len(lengths) - 1, int(len(lengths) * q))] for q in (0.1, 0.5, 0.9)
     )
-    made.lengths = (low, middle, high)
-    made.largest = max(lengths[-LARGEST:], sorted(made.largest)[-LARGEST:], key=sum)
+    first_look.lengths = (low, middle, high)
+    first_look.largest = max(lengths[-LARGEST:], sorted(first_look.largest)[-LARGEST:], key=sum)
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update({line.strip()[:200] for line in text.split("\n") if line.strip()})
     least = max(5, math.ceil(len(texts) / 100))
-    made.lines = [(line, n) for line, n in counts.most_common(10) if n >= least]
+    first_look.lines = [(line, n) for line, n in counts.most_common(10) if n >= least]
 
 
 def _propose(
     read: ReadFiles,
-    recipe: Recipe,
+    recipe: CurationRecipe,
     fixed: Collection[str],
     work: Path,
     engine: DaftEngine,
-    made: Look,
-) -> Recipe:
-    """The recipe with what its steps suggest after counting the notes that they write."""
+    first_look: Look,
+) -> CurationRecipe:
+    """The recipe with the settings that its steps propose, from counts of the notes they write."""
     usual = Step.proposed
     for name, step in recipe.steps.items():
         if name in fixed or type(step).proposed is usual:
             continue
         names = list(recipe.steps)[: list(recipe.steps).index(name) + 1]
         local = {n: recipe.steps[n] for n in names if not isinstance(recipe.steps[n], CorpusStep)}
-        alone = Recipe(local)
+        local_recipe = CurationRecipe(local)
         try:
-            pieces = run(read, alone, work, engine, note=ignore, progress=lambda *_: None)
+            pieces = run(read, local_recipe, work, engine, note=ignore, progress=lambda *_: None)
         except DataError:  # nothing is left to suggest from; the whole recipe says why
             continue
-        left = card_of(pieces, alone)["left"]
-        made.languages = made.languages or left["languages"]
-        counts = {"language": left["languages"], "source": left["sources"]}
+        remaining = card_of(pieces, local_recipe)["left"]
+        first_look.languages = first_look.languages or remaining["languages"]
+        counts = {"language": remaining["languages"], "source": remaining["sources"]}
         suggested, finding = step.proposed(counts.get(step.NOTES[0], {}))
         if finding is not None:
-            made.findings.append(finding)
-        recipe = Recipe({**recipe.steps, name: suggested})
+            first_look.findings.append(finding)
+        recipe = CurationRecipe({**recipe.steps, name: suggested})
     return recipe
 
 
-def _shares(made: Look, recipe: Recipe) -> list[Share]:
-    """What each step would remove, with an interval."""
-    first = made.card["steps"][0]["documents_in"]
+def _shares(first_look: Look, recipe: CurationRecipe) -> list[Share]:
+    """The share of documents that each step would remove, with an interval."""
+    documents = first_look.card["steps"][0]["documents_in"]
     shares = []
-    for step in made.card["steps"]:
+    for step in first_look.card["steps"]:
         removed = step["documents_in"] - step["documents_out"]
         lost = step["bytes_in"] - step["bytes_out"]
-        low, high = wilson(removed / first, first)
-        share = removed / first
-        if recipe.steps[step["step"]].REMOVES_COPIES and made.part < 1:
-            # Of two copies the sample holds both with the square of its share: if copies come in
-            # pairs, the corpus has 1 / part as many; if a text has many copies, no more.
-            high = min(1.0, high / made.part)
+        low, high = wilson(removed / documents, documents)
+        share = removed / documents
+        if recipe.steps[step["step"]].REMOVES_COPIES and first_look.part < 1:
+            # The sample has both of two copies with the square of its share: if copies come in
+            # pairs, the corpus has 1 / part times as many; if a text has many copies, no more.
+            high = min(1.0, high / first_look.part)
             share = math.sqrt(max(low, 1e-9) * high) if removed else share
         shares.append(
-            Share(step["step"], share, low, high, lost / made.card["steps"][0]["bytes_in"])
+            Share(step["step"], share, low, high, lost / first_look.card["steps"][0]["bytes_in"])
         )
     return shares
 
 
-def look_lines(made: Look) -> list[str]:
-    """The look in lines of a terminal."""
-    from maskwright.base.report.wording import count, percent, size
-
-    files, documents, read = made.sampled
+def look_lines(first_look: Look) -> list[str]:
+    """The lines of a terminal that describe the look."""
+    files, documents, read = first_look.sampled
     lines = [
-        f"files: {made.files:,}, about {size(made.bytes)} of text",
+        f"files: {first_look.files:,}, about {size(first_look.bytes)} of text",
         f"sample: {documents:,} documents of {files:,} files, {size(read)}"
-        + (" (everything)" if made.part >= 1 else f" ({percent(made.part)})"),
+        + (" (everything)" if first_look.part >= 1 else f" ({percent(first_look.part)})"),
     ]
-    if made.unreadable:
-        listed = "; ".join(f"{name} ({why})" for name, why in made.unreadable[:3])
-        lines.append(f"cannot be read: {len(made.unreadable)} files: {listed}")
-    low, middle, high = made.lengths
+    if first_look.unreadable:
+        listed = "; ".join(f"{name} ({why})" for name, why in first_look.unreadable[:3])
+        lines.append(f"cannot be read: {len(first_look.unreadable)} files: {listed}")
+    low, middle, high = first_look.lengths
     lines.append(
         f"length: {count(middle)} characters (the middle), {count(low)} to {count(high)} (80 %)"
     )
-    if made.languages:
-        total = sum(made.languages.values())
-        top = sorted(made.languages.items(), key=lambda item: -item[1])[:6]
+    if first_look.languages:
+        total = sum(first_look.languages.values())
+        top = sorted(first_look.languages.items(), key=lambda item: -item[1])[:6]
         lines.append(
             "languages: " + ", ".join(f"{n or 'und'} {percent(c / total)}" for n, c in top)
         )
-    if made.lines:
-        listed = "; ".join(f"{line[:50]!r} in {n:,}" for line, n in made.lines[:4])
+    if first_look.lines:
+        listed = "; ".join(f"{line[:50]!r} in {n:,}" for line, n in first_look.lines[:4])
         lines.append(f"lines in many documents: {listed}")
     lines.append("what each step would remove, of all documents (95 % interval):")
-    for share in made.shares:
+    for share in first_look.shares:
         lines.append(
             f"  {share.step}: {percent(share.share)} ({percent(share.low)} to "
             f"{percent(share.high)}), {percent(share.bytes_share)} of the text"
@@ -395,26 +394,27 @@ SPARE = 1.2
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A part of the work: its name, and seconds on all processes together."""
+class StageTime:
+    """The name of a part of the work, and its duration with all processes."""
 
     name: str
     seconds: float
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a curation will take.
+class CurationPlan:
+    """The estimated cost of a curation.
 
     Attributes:
-        shards: pieces of the work that run at the same time, or one behind the other.
-        processes: how many of them at once.
+        bytes: of text.
+        shards: the number of shards.
+        processes: how many shards are processed at once.
         work_bytes, result_bytes: on the disk, beside the result and in it.
-        memory: bytes, all processes together; `query` is the largest that is held at once by a
-            query, which is cut into parts where that is more than there is.
+        memory: bytes of all processes together.
+        query: bytes of the largest query; larger ones are partitioned.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[StageTime, ...]
     bytes: int
     shards: int
     processes: int
@@ -425,18 +425,18 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Of all stages, one behind the other."""
+        """Of all stages, in sequence."""
         return sum(stage.seconds for stage in self.stages)
 
 
-def plan(look: Look, recipe: Recipe, engine: DaftEngine) -> Plan:
-    """The plan for the whole corpus."""
+def plan(look: Look, recipe: CurationRecipe, engine: DaftEngine) -> CurationPlan:
+    """The estimated cost for the whole corpus."""
     shards = max(1, math.ceil(look.bytes / SHARD_BYTES))
     processes = min(engine.processes, shards)
     megabytes = look.bytes / 1e6
     readers = min(processes, look.files)  # a file is read by one process
     stages = tuple(
-        Stage(name, seconds * megabytes / (readers if name == "reading" else processes))
+        StageTime(name, seconds * megabytes / (readers if name == "reading" else processes))
         for name, seconds in look.seconds.items()
     )
     per_document = look.sampled[2] / max(1, look.sampled[1])
@@ -444,11 +444,11 @@ def plan(look: Look, recipe: Recipe, engine: DaftEngine) -> Plan:
     rows = documents * (14 if any(isinstance(s, CorpusStep) for s in recipe.steps.values()) else 1)
     beyond = [max(0, size - BATCH_CHARACTERS) for size in look.largest[-processes:]]
     large = DOCUMENT_BYTES * sum(beyond)
-    # One process works in the place of this one.
+    # A single process is this one.
     held = processes * PROCESS_BYTES + large if processes > 1 else max(PROCESS_BYTES, large)
     query = min(int(rows * ROW_BYTES), int(free_bytes() * SHARE))
     result = look.disk.get("packed", 0.0)
-    return Plan(
+    return CurationPlan(
         stages,
         look.bytes,
         shards,
@@ -460,49 +460,50 @@ def plan(look: Look, recipe: Recipe, engine: DaftEngine) -> Plan:
     )
 
 
-def require(made: Plan, out: Path, engine: DaftEngine) -> None:
-    """Refuse a plan that this machine cannot carry out.
+def require(planned: CurationPlan, out: Path, engine: DaftEngine) -> None:
+    """Refuse a plan that exceeds the resources of this machine.
 
     Raises:
-        StoppedError: the disk is too small.  ResourceError: the memory is.
+        StoppedError: the disk is too small.
+        ResourceError: the memory is too small.
     """
-    needed, place = made.work_bytes + made.result_bytes, existing_parent(out)
-    free = DISK.free_bytes(place)
+    needed, folder = planned.work_bytes + planned.result_bytes, existing_parent(out)
+    free = DISK.free_bytes(folder)
     if needed * SPARE > free:
         raise StoppedError(
             "not enough free space for the curation",
-            where=place,
+            where=folder,
             found=f"{size(free)} free",
-            wanted=f"about {size(needed * SPARE)}: {size(made.work_bytes)} of pieces, "
-            f"{size(made.result_bytes)} of result",
+            wanted=f"about {size(needed * SPARE)}: {size(planned.work_bytes)} of pieces, "
+            f"{size(planned.result_bytes)} of result",
             do="put --out on a larger disk, or curate in parts",
         )
     memory = free_bytes()
-    if engine.runner == "local" and made.memory > memory:
+    if engine.runner == "local" and planned.memory > memory:
         fits = max(1, int((memory - PROCESS_BYTES) / PROCESS_BYTES))
         raise ResourceError(
             "not enough memory for the curation",
             where="this machine",
             found=f"{size(memory)} free",
-            wanted=f"about {size(made.memory)} with {made.processes} processes",
+            wanted=f"about {size(planned.memory)} with {planned.processes} processes",
             do=f"--workers {fits}, or a cluster with --engine ray",
         )
 
 
-def plan_lines(made: Plan) -> list[str]:
-    """The plan in lines of a terminal."""
-    width = max(len(stage.name) for stage in made.stages)
+def plan_lines(planned: CurationPlan) -> list[str]:
+    """The lines of a terminal that describe the plan."""
+    width = max(len(stage.name) for stage in planned.stages)
     lines = [
-        f"plan: {size(made.bytes)} of text in {made.shards:,} shards of {size(SHARD_BYTES)}, "
-        f"{made.processes} at once"
+        f"plan: {size(planned.bytes)} of text in {planned.shards:,} shards of {size(SHARD_BYTES)}, "
+        f"{planned.processes} at once"
     ]
-    lines += [f"  {stage.name:<{width}}  {duration(stage.seconds)}" for stage in made.stages]
-    speed = made.bytes / 1e6 / max(made.seconds, 1e-9) / made.processes
+    lines += [f"  {stage.name:<{width}}  {duration(stage.seconds)}" for stage in planned.stages]
+    speed = planned.bytes / 1e6 / max(planned.seconds, 1e-9) / planned.processes
     lines += [
-        f"time: about {duration(made.seconds)} ({speed:.1f} MB/s a process)",
-        f"disk: {size(made.work_bytes)} of pieces beside the result, {size(made.result_bytes)} of "
-        "result",
-        f"memory: about {size(made.memory)} ({made.processes} processes; queries up to "
-        f"{size(made.query)})",
+        f"time: about {duration(planned.seconds)} ({speed:.1f} MB/s a process)",
+        f"disk: {size(planned.work_bytes)} of pieces beside the result, "
+        f"{size(planned.result_bytes)} of result",
+        f"memory: about {size(planned.memory)} ({planned.processes} processes; queries up to "
+        f"{size(planned.query)})",
     ]
     return lines

@@ -1,17 +1,17 @@
-"""A word n-gram model: counts by hash in one array, all words of a batch scored at once.
+"""A word n-gram model: counts in a hash table, all words of a batch scored at once.
 
-A unit is a word, without regard to case, or a single sign that is neither letter nor space. Units
-rather than characters, because text of real words in a senseless order must be improbable too, and
-because a random string of any form is one unknown unit after the other; n-grams rather than a
-network, because a gigabyte takes a minute.
+A unit is a word, regardless of case, or a single sign that is neither letter nor space. Units
+rather than characters, because real words in a senseless order must be improbable too, and because
+a random string is a sequence of unknown units; n-grams rather than a network, because a gigabyte
+takes a minute.
 
     p_1(w)             = (c(w) + D / 2^20) / (N + D)             N units, D different ones
     p_k(w | v_1..k-1)  = (c(v w) + M p_k-1(w | v_2..)) / (c(v) + M)
 
 The second line is Dirichlet smoothing (MacKay and Peto 1995, A hierarchical Dirichlet language
-model); an unknown unit has the probability of one of 2^20. An n-gram has two places in the table
-and is known there by 40 bits of its hash; where both are taken by more frequent ones it is
-forgotten (about one of forty), and none is taken for another.
+model); an unknown unit has the probability of one of 2^20. An n-gram has two slots in the table,
+where 40 bits of its hash identify it; it is dropped where more frequent ones occupy both (about one
+of forty).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.characters import SPACE
 from maskwright.text.curate.arrays.words import BASE, mix
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 UNKNOWN = 2.0**-20
-STRENGTH = 4.0  # M: how many sightings of a context weigh as much as what is known without it
+STRENGTH = 4.0  # M: the occurrences of a context that weigh as much as the shorter context
 MOST_BITS = 24
 COUNT = np.uint64(24)  # bits of a count; the others are of the hash
 MANY = (1 << 16) - 1
@@ -40,7 +40,7 @@ LARGEST = np.uint64((1 << 24) - 1)
 
 @dataclass(frozen=True)
 class Units:
-    """U units of B texts: (U,) hashes, and (B + 1,) where each text's begin."""
+    """U units of B texts: (U,) hashes, and (B + 1,) the index of the first unit of each text."""
 
     hashes: NDArray[np.uint64]
     starts: NDArray[np.int64]
@@ -55,24 +55,24 @@ class Units:
         return Units(self.hashes[np.repeat(chosen, self.counts)], starts)
 
     def grams(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        """(U,) the hash of the n-gram that ends at each unit, and whether it has so many units;
-        those of units that are both counted and scored are made once."""
-        made: dict[int, tuple[NDArray[np.uint64], NDArray[np.bool_]]]
-        made = self.__dict__.setdefault("_grams", {})
-        if size not in made:
-            found = np.full(len(self.hashes), size, np.uint64)
+        """(U,) the hash of the n-gram that ends at each unit, and whether its text has `size` units
+        up to there. Cached, since the same units are counted and scored."""
+        cache: dict[int, tuple[NDArray[np.uint64], NDArray[np.bool_]]]
+        cache = self.__dict__.setdefault("_grams", {})
+        if size not in cache:
+            gram_hashes = np.full(len(self.hashes), size, np.uint64)
             with np.errstate(over="ignore"):
                 for back in range(size - 1, -1, -1):
-                    found *= BASE
-                    found[back:] += self.hashes[: len(found) - back]
-            whole = np.ones(len(found), np.bool_)
-            for place in range(size - 1):
-                whole[(self.starts[:-1] + place)[self.counts > place]] = False
-            made[size] = mix(found), whole
-        return made[size]
+                    gram_hashes *= BASE
+                    gram_hashes[back:] += self.hashes[: len(gram_hashes) - back]
+            complete = np.ones(len(gram_hashes), np.bool_)
+            for offset in range(size - 1):
+                complete[(self.starts[:-1] + offset)[self.counts > offset]] = False
+            cache[size] = mix(gram_hashes), complete
+        return cache[size]
 
 
-def units_of(batch: Batch) -> Units:
+def units_of(batch: CurationBatch) -> Units:
     """The words and signs of a batch, in the order of the text."""
     words, characters = batch.words, batch.characters
     covered = np.zeros(len(characters.points) + 1, np.int8)
@@ -81,21 +81,20 @@ def units_of(batch: Batch) -> Units:
     covered[words.ends + characters.offsets[words.texts]] -= 1
     outside = np.cumsum(covered[:-1], dtype=np.int8) == 0
     signs = np.flatnonzero(outside & (characters.classes & SPACE == 0))
-    places = np.concatenate([firsts, signs])
-    order = np.argsort(places, kind="stable")
+    positions = np.concatenate([firsts, signs])
+    order = np.argsort(positions, kind="stable")
     hashes = np.concatenate([words.hashes, mix(characters.points[signs].astype(np.uint64) + BASE)])
-    return Units(hashes[order], np.searchsorted(places[order], characters.offsets))
+    return Units(hashes[order], np.searchsorted(positions[order], characters.offsets))
 
 
 @dataclass(frozen=True)
-class Markov:
-    """What was counted.
+class NgramModel:
+    """The counts of n-grams, as a table.
 
     Attributes:
-        table: (2**b,) uint64 by the lowest bits of an n-gram's hash: the highest `TAG` bits of the
-            hash, and the count.
-        total, different: units, and different units.
-        order: the most units of an n-gram.
+        table: (2**b,) uint64, the highest 40 bits of an n-gram's hash and its count.
+        total, different: the number of units, and of different units.
+        order: the size of the largest n-grams.
     """
 
     table: NDArray[np.uint64]
@@ -104,24 +103,26 @@ class Markov:
     order: int
 
     def bits(self, units: Units) -> NDArray[np.float64]:
-        """(B,) the average of -log2 p of the units of each text; NaN without units."""
+        """(B,) the mean of -log2 p over the units of each text; NaN without units."""
         before, _ = units.grams(1)
-        seen = self._count(before)
-        p = (seen + self.different * UNKNOWN) / (self.total + self.different)
+        counts = self._count(before)
+        p = (counts + self.different * UNKNOWN) / (self.total + self.different)
         for size in range(2, self.order + 1):
-            grams, whole = units.grams(size)
+            grams, complete = units.grams(size)
             # Of the context: the count of the shorter n-gram that ends one unit earlier.
-            context = np.concatenate([[0.0], seen[:-1]])[: len(seen)]
-            seen = self._count(grams)
-            p = np.where(whole, (seen + STRENGTH * p) / (np.maximum(context, seen) + STRENGTH), p)
+            context = np.concatenate([[0.0], counts[:-1]])[: len(counts)]
+            counts = self._count(grams)
+            p = np.where(
+                complete, (counts + STRENGTH * p) / (np.maximum(context, counts) + STRENGTH), p
+            )
         return _means(-np.log2(p), units.starts)
 
     def _count(self, grams: NDArray[np.uint64]) -> NDArray[np.float64]:
-        found = self.table[_first(grams, len(self.table))]
-        other = np.flatnonzero(found >> COUNT != grams >> COUNT)
-        entries = self.table[_second(grams[other], len(self.table))]
-        found[other] = entries * (entries >> COUNT == grams[other] >> COUNT)
-        return (found & LARGEST).astype(np.float64)
+        slots = self.table[_first(grams, len(self.table))]
+        mismatched = np.flatnonzero(slots >> COUNT != grams >> COUNT)
+        entries = self.table[_second(grams[mismatched], len(self.table))]
+        slots[mismatched] = entries * (entries >> COUNT == grams[mismatched] >> COUNT)
+        return (slots & LARGEST).astype(np.float64)
 
 
 def _first(grams: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
@@ -134,59 +135,59 @@ def _second(grams: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
 
 
 def _means(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(B,) the mean of each text's values, added as whole numbers: in any order the same."""
-    whole = np.concatenate([[0], np.cumsum(np.rint(values * (1 << 20)).astype(np.int64))])
+    """(B,) the mean of each text's values, summed as integers, so that order has no effect."""
+    running_sums = np.concatenate([[0], np.cumsum(np.rint(values * (1 << 20)).astype(np.int64))])
     counts = np.diff(starts)
-    sums = whole[starts[1:]] - whole[starts[:-1]]
+    sums = running_sums[starts[1:]] - running_sums[starts[:-1]]
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(counts > 0, sums / counts / (1 << 20), np.nan)
 
 
-def together(parts: Sequence[Units]) -> Units:
-    """The units of the texts of all parts."""
-    starts = np.cumsum([0, *(count for part in parts for count in part.counts.tolist())])
-    hashes = [np.zeros(0, np.uint64), *(part.hashes for part in parts)]
+def concatenate(batches: Sequence[Units]) -> Units:
+    """The units of the texts of all batches."""
+    starts = np.cumsum([0, *(count for batch in batches for count in batch.counts.tolist())])
+    hashes = [np.zeros(0, np.uint64), *(batch.hashes for batch in batches)]
     return Units(np.concatenate(hashes), starts.astype(np.int64))
 
 
 @dataclass(frozen=True)
-class Counts:
-    """How often n-grams occur.
+class NgramCounts:
+    """The counts of n-grams.
 
     Attributes:
-        grams: for each size, from 1, the hashes of the n-grams, ascending.
-        often: for each size, how often each occurs.
+        grams: for each size from 1 the hashes of the n-grams, ascending.
+        often: for each size the count of each.
     """
 
     grams: Sequence[NDArray[np.uint64]]
     often: Sequence[NDArray[np.int64]]
 
-    def without(self, less: Counts) -> Counts:
-        """The counts of the other texts, where `less` is of some of those that were counted."""
+    def without(self, less: NgramCounts) -> NgramCounts:
+        """The counts without those of some of the texts, `less`."""
         grams, often = [], []
-        for own, count, some, fewer in zip(
+        for hashes, count, removed, fewer in zip(
             self.grams, self.often, less.grams, less.often, strict=True
         ):
-            left = count.copy()
-            left[np.searchsorted(own, some)] -= fewer
-            grams.append(own[left > 0])
-            often.append(left[left > 0])
-        return Counts(grams, often)
+            remaining = count.copy()
+            remaining[np.searchsorted(hashes, removed)] -= fewer
+            grams.append(hashes[remaining > 0])
+            often.append(remaining[remaining > 0])
+        return NgramCounts(grams, often)
 
 
-def counted(units: Units, order: int) -> Counts:
-    """The n-grams of the texts."""
+def count_ngrams(units: Units, order: int) -> NgramCounts:
+    """Count the n-grams of the texts."""
     grams, often = [], []
     for size in range(1, order + 1):
-        hashes, whole = units.grams(size)
-        found, counts = np.unique(hashes[whole], return_counts=True)
-        grams.append(found)
+        hashes, complete = units.grams(size)
+        distinct, counts = np.unique(hashes[complete], return_counts=True)
+        grams.append(distinct)
         often.append(counts.astype(np.int64))
-    return Counts(grams, often)
+    return NgramCounts(grams, often)
 
 
-def trained(counts: Counts) -> Markov:
-    """The model of these counts."""
+def train(counts: NgramCounts) -> NgramModel:
+    """The model with these counts."""
     hashes, count = np.concatenate(counts.grams), np.concatenate(counts.often)
     bits = min(MOST_BITS, max(8, (4 * len(hashes) - 1).bit_length()))
     ranked = _ranked(hashes, count)
@@ -194,18 +195,18 @@ def trained(counts: Counts) -> Markov:
     entries = hashes >> COUNT << COUNT | often
     table = np.zeros(1 << bits, np.uint64)
     for places_of in (_first, _second):
-        places = places_of(hashes, len(table))
-        free = np.flatnonzero(table[places] == 0)
-        # Of several at one place the last that is written stays: the most frequent.
-        table[places[free][::-1]] = entries[free][::-1]
-        left = table[places] != entries
-        hashes, entries = hashes[left], entries[left]
+        slots = places_of(hashes, len(table))
+        free = np.flatnonzero(table[slots] == 0)
+        # Of several n-grams for one slot the last one written stays: the most frequent.
+        table[slots[free][::-1]] = entries[free][::-1]
+        unplaced = table[slots] != entries
+        hashes, entries = hashes[unplaced], entries[unplaced]
     total, different = int(counts.often[0].sum()), len(counts.often[0])
-    return Markov(table, total, different, len(counts.grams))
+    return NgramModel(table, total, different, len(counts.grams))
 
 
 def _ranked(hashes: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order of n-grams: the most frequent first, of equally frequent ones by their hash."""
+    """The order of n-grams: by falling count, then by hash."""
     order = np.argsort(hashes)
     # Small numbers sort by counting; the few that are larger are sorted among themselves.
     rare = MANY - np.minimum(count[order], MANY)
@@ -215,43 +216,43 @@ def _ranked(hashes: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.
     return order
 
 
-def table_of(models: Sequence[Markov]) -> pa.Table:
-    """Models as a table that travels: for each a column of the places in its table that are taken
-    and one of what stands there, shorter ones padded, and a column of numbers."""
+def table_of(models: Sequence[NgramModel]) -> pa.Table:
+    """Models as an Arrow table: for each a column of the used slots of its table and one of their
+    entries, padded, and a column of numbers."""
     import pyarrow as pa
 
-    places = [np.flatnonzero(model.table) for model in models]
-    rows = max(4 * len(models), *map(len, places))
+    slots = [np.flatnonzero(model.table) for model in models]
+    rows = max(4 * len(models), *map(len, slots))
     columns: dict[str, NDArray[np.generic]] = {}
-    for n, (model, taken) in enumerate(zip(models, places, strict=True)):
+    for n, (model, used) in enumerate(zip(models, slots, strict=True)):
         columns[f"places_{n}"] = np.zeros(rows, np.uint32)
-        columns[f"places_{n}"][: len(taken)] = taken
+        columns[f"places_{n}"][: len(used)] = used
         columns[f"entries_{n}"] = np.zeros(rows, np.uint64)
-        columns[f"entries_{n}"][: len(taken)] = model.table[taken]
+        columns[f"entries_{n}"][: len(used)] = model.table[used]
     numbers = [x for m in models for x in (len(m.table), m.total, m.different, m.order)]
     columns["numbers"] = np.array(numbers + [0] * (rows - len(numbers)), np.uint64)
     return pa.table(columns)
 
 
-def models_of(table: pa.Table) -> list[Markov]:
-    """The inverse of `table_of`; of a table that was asked for before, the same models."""
+def models_of(table: pa.Table) -> list[NgramModel]:
+    """The inverse of `table_of`. The models of the last table are cached."""
     if not _OPENED or _OPENED[0][0] is not table:
         _OPENED[:] = [(table, _models_of(table))]
     return _OPENED[0][1]
 
 
-_OPENED: list[tuple[pa.Table, list[Markov]]] = []  # the last one
+_OPENED: list[tuple[pa.Table, list[NgramModel]]] = []  # of the last table
 
 
-def _models_of(table: pa.Table) -> list[Markov]:
+def _models_of(table: pa.Table) -> list[NgramModel]:
     count = sum(name.startswith("places_") for name in table.schema.names)
     numbers = table.column("numbers").slice(0, 4 * count).to_pylist()
-    found = []
+    models = []
     for n in range(count):
         size, total, different, order = numbers[4 * n : 4 * n + 4]
         entries = table.column(f"entries_{n}").to_numpy()
-        used = int(np.searchsorted(entries == 0, True))  # none that is taken is 0
-        whole = np.zeros(size, np.uint64)
-        whole[table.column(f"places_{n}").to_numpy()[:used]] = entries[:used]
-        found.append(Markov(whole, total, different, order))
-    return found
+        used = int(np.searchsorted(entries == 0, True))  # no used slot is 0
+        full_table = np.zeros(size, np.uint64)
+        full_table[table.column(f"places_{n}").to_numpy()[:used]] = entries[:used]
+        models.append(NgramModel(full_table, total, different, order))
+    return models

@@ -1,11 +1,11 @@
 """Lines that were decoded with the wrong encoding, found fast and repaired by ftfy.
 
-UTF-8 that was read as one of the encodings of a byte for each character has a trace: a character of
-a leading byte and those of its following bytes behind it. Only texts with this trace, or with C1
-control characters, are shown to ftfy's judgement of what is mojibake, which is slow.
+UTF-8 that was decoded with a single-byte encoding leaves a trace: the character of a leading byte,
+followed by those of its continuation bytes. ftfy's detection of mojibake is slow and sees only
+texts with this trace or with C1 control characters.
 
-A line that ftfy finds bad is repaired only if the whole line can be decoded again, since a wrong
-encoding spoils every letter of a line, and only if it has a trace that is not also right text:
+A line that ftfy detects is repaired only if the whole line can be decoded again, since a wrong
+encoding affects every letter of a line, and only if it has a trace that is not also correct text:
 `Ã…` begins `Ã…lesund`, and ends `IRMÃ…`. Other lines stay as they are.
 """
 
@@ -43,30 +43,30 @@ AMBIGUOUS = re.compile(
 PUNCTUATION = re.compile("â€.")
 
 
-def suspicious(characters: Characters) -> NDArray[np.bool_]:
+def find_suspicious(characters: Characters) -> NDArray[np.bool_]:
     """(B,) whether a text has the trace of a wrong encoding."""
-    places = np.flatnonzero(characters.points >= 0x80)
-    found = np.zeros(len(characters.offsets) - 1, np.bool_)
-    if not places.size:
-        return found
-    bits = _bits()[np.minimum(characters.points[places], 0xFFFF)]
-    hits = places[_traces(places, bits)]
-    found[characters.text_of(hits)] = True
-    return found
+    positions = np.flatnonzero(characters.points >= 0x80)
+    is_suspicious = np.zeros(len(characters.offsets) - 1, np.bool_)
+    if not positions.size:
+        return is_suspicious
+    bits = _bits()[np.minimum(characters.points[positions], 0xFFFF)]
+    hits = positions[_traces(positions, bits)]
+    is_suspicious[characters.text_of(hits)] = True
+    return is_suspicious
 
 
-def repaired(text: str) -> tuple[str, Sequence[int]]:
+def repair(text: str) -> tuple[str, Sequence[int]]:
     """The text with its bad lines repaired, and the numbers of these lines, from 1."""
     from ftfy import TextFixerConfig, fix_encoding
     from ftfy.badness import is_bad
 
-    whole = TextFixerConfig(decode_inconsistent_utf8=False)
+    config = TextFixerConfig(decode_inconsistent_utf8=False)
     rows, numbers = text.split("\n"), []
     for number, row in enumerate(rows):
         if row.isascii() or not is_bad(row) or AMBIGUOUS.sub("", row).isascii():
             continue
         closed = row.replace(*CLOSING)
-        better = fix_encoding(closed, whole)
+        better = fix_encoding(closed, config)
         if better == closed:
             better = PUNCTUATION.sub(lambda match: fix_encoding(match[0]), closed)
         if better != row:
@@ -75,23 +75,23 @@ def repaired(text: str) -> tuple[str, Sequence[int]]:
     return "\n".join(rows), numbers
 
 
-def _traces(places: NDArray[np.int64], bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Whether at each place a C1 character stands, or a leading byte and all that follow it."""
-    found = (bits & C1) != 0
+def _traces(positions: NDArray[np.int64], bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Whether each position has a C1 character, or a leading byte and its continuation bytes."""
+    is_trace = (bits & C1) != 0
     follows = (bits & FOLLOWS) != 0
-    row = np.ones(len(places), np.bool_)
+    row = np.ones(len(positions), np.bool_)
     for more, bit in enumerate(LEAD, 1):
         # The next one more character behind must follow too, and be there.
-        shifted = np.zeros(len(places), np.bool_)
-        shifted[:-more] = follows[more:] & (places[more:] - places[:-more] == more)
+        shifted = np.zeros(len(positions), np.bool_)
+        shifted[:-more] = follows[more:] & (positions[more:] - positions[:-more] == more)
         row &= shifted
-        found |= ((bits & bit) != 0) & row
-    return found
+        is_trace |= ((bits & bit) != 0) & row
+    return is_trace
 
 
 @functools.cache
 def _bits() -> NDArray[np.uint8]:
-    """Of the code points below 0x10000 what they may be a byte of."""
+    """For each code point below 0x10000 the kinds of bytes that it may stand for."""
     bits = np.zeros(0x10000, np.uint8)
     for encoding in ENCODINGS:
         for byte in range(0x80, 0xF5):

@@ -5,8 +5,8 @@
     [language]
     keep = ["en"]
 
-A step's table may be left out; its fields have defaults. The recipe that was used is written to
-`recipe.toml` in the result, all settings included.
+The table of a step may be left out: all settings have defaults. The result has the recipe, with all
+settings, in `recipe.toml`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROOM = "curate.steps"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class CurationRecipe:
     """Steps by name, in the order in which they run.
 
     Raises:
@@ -56,29 +56,31 @@ class Recipe:
 
     @property
     def findings(self) -> list[Finding]:
-        """Orders of steps that run, and are likely not meant."""
-        found, names = list[Finding](), list(self.steps)
+        """Warnings about orders of steps that are likely mistakes."""
+        findings, names = list[Finding](), list(self.steps)
         copies = [name for name in names if self.steps[name].REMOVES_COPIES]
         for name in names[names.index(copies[0]) :] if copies else []:
             removes = getattr(self.steps[name], "action", "") == "remove"
             if self.steps[name].CHANGES_TEXT and not removes and name not in copies:
-                what = f"{name} changes texts behind {copies[0]}, and may make new copies"
+                message = f"{name} changes texts behind {copies[0]}, and may make new copies"
                 remedy = f"put {name} before {copies[0]}"
-                found.append(Finding("changes-behind-duplicates", what, "", remedy, "warning"))
-        for place, (name, step) in enumerate(self.steps.items()):
-            left = {fact for before in names[:place] for fact in self.steps[before].LEAVES}
+                findings.append(
+                    Finding("changes-behind-duplicates", message, "", remedy, "warning")
+                )
+        for number, (name, step) in enumerate(self.steps.items()):
+            facts = {fact for before in names[:number] for fact in self.steps[before].LEAVES}
             for fact, why in step.needs_before().items():
-                if fact not in left:
-                    what = f"{name} needs a corpus with {fact}, and no step before it makes one"
+                if fact not in facts:
+                    message = f"{name} needs a corpus with {fact}, and no step before it makes one"
                     makers = [n for n in step_names() if fact in settings_of(n).LEAVES]
                     remedy = f"put {' or '.join(makers)} before {name}"
-                    found.append(Finding("needs-a-step-before", what, why, remedy, "warning"))
-            for before in names[:place]:
+                    findings.append(Finding("needs-a-step-before", message, why, remedy, "warning"))
+            for before in names[:number]:
                 if "language" in step.NOTES and hasattr(self.steps[before], "languages"):
-                    what = f"{before} has rules for some languages, and {name} runs behind it"
+                    message = f"{before} has rules for some languages, and {name} runs behind it"
                     remedy = f"put {name} before {before}"
-                    found.append(Finding("language-comes-late", what, "", remedy, "warning"))
-        return found
+                    findings.append(Finding("language-comes-late", message, "", remedy, "warning"))
+        return findings
 
     def to_toml(self) -> str:
         """The file of the recipe, with every setting."""
@@ -92,7 +94,7 @@ class Recipe:
 
 
 def step_names() -> list[str]:
-    """All steps that there are."""
+    """The names of all steps."""
     return catalogue.names(ROOM)
 
 
@@ -114,19 +116,19 @@ def settings_of(name: str) -> type[Step]:
 
 
 def summary_of(name: str) -> str:
-    """The one line about the step `name`."""
+    """The summary of the step `name`, one line."""
     return str(catalogue.load(ROOM, name).SUMMARY)
 
 
-def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> Recipe:
-    """The recipe of these steps, with these settings where they are not the default.
+def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe:
+    """The recipe of these steps, with these settings.
 
     Raises:
-        ConfigError: an unknown step or setting, one named twice, settings of a step that does not
-            run, settings that cannot be.
+        ConfigError: an unknown step or setting, a step named twice, settings of a step that does
+            not run, or invalid settings.
     """
-    for place, name in enumerate(steps):
-        if not isinstance(name, str) or name in steps[:place]:
+    for number, name in enumerate(steps):
+        if not isinstance(name, str) or name in steps[:number]:
             raise ConfigError(
                 "a step is named twice" if isinstance(name, str) else "not the name of a step",
                 where="steps",
@@ -135,24 +137,24 @@ def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> Recipe:
             )
         settings_of(name)
     if unused := [name for name in tables if name not in steps]:
-        known = unused[0] in step_names()
+        exists = unused[0] in step_names()
         raise ConfigError(
-            "settings of a step that does not run" if known else "unknown table",
+            "settings of a step that does not run" if exists else "unknown table",
             where=unused[0],
             wanted=f"a step of this recipe: {near(unused[0], steps)}",
-            do=f"add {unused[0]!r} to steps, or remove its settings" if known else None,
+            do=f"add {unused[0]!r} to steps, or remove its settings" if exists else None,
         )
-    return Recipe(
+    return CurationRecipe(
         {name: config.from_plain(settings_of(name), tables.get(name, {}), name) for name in steps}
     )
 
 
-def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
+def read(path: Path, settings: Sequence[str] = ()) -> CurationRecipe:
     """The recipe in a TOML file, with each `STEP.SETTING=VALUE` applied before it is checked.
 
     Raises:
         UsageError: no such file.
-        ConfigError: not TOML, or not such a recipe; it names file and field.
+        ConfigError: not TOML, or not a recipe; it names file and field.
     """
     steps, tables = read_plain(path)
     try:
@@ -194,16 +196,16 @@ def read_plain(path: Path) -> tuple[list[str], dict[str, Any]]:
 def with_settings(
     steps: Sequence[str], tables: Mapping[str, Any], settings: Sequence[str]
 ) -> dict[str, Any]:
-    """The tables of a recipe with each `STEP.SETTING=VALUE` in its place.
+    """The tables of a recipe with each `STEP.SETTING=VALUE` applied.
 
     Raises:
         ConfigError: not a setting of one of the steps.
     """
-    made = {
+    merged = {
         name: dict(table) if isinstance(table, dict) else table for name, table in tables.items()
     }
-    given = dotted.assignments(settings, "for example --set near-duplicates.threshold=0.8")
-    for path, text in given.items():
+    assignments = dotted.assignments(settings, "for example --set near-duplicates.threshold=0.8")
+    for path, text in assignments.items():
         step, dot, field = path.partition(".")
         if step not in steps or not dot:
             raise ConfigError(
@@ -213,18 +215,18 @@ def with_settings(
                 wanted="a step of the recipe: " + near(step, steps),
                 do="name its steps with --steps" if step in step_names() else None,
             )
-        table = made.setdefault(step, {})
-        *inner, last = field.split(".")
+        table = merged.setdefault(step, {})
+        *inner, leaf = field.split(".")
         for name in inner:
             table = table.setdefault(name, {})
-        table[last] = dotted.parse_value(text)
-    return made
+        table[leaf] = dotted.parse_value(text)
+    return merged
 
 
 @functools.cache
 def descriptions(kind: type[Step]) -> Mapping[str, str]:
-    """What the string under each setting of a step says, on one line."""
-    found: dict[str, str] = {}
+    """The string under each setting of a step, on one line."""
+    texts: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
         if not (dataclasses.is_dataclass(owner) and issubclass(owner, Step)):
             continue
@@ -235,21 +237,21 @@ def descriptions(kind: type[Step]) -> Mapping[str, str]:
             if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
                 name = line.target.id
             elif name and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
-                found[name] = " ".join(str(line.value.value).split())
+                texts[name] = " ".join(str(line.value.value).split())
                 name = ""
             else:
                 name = ""
-    return {field.name: found.get(field.name, "") for field in dataclasses.fields(kind)}
+    return {field.name: texts.get(field.name, "") for field in dataclasses.fields(kind)}
 
 
 def defaults_of(name: str) -> dict[str, Any]:
-    """The settings of the step `name`, as plain values."""
+    """The default settings of the step `name`, as plain values."""
     return dict(config.to_plain(settings_of(name)()))
 
 
 def setting_of(step: Step, rule: str, side: str, limit: float | None) -> str | None:
-    """The setting of a step that is the limit of a rule: it has the limit's value, and the name of
-    the rule or of the side (`low`, `high`), or it names the rule in the string under it."""
+    """The setting of a step that is the limit of a rule: its value is the limit, and it has the
+    name of the rule or of the side (`low`, `high`), or the string under it names the rule."""
     for name, words in descriptions(type(step)).items():
         value = getattr(step, name)
         number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,15 +1,15 @@
-"""What a step is: a frozen dataclass of settings with one pure function over batches.
+"""The interface of a step: a frozen dataclass of settings with one pure function over batches.
 
 A module of `text/curate/steps/` has
 
     SUMMARY   one line for lists and the card
     Settings  the step: a subclass of `Step` or `CorpusStep`; its fields, all with defaults, are the
-              table of the recipe that has the step's name; a string under each says what it does
+              table of the recipe that has the step's name; a string under each describes it
 
-`Step` judges a document by itself. `CorpusStep` must have seen all documents first: its `gather`
-may send a function over the whole corpus as often as it needs, and answers what `apply` is to know
-of single documents. Neither depends on how the corpus is cut into shards and batches, or on the
-order of the documents: survivors are chosen by `text/curate/arrays/winnow.py`, never by arrival.
+A `Step` judges each document by itself. A `CorpusStep` needs the whole corpus first: its `gather`
+runs functions (passes) over all documents, as many as it needs, and returns the table that `apply`
+gets. Results depend neither on how the corpus is divided into shards and batches nor on the order
+of the documents: which copy is kept is decided by `arrays/winnow.py`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ from maskwright.text.curate.arrays.characters import Characters, characters_of
 from maskwright.text.curate.arrays.lines import Lines, lines_of
 from maskwright.text.curate.arrays.words import Words, words_of
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 @dataclass(frozen=True)
-class Measure:
-    """A number of every document with what is allowed; a document outside is removed.
+class RuleMeasure:
+    """A number per document and its allowed range; documents outside of it are removed.
 
     Attributes:
-        rule: the name of the rule, as the field knows it (`gopher_short_doc`).
+        rule: the name of the rule, as the literature has it (`gopher_short_doc`).
         values: (B,) numbers; NaN where the rule does not apply, which passes.
         low, high: the allowed range, both ends included; None for no limit.
     """
@@ -48,48 +51,48 @@ class Measure:
 
     @property
     def outside(self) -> NDArray[np.bool_]:
-        """(B,) whether a document is to be removed."""
-        found = np.zeros(len(self.values), np.bool_)
+        """(B,) whether each document is removed."""
+        is_outside = np.zeros(len(self.values), np.bool_)
         if self.low is not None:
-            found |= self.values < self.low
+            is_outside |= self.values < self.low
         if self.high is not None:
-            found |= self.values > self.high
-        return found
+            is_outside |= self.values > self.high
+        return is_outside
 
 
 @dataclass(frozen=True)
 class Removal:
-    """A document that goes, for a reason that is no number out of a range.
+    """A document that is removed for another reason than a number out of range.
 
     Attributes:
-        place: its number in the batch.
+        index: its index in the batch.
         rule: the name of the rule.
         value: what was found: a word of a list, the document that it is a copy of.
         where: where in the text (`line 3`, `characters 120 to 150`), or None for all of it.
-        wanted: what the rule allows.
+        allowed: what the rule allows.
         survivor: of a copy: the id of the document that is kept in its place.
     """
 
-    place: int
+    index: int
     rule: str
     value: str | float
     where: str | None = None
-    wanted: str | None = None
+    allowed: str | None = None
     survivor: str | None = None
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a document's text that is worth telling: a line cut, a number masked.
+    """A change of a document's text that is recorded: a line cut, a number masked.
 
     Attributes:
-        place: its number in the batch.
+        index: the document's index in the batch.
         rule: the name of the rule.
         value: what was there, or how often.
         where: where in the text as it came to the step.
     """
 
-    place: int
+    index: int
     rule: str
     value: str | float
     where: str | None = None
@@ -97,40 +100,37 @@ class Change:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step answers for B documents. All of it is optional; the order of the batch is kept.
+    """What a step returns for B documents. All fields are optional; the order of the batch is kept.
 
     Attributes:
-        texts: (B,) the texts as they are now. A text that is blank now is removed, and told, by the
-            engine under the rule `nothing-left`.
+        texts: (B,) the new texts. The engine removes those that are blank now, and records them
+            under the rule `nothing-left`.
         measures: rules that are ranges; a document is removed by the first that it breaks.
         removals: further removals; a document that a measure removes needs none.
-        changes: what was changed in the texts; a step that gives other texts says where and why.
+        changes: where and why texts were changed.
         notes: further columns, each of B strings or None.
     """
 
     texts: Sequence[str] | None = None
-    measures: Sequence[Measure] = ()
+    measures: Sequence[RuleMeasure] = ()
     removals: Sequence[Removal] = ()
     changes: Sequence[Change] = ()
     notes: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
 
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 ROW, ID, TEXT, NOTE, VALUES = "row", "id", "text", "note.", "values"
 
 
 @dataclass(frozen=True)
-class Batch:
+class CurationBatch:
     """Documents in the order in which they were read.
 
     Attributes:
         rows: (B,) int64, the number of each document in its shard; it never changes.
-        ids: where each stands: `path:line`.
-        texts: never blank, and always text that UTF-8 can write.
+        ids: where each was read: `path:line`.
+        texts: never blank, and always encodable in UTF-8.
         notes: further columns by name, each of B strings or None.
-        values: B JSON objects of those notes that were no strings, or None; empty: there are none.
+        values: B JSON objects of the notes that were no strings, or None; empty: there are none.
     """
 
     rows: NDArray[np.int64]
@@ -149,7 +149,7 @@ class Batch:
 
     @functools.cached_property
     def characters(self) -> Characters:
-        """The characters of all texts, behind each other."""
+        """The characters of all texts, concatenated."""
         return characters_of(self.texts)
 
     @functools.cached_property
@@ -170,10 +170,10 @@ class Batch:
         """A column, or B times None where there is none."""
         return self.notes.get(name) or self._no_notes
 
-    def with_texts(self, texts: Sequence[str]) -> Batch:
+    def with_texts(self, texts: Sequence[str]) -> CurationBatch:
         return replace(self, texts=texts)
 
-    def with_notes(self, notes: Mapping[str, Sequence[str | None]]) -> Batch:
+    def with_notes(self, notes: Mapping[str, Sequence[str | None]]) -> CurationBatch:
         """The same documents with further or other notes; the texts' views are kept."""
         changed = replace(self, notes={**self.notes, **notes})
         for view in ("words", "characters", "lines", "lengths"):
@@ -182,29 +182,29 @@ class Batch:
         return changed
 
     def differing(self, notes: Mapping[str, Sequence[str | None]]) -> dict[str, int]:
-        """Of columns with the names of further ones: how many documents have another value."""
-        found = {}
+        """For each column that `notes` replaces, in how many documents the value differs."""
+        counts = {}
         for name in notes.keys() & self.notes.keys():
             pairs = zip(self.notes[name], notes[name], strict=True)
             if differ := sum(old is not None and old != new for old, new in pairs):
-                found[name] = differ
-        return found
+                counts[name] = differ
+        return counts
 
-    def take(self, chosen: NDArray[np.bool_]) -> Batch:
-        """The documents where `chosen`, (B,), is true; their words need not be found again."""
+    def take(self, chosen: NDArray[np.bool_]) -> CurationBatch:
+        """The documents where `chosen`, (B,), is true; words that were found are kept."""
         if chosen.all():
             return self
-        places = np.flatnonzero(chosen).tolist()
-        taken = Batch(
+        indices = np.flatnonzero(chosen).tolist()
+        selection = CurationBatch(
             rows=self.rows[chosen],
-            ids=[self.ids[i] for i in places],
-            texts=[self.texts[i] for i in places],
-            notes={name: [column[i] for i in places] for name, column in self.notes.items()},
-            values=[self.values[i] for i in places] if self.values else (),
+            ids=[self.ids[i] for i in indices],
+            texts=[self.texts[i] for i in indices],
+            notes={name: [column[i] for i in indices] for name, column in self.notes.items()},
+            values=[self.values[i] for i in indices] if self.values else (),
         )
         if "words" in self.__dict__:
-            taken.__dict__["words"] = self.words.of(chosen)
-        return taken
+            selection.__dict__["words"] = self.words.of(chosen)
+        return selection
 
     def to_arrow(self) -> pa.Table:
         import pyarrow as pa
@@ -223,43 +223,41 @@ class Batch:
         )
 
     @classmethod
-    def from_arrow(cls, table: pa.Table | pa.RecordBatch) -> Batch:
+    def from_arrow(cls, table: pa.Table | pa.RecordBatch) -> CurationBatch:
         columns = dict(zip(table.schema.names, table.columns, strict=True))
         rows = columns.pop(ROW).to_numpy()
         ids, texts = columns.pop(ID).to_pylist(), columns.pop(TEXT).to_pylist()
-        values = columns.pop(VALUES).to_pylist()
+        # Shards of older versions have no such column.
+        values = columns.pop(VALUES).to_pylist() if VALUES in columns else ()
         notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns.items()}
         return cls(rows, ids, texts, notes, values)
 
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-# A document's number in tables about the whole corpus: its shard's tag << 32 | its row there.
+# A document's number in tables about the whole corpus: the number of its shard << 32 | its row.
 DOCUMENT = "document"
-# A fact about the corpus behind a step (`Step.LEAVES`).
+# A property of the corpus after a step (`Step.LEAVES`).
 NO_NEAR_COPIES = "no near-duplicates"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step(ABC):
-    """A step that looks at each document by itself."""
+    """A step that judges each document by itself."""
 
     CHANGES_TEXT: ClassVar[bool] = False
     """Whether documents may leave with another text."""
     NOTES: ClassVar[tuple[str, ...]] = ()
     """The notes that it writes."""
     UNLESS: ClassVar[str] = ""
-    """What is to be said of a corpus that the step did not look at, for its card."""
+    """What the card says of a corpus that the step did not process."""
     REMOVES_COPIES: ClassVar[bool] = False
     """Whether documents are removed because of others that are kept."""
     LEAVES: ClassVar[tuple[str, ...]] = ()
-    """What holds of the corpus behind the step, for steps that need it (`needs_before`)."""
+    """What holds of the corpus after the step, for steps that need it (`needs_before`)."""
     PRIVATE: ClassVar[bool] = False
-    """Whether records and examples of the step show no text as it came to it."""
+    """Whether records and examples of the step must not show the original texts."""
 
     def check(self) -> None:
-        """Look at the settings before anything is read.
+        """Check the settings, before anything is read.
 
         Raises:
             ConfigError: naming the field, without the step's name before it.
@@ -267,7 +265,7 @@ class Step(ABC):
         return None
 
     def check_beside(self, name: str, steps: Mapping[str, Step]) -> None:
-        """Look at the other steps of the recipe, in their order; `name` is this one's.
+        """Check the settings against the other steps of the recipe; `name` is this step's.
 
         Raises:
             ConfigError: two of them contradict each other.
@@ -275,12 +273,12 @@ class Step(ABC):
         return None
 
     def needs_before(self) -> Mapping[str, str]:
-        """What steps before this one must have left (`LEAVES`), each with what goes wrong without
-        it. A recipe that has no such step before it runs, with a warning."""
+        """The properties (`LEAVES`) that earlier steps must have established, each with what goes
+        wrong without it. A recipe without such a step runs, with a warning."""
         return {}
 
     def proposed(self, counts: Mapping[str, int]) -> tuple[Self, Finding | None]:
-        """The step as a first look suggests it, and what to tell of that.
+        """The step with settings suggested by a first look, and a finding about them.
 
         Args:
             counts: documents for each value of the first of `NOTES`.
@@ -288,17 +286,15 @@ class Step(ABC):
         return self, None
 
     def wordless(self) -> Collection[str]:
-        """The rules of its changes that leave all words as they are; of other changes the record
-        has the text as it was."""
+        """The rules whose changes keep all words; records of other changes hold the text before."""
         return ()
 
     def files(self) -> Sequence[Path]:
-        """The files that the step reads besides the corpus; their content is part of the result."""
+        """The files that the step reads besides the corpus; the result depends on their content."""
         return ()
 
     def require(self) -> None:
-        """Refuse files that cannot serve, before anything of the corpus is read; what `open`
-        refuses is refused then, too.
+        """Check `files()`, before the corpus is read; `open` is called at that time, too.
 
         Raises:
             MaskwrightError: naming the file.
@@ -306,56 +302,56 @@ class Step(ABC):
         return None
 
     def open(self) -> Any:
-        """What `apply` needs and is costly to make (word lists, a model); made once per process."""
+        """Load what `apply` needs (word lists, a model); called once per process."""
         return None
 
     @abstractmethod
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         """Judge the documents of a batch. A pure function.
 
         Args:
-            opened: what `open` gave.
-            known: of a `CorpusStep`: what `gather` found about this batch.
+            opened: what `open` returned.
+            gathered: of a `CorpusStep`: the rows that `gather` returned about this batch.
         """
 
 
-Pass = Callable[[Batch, Any], "pa.Table"]
+Pass = Callable[[CurationBatch, Any], "pa.Table"]
 
 
-class Corpus(Protocol):
-    """The whole corpus, as a `CorpusStep` may ask it. An implementation runs the passes over the
-    shards, here or on a cluster, and keeps what they gave on disk, so that a stopped curation goes
-    on behind the last pass."""
+class CorpusHandle(Protocol):
+    """The whole corpus, as a `CorpusStep` accesses it. An implementation runs passes over the
+    shards, here or on a cluster, and keeps their tables on disk, so that a stopped curation resumes
+    after the last pass."""
 
-    def map(self, name: str, function: Pass, known: pa.Table | None = None) -> Tables:
-        """Send `function(batch, known about this batch)` over all documents.
+    def map(self, name: str, function: Pass, side_input: pa.Table | None = None) -> Tables:
+        """Run `function(batch, rows of side_input about this batch)` over all documents.
 
         Args:
             name: of the pass; unique in the step.
-            function: a module-level function or a method of the step: it travels to processes. Its
-                table has a column `row`, the documents' numbers in the shard, which arrives as
-                `document`, their numbers in the corpus. It may have any number of rows.
-            known: a table with the column `document`; each batch gets the rows that are about it,
-                with `row` instead, and only shards that it mentions are read. A table without that
-                column goes to every batch whole.
+            function: a module-level function or a method of the step, since it is sent to other
+                processes. It returns a table of any number of rows with the column `row`, numbers
+                of documents in the shard, which becomes `document`, their numbers in the corpus.
+            side_input: a table with the column `document`; each batch gets the rows about its
+                documents, with `row` instead, and only shards that it mentions are read. A table
+                without that column is passed to every batch.
         """
         ...
 
-    def say(self, found: Finding) -> None:
-        """Tell the user, and the card."""
+    def say(self, finding: Finding) -> None:
+        """Report a finding to the user and on the card."""
         ...
 
 
 class Tables(Protocol):
-    """What a pass gave: tables on disk, to be read whole, by column, or by equal keys."""
+    """The tables that a pass returned, on disk."""
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows, in the order of `document`."""
         ...
 
     def repeated(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
-        """The rows whose `keys` together occur at least twice: keys and `columns`, sorted by both.
-        Computed by the engine, in parts where it would not fit into memory."""
+        """The rows whose `keys` occur at least twice: keys and `columns`, sorted by both. Computed
+        by the engine, in partitions where it would not fit into memory."""
         ...
 
     def among(self, key: str, values: NDArray[np.int64]) -> pa.Table:
@@ -363,47 +359,49 @@ class Tables(Protocol):
         ...
 
     def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:
-        """For every value of `keys` the sum of each column of `sums`, sorted by the keys; only
-        those whose first sum is at least `least`."""
+        """The sum of each column of `sums` for every value of `keys`, sorted by the keys, where the
+        first sum is at least `least`."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusStep(Step):
-    """A step that must have seen the whole corpus before it judges a document."""
+    """A step that needs the whole corpus before it judges a document."""
 
     def first_pass(self) -> tuple[str, Pass] | None:
-        """Name and function of the pass with nothing known that `gather` begins with. The engine
-        may send it over documents as they leave the step before, while they are in memory; None:
-        there is none."""
+        """Name and function of the pass without side input that `gather` begins with. The engine
+        may run it while the preceding step has the documents in memory. None: there is none."""
         return None
 
     @abstractmethod
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
-        """What `apply` is to know: a table with the column `document` (each batch then gets the
-        rows about its documents, with `row` instead), or one without it, which every batch gets
-        whole."""
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+        """Returns the table for `apply`: with the column `document` (each batch gets the rows about
+        its documents, with `row` instead), or without it (every batch gets the table)."""
 
 
 LANGUAGE, UNDECIDED = "language", "und"
 
 
-def check_shares(settings: object, *names: str) -> None:
-    """Refuse what is no share.
+def check_shares(settings: object, *names: str, positive: bool = False) -> None:
+    """Refuse values outside of 0 to 1, with `positive` also 0; a setting may be None.
 
     Raises:
         ConfigError: naming the field.
     """
     for name in names:
         value = getattr(settings, name)
-        if not 0.0 <= value <= 1.0:
+        if value is not None and (not 0.0 <= value <= 1.0 or (positive and not value)):
             raise ConfigError(
-                "a share is out of range", where=name, found=value, wanted="0.0 to 1.0"
+                "a share is out of range",
+                where=name,
+                found=value,
+                wanted="more than 0, at most 1" if positive else "0.0 to 1.0",
+                do="choose a share within these limits, or leave it out for its default",
             )
 
 
 def check_counts(settings: object, *names: str) -> None:
-    """Refuse what is below 0.
+    """Refuse values below 0.
 
     Raises:
         ConfigError: naming the field.
@@ -411,11 +409,12 @@ def check_counts(settings: object, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
         if value < 0:
-            raise ConfigError("a number below 0", where=name, found=value, wanted="0 or more")
+            what, do = "a number below 0", "raise it, or leave it out for its default"
+            raise ConfigError(what, where=name, found=value, wanted="0 or more", do=do)
 
 
 def check_range(settings: object, low: str, high: str) -> None:
-    """Refuse a range that nothing can lie in.
+    """Refuse an empty range.
 
     Raises:
         ConfigError: naming the lower field.
@@ -427,25 +426,29 @@ def check_range(settings: object, low: str, high: str) -> None:
         )
 
 
-def in_languages(batch: Batch, languages: Sequence[str]) -> NDArray[np.bool_]:
-    """(B,) whether a rule for `languages` applies: a document's note `language` is one of them, is
-    undecided (`und`), or is not there. Without any languages the rule is for all."""
+def in_languages(batch: CurationBatch, languages: Sequence[str]) -> NDArray[np.bool_]:
+    """(B,) whether a rule for `languages` applies: the note `language` is one of them, undecided
+    (`und`) or missing. Without languages the rule applies to all documents."""
     if not languages:
         return np.ones(len(batch), np.bool_)
-    known = {*languages, None, UNDECIDED}
+    accepted = {*languages, None, UNDECIDED}
     notes = batch.note(LANGUAGE)
-    return np.fromiter((n in known for n in notes), np.bool_, len(batch))
+    return np.fromiter((n in accepted for n in notes), np.bool_, len(batch))
 
 
 def where_applies(values: NDArray[np.generic], applies: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """`values` with NaN, which passes every limit, where the rule does not apply."""
+    """`values`, with NaN, which passes every limit, where the rule does not apply."""
     return np.where(applies, values.astype(np.float64), np.nan)
 
 
-def shares(part: NDArray[np.generic], whole: NDArray[np.generic]) -> NDArray[np.float64]:
-    """`part` / `whole`, and 0 where there is nothing."""
-    below = whole.astype(np.float64)
-    return np.divide(part.astype(np.float64), below, out=np.zeros(len(below)), where=below > 0)
+def shares(
+    numerators: NDArray[np.generic], denominators: NDArray[np.generic]
+) -> NDArray[np.float64]:
+    """`numerators` / `denominators`, 0 where the denominator is."""
+    below = denominators.astype(np.float64)
+    return np.divide(
+        numerators.astype(np.float64), below, out=np.zeros(len(below)), where=below > 0
+    )
 
 
 def require_kept_language(languages: Sequence[str], steps: Mapping[str, Step]) -> None:
@@ -455,13 +458,13 @@ def require_kept_language(languages: Sequence[str], steps: Mapping[str, Step]) -
         ConfigError: none of `languages` is kept.
     """
     by = next((name for name, step in steps.items() if LANGUAGE in step.NOTES), "")
-    kept = getattr(steps.get(by), "keep", ())
-    if languages and kept and not set(languages) & set(kept):
+    kept_languages = getattr(steps.get(by), "keep", ())
+    if languages and kept_languages and not set(languages) & set(kept_languages):
         raise ConfigError(
             "the rules are for languages of which no document is kept",
             where="languages",
             found=", ".join(languages),
-            wanted=f"one of those in {by}.keep: {', '.join(kept)}",
+            wanted=f"one of those in {by}.keep: {', '.join(kept_languages)}",
             do="set languages to them (and their stop words, where the step has such), to [] for "
             "all, or leave the step out",
         )

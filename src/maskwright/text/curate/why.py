@@ -25,13 +25,14 @@ from typing import Any
 from maskwright.base.errors import DataError, UsageError, near, shorten
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.text.curate.card import read_card
-from maskwright.text.curate.card_tables import value
+from maskwright.text.curate.card_report import value_text
 from maskwright.text.curate.curation import UNREADABLE, is_curated
 from maskwright.text.curate.engine.pack import READ_AT
+from maskwright.text.curate.engine.segment import common_prefix_length, location_of
 from maskwright.text.curate.engine.shards import UNREAD
 
-FOUND = 10  # documents of one name, or with one text, that are told of
-NEAR = 20  # names that are compared closely with one that is not there
+FOUND = 10  # documents of one name, or with one text, that are shown
+NEAR = 20  # names that are compared closely with an unknown one
 EXCERPT = 200
 LARGEST = 1 << 30
 _PLACE = re.compile(r"(.+)([:#])(\d+)", re.DOTALL)
@@ -60,12 +61,12 @@ class Fate:
     survivor: Fate | None = None
 
     def lines(self) -> Iterator[str]:
-        """What became of it, a line for each thing that happened."""
+        """What became of the document, a line for each event."""
         yield self.place if self.id == self.place else f"{self.id} ({self.place})"
         for change in self.changes:
             where = f", {change['where']}" if "where" in change else ""
-            found = shorten(value(change["value"]), EXCERPT)
-            yield f"  changed by {change['step']}, rule {change['rule']}: {found}{where}"
+            shown_value = shorten(value_text(change["value"]), EXCERPT)
+            yield f"  changed by {change['step']}, rule {change['rule']}: {shown_value}{where}"
             if "before" in change:
                 yield f"    it was: {shorten(change['before'], EXCERPT)}"
         if self.removed is not None:
@@ -76,25 +77,29 @@ class Fate:
             yield f"  text: {shorten(self.text, EXCERPT)}"
 
     def _removed(self, record: dict[str, Any]) -> Iterator[str]:
-        wanted = f"; allowed: {record['wanted']}" if record.get("wanted") else ""
+        allowed = f"; allowed: {record['wanted']}" if record.get("wanted") else ""
         where = f", {record['where']}" if record.get("where") else ""
-        found = shorten(value(record["value"]), EXCERPT)
-        yield f"  removed by {record['step']}, rule {record['rule']}: {found}{where}{wanted}"
+        shown_value = shorten(value_text(record["value"]), EXCERPT)
+        yield f"  removed by {record['step']}, rule {record['rule']}: {shown_value}{where}{allowed}"
         if self.survivor is not None:
             end = "is kept" if self.survivor.kept else "was itself removed"
             yield f"  copy of {self.survivor.place}, which {end}:"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What became of the documents that were asked for; of a copy, also of those kept for it."""
+class DocumentFates:
+    """The fates of the documents that match, with those of the documents kept for copies.
+
+    Attributes:
+        more: whether further documents match.
+    """
 
     fates: Sequence[Fate]
     more: bool = False
 
     def lines(self) -> Iterator[str]:
-        for first in self.fates:
-            fate: Fate | None = first
+        for first_fate in self.fates:
+            fate: Fate | None = first_fate
             while fate is not None:
                 yield from fate.lines()
                 fate = fate.survivor
@@ -102,16 +107,16 @@ class Answer:
             yield f"only the first {FOUND} are shown"
 
 
-def why(folder: Path | str, document: str = "", text: str = "") -> Answer:
+def why(folder: Path | str, document: str = "", text: str = "") -> DocumentFates:
     """What became of a document that was read for the corpus `folder`.
 
     Args:
-        document: its id, or its place, `file:line` or `file#row`; or a file, for all of it.
-        text: or a piece of its text, without regard to case and white space, as it is now, as it
-            was when it was removed, or as it was before a change of its words.
+        document: its id, where it was read (`file:line` or `file#row`), or a file, for all of it.
+        text: or a piece of its text, regardless of case and white space: of the text now, before
+            the removal, or before a change of words.
 
     Raises:
-        UsageError: no curated corpus; no such document, with the names that are near.
+        UsageError: no curated corpus; no such document, with similar names.
         DataError: a file is damaged.
     """
     folder = Path(folder)
@@ -126,7 +131,7 @@ def why(folder: Path | str, document: str = "", text: str = "") -> Answer:
     lookup = _Lookup(folder, steps)
     chosen = _of_text(text) if text else _of_name(document)
     fates = lookup.find(chosen)
-    if text:  # a document that is found by its text before a change is elsewhere, too
+    if text:  # a document that matches by its text before a change has further records
         fates = [
             fate if fate.removed or fate.kept else lookup.find(_of_name(fate.place, exact=True))[0]
             for fate in fates
@@ -135,13 +140,13 @@ def why(folder: Path | str, document: str = "", text: str = "") -> Answer:
         raise _not_there(lookup, document, text)
     for fate in fates[:FOUND]:
         lookup.follow(fate)
-    return Answer(fates[:FOUND], len(fates) > FOUND)
+    return DocumentFates(fates[:FOUND], len(fates) > FOUND)
 
 
 # ------------------------------------------------------------------------------ the records
 @dataclass(frozen=True)
-class _Name:
-    """What a line must have in it, and its record and place be, to be about a document."""
+class _DocumentPattern:
+    """Byte strings that a line about a document contains, and a test of its record."""
 
     pieces: tuple[tuple[bytes, ...], ...]
     fits: Callable[[dict[str, Any], str], bool]
@@ -150,39 +155,39 @@ class _Name:
         return any(all(piece in line for piece in pieces) for pieces in self.pieces)
 
 
-def _of_name(name: str, *, exact: bool = False) -> _Name:
-    """An id or a place; unless `exact` also a file, for all its documents, and `./a.txt` for
-    `a.txt`."""
+def _of_name(name: str, *, exact: bool = False) -> _DocumentPattern:
+    """Matches an id or a location; unless `exact` also a file, for all of its documents, and
+    `./a.txt` for `a.txt`."""
     names = {name} if exact else {name, os.path.normpath(name)}
     pieces: list[tuple[bytes, ...]] = []
-    for each in names:
-        pieces.append((_written(each),))
-        if match := _PLACE.fullmatch(each):
+    for candidate in names:
+        pieces.append((_as_json(candidate),))
+        if match := _PLACE.fullmatch(candidate):
             kind = b'"line": ' if match[2] == ":" else b'"row": '
-            pieces.append((_written(match[1]), kind + match[3].encode()))
+            pieces.append((_as_json(match[1]), kind + match[3].encode()))
 
-    def fits(record: dict[str, Any], place: str) -> bool:
-        match = None if exact else _PLACE.fullmatch(place)
-        return not names.isdisjoint((str(record["id"]), place, match[1] if match else place))
+    def fits(record: dict[str, Any], location: str) -> bool:
+        match = None if exact else _PLACE.fullmatch(location)
+        return not names.isdisjoint((str(record["id"]), location, match[1] if match else location))
 
-    return _Name(tuple(pieces), fits)
-
-
-def _of_text(text: str) -> _Name:
-    wanted = _folded(text)
-
-    def fits(record: dict[str, Any], place: str) -> bool:
-        return any(wanted in _folded(str(record.get(name, ""))) for name in ("text", "before"))
-
-    return _Name(((),), fits)
+    return _DocumentPattern(tuple(pieces), fits)
 
 
-def _written(text: str) -> bytes:
+def _of_text(text: str) -> _DocumentPattern:
+    sought = _fold(text)
+
+    def fits(record: dict[str, Any], location: str) -> bool:
+        return any(sought in _fold(str(record.get(name, ""))) for name in ("text", "before"))
+
+    return _DocumentPattern(((),), fits)
+
+
+def _as_json(text: str) -> bytes:
     """A text as it stands in a line of JSON."""
     return json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
@@ -190,10 +195,7 @@ def _place(record: dict[str, Any], room: str) -> str:
     """Where a document of a record, or of a line of text, which may have any columns, was read."""
     if room == "text":
         return str(record.get(READ_AT, record["id"]))
-    for name, sign in (("line", ":"), ("row", "#")):
-        if name in record:
-            return f"{record['file']}{sign}{record[name]}"
-    return str(record["file"])
+    return location_of(record)
 
 
 @dataclass(frozen=True)
@@ -207,18 +209,18 @@ class _Lookup:
     folder: Path
     steps: Sequence[str]
 
-    def find(self, name: _Name) -> list[Fate]:
-        """The documents of a name, in the order of their removal, those kept at the end."""
-        found: dict[str, Fate] = {}
+    def find(self, name: _DocumentPattern) -> list[Fate]:
+        """The documents that match, in the order of their removal, those kept at the end."""
+        fates: dict[str, Fate] = {}
         for room in ("removed", "text", "changed"):
             for path, number, record in self.records(room, name):
-                place = _place(record, room)
-                # A text does not find the changes of a document that other records have found.
-                if not name.fits(record, place) and place not in found:
+                location = _place(record, room)
+                # The changes of a document that already matched need not match themselves.
+                if not name.fits(record, location) and location not in fates:
                     continue
-                if len(found) > FOUND and place not in found:
+                if len(fates) > FOUND and location not in fates:
                     continue
-                fate = found.setdefault(place, Fate(place, str(record["id"])))
+                fate = fates.setdefault(location, Fate(location, str(record["id"])))
                 if room == "changed":
                     fate.changes.append(record)
                     continue
@@ -227,16 +229,18 @@ class _Lookup:
                     fate.removed = record
                 else:
                     fate.kept = (path.relative_to(self.folder).as_posix(), number)
-        return list(found.values())
+        return list(fates.values())
 
-    def records(self, room: str, name: _Name | None = None) -> Iterator[tuple[Path, int, Any]]:
-        """The records of a room that may be of a name: file, line and record.
+    def records(
+        self, room: str, name: _DocumentPattern | None = None
+    ) -> Iterator[tuple[Path, int, Any]]:
+        """The records of a folder that may match: file, line and record.
 
         Raises:
             DataError: a file is damaged.
         """
         paths = (self.folder / room).glob("*.jsonl.gz")
-        order = {f"{step}.jsonl.gz": place for place, step in enumerate(self.steps)}
+        order = {f"{step}.jsonl.gz": rank for rank, step in enumerate(self.steps)}
         for path in sorted(paths, key=lambda p: (order.get(p.name, -1), p.name)):
             for number, line in enumerate(_lines(path), 1):
                 if name is None or name.may_be_in(line):
@@ -244,15 +248,15 @@ class _Lookup:
                     yield path, number, parse_object(line, where, error=DataError, largest=LARGEST)
 
     def follow(self, fate: Fate) -> None:
-        """Find what became of the document that was kept for a copy, and for that one, if it went
-        later for another."""
-        known = {fate.place}
+        """Find the fate of the document that was kept for a copy, and so on if it was removed
+        later as a copy itself."""
+        visited = {fate.place}
         while fate.removed is not None and "survivor" in fate.removed:
-            found = self.find(_of_name(fate.removed["survivor"], exact=True))
-            if not found or found[0].place in known:
+            fates = self.find(_of_name(fate.removed["survivor"], exact=True))
+            if not fates or fates[0].place in visited:
                 return
-            fate.survivor = fate = found[0]
-            known.add(fate.place)
+            fate.survivor = fate = fates[0]
+            visited.add(fate.place)
 
     def unreadable(self) -> Iterator[dict[str, Any]]:
         path = self.folder / UNREADABLE
@@ -262,7 +266,7 @@ class _Lookup:
                 yield parse_object(line, where, error=DataError, largest=LARGEST)
 
     def names(self) -> Iterator[tuple[str, str]]:
-        """The id and the place of every document."""
+        """The id and the location of every document."""
         for room in ("removed", "text"):
             for _, _, record in self.records(room):
                 yield str(record["id"]), _place(record, room)
@@ -278,7 +282,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 # ------------------------------------------------------------------------------ not there
 def _not_there(lookup: _Lookup, document: str, text: str) -> UsageError:
-    """The error for a document that is on no record, with what is likeliest."""
+    """The error for a document without a record, with the likeliest reason."""
     card = read_card(lookup.folder)
     if text:
         return UsageError(
@@ -290,7 +294,7 @@ def _not_there(lookup: _Lookup, document: str, text: str) -> UsageError:
         )
     match = _PLACE.fullmatch(document)
     for entry in lookup.unreadable():
-        if _unread(entry, document, match):
+        if _is_about(entry, document, match):
             row = "line" in entry
             return UsageError(
                 "the row could not be read, so it never was a document"
@@ -314,44 +318,42 @@ def _not_there(lookup: _Lookup, document: str, text: str) -> UsageError:
     )
 
 
-def _unread(entry: dict[str, Any], document: str, match: re.Match[str] | None) -> bool:
-    """Whether a record of what could not be read, a row or a file, is about a document."""
+def _is_about(entry: dict[str, Any], document: str, match: re.Match[str] | None) -> bool:
+    """Whether the record of an unreadable row or file is about a document."""
     if "line" not in entry:
         return entry["file"] in (document, match and match[1])
-    last = entry.get("last_line", entry["line"])
-    here = match is not None and entry["file"] == match[1]
-    return here and match is not None and entry["line"] <= int(match[3]) <= last
+    last_line = entry.get("last_line", entry["line"])
+    same_file = match is not None and entry["file"] == match[1]
+    return same_file and match is not None and entry["line"] <= int(match[3]) <= last_line
 
 
 def _nearest(
     lookup: _Lookup, document: str, match: re.Match[str] | None, files: Sequence[str]
 ) -> str:
-    """The names that are nearest to one that is not there."""
+    """The names most similar to an unknown one."""
     if match and match[1] in files:
-        before = ((int(p[3]), name) for _, name in lookup.names() if (p := _in(name, match[1])))
-        best = max((each for each in before if each[0] < int(match[3])), default=None)
+        before = (
+            (int(p[3]), name) for _, name in lookup.names() if (p := _match_file(name, match[1]))
+        )
+        best = max((entry for entry in before if entry[0] < int(match[3])), default=None)
         if best is not None:
             return f"a line where a document begins; the one before it is {best[1]}"
     likely = heapq.nlargest(
         NEAR,
         (name for pair in lookup.names() for name in set(pair)),
-        key=lambda name: (_alike(name, document), name),
+        key=lambda name: (_similarity(name, document), name),
     )
     if difflib.get_close_matches(document, likely, cutoff=0.5):
         return near(document, likely)
     return "a name as " + " or ".join(dict.fromkeys(next(lookup.names(), ("file:1",))))
 
 
-def _in(place: str, file: str) -> re.Match[str] | None:
-    match = _PLACE.fullmatch(place)
+def _match_file(location: str, file: str) -> re.Match[str] | None:
+    match = _PLACE.fullmatch(location)
     return match if match and match[1] == file else None
 
 
-def _alike(one: str, other: str) -> int:
-    """How many characters two names share at their beginning and end."""
-    return _common(one, other) + _common(one[::-1], other[::-1])
-
-
-def _common(one: str, other: str) -> int:
-    pairs = zip(one, other, strict=False)
-    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+def _similarity(name: str, other_name: str) -> int:
+    """The lengths of the common prefix and suffix, added."""
+    prefix = common_prefix_length(name, other_name)
+    return prefix + common_prefix_length(name[::-1], other_name[::-1])

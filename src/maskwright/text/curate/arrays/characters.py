@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from maskwright.text.curate.arrays.words import (
     categories,
     in_unspaced_script,
-    looked_up,
+    look_up,
     mix,
     powers_of_base,
     spaces,
@@ -71,9 +71,9 @@ class Characters:
             return np.zeros(0, np.int64)
         return np.add.reduceat(chosen, self.offsets[:-1], dtype=np.int64)
 
-    def text_of(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def text_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """The text of each of these characters."""
-        return np.searchsorted(self.offsets, places, "right") - 1
+        return np.searchsorted(self.offsets, positions, "right") - 1
 
 
 def characters_of(texts: Sequence[str]) -> Characters:
@@ -86,7 +86,7 @@ def characters_of(texts: Sequence[str]) -> Characters:
 
 def classes_of(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
     """What each code point is, as bits."""
-    return looked_up(points, *_class_tables())
+    return look_up(points, _classes())
 
 
 def running_counts(flags: NDArray[np.bool_]) -> NDArray[np.int32]:
@@ -111,12 +111,12 @@ def prefix_sums(
     sums = np.zeros(len(points) + 1, np.uint64)
     with np.errstate(over="ignore"):
         for begin in range(0, len(points), BLOCK):
-            here = points[begin : begin + BLOCK]
-            found = here.astype(np.uint64) if numbers is None else numbers(here)
-            found *= powers[begin : begin + len(here)]
-            part = sums[begin + 1 : begin + 1 + len(here)]
-            np.cumsum(found, out=part)
-            part += sums[begin]
+            block = points[begin : begin + BLOCK]
+            terms = block.astype(np.uint64) if numbers is None else numbers(block)
+            terms *= powers[begin : begin + len(block)]
+            block_sums = sums[begin + 1 : begin + 1 + len(block)]
+            np.cumsum(terms, out=block_sums)
+            block_sums += sums[begin]
     return sums
 
 
@@ -147,9 +147,3 @@ def _classes() -> NDArray[np.uint8]:
     bits[names == "Ll"] |= LOWER
     bits[spaces()] = SPACE
     return bits
-
-
-@functools.cache
-def _class_tables() -> tuple[NDArray[np.uint8], bytes]:
-    """The class bits, and those of the first 256 code points."""
-    return _classes(), _classes()[:256].tobytes()

@@ -60,12 +60,12 @@ class Lines:
 
     def ending_in(self, points: str) -> NDArray[np.bool_]:
         """(L,) whether a line's last character is one of these."""
-        last = self.characters.points[self.ends - 1]
-        return np.isin(last, np.fromiter(map(ord, points), np.uint32, len(points)))
+        last_points = self.characters.points[self.ends - 1]
+        return np.isin(last_points, np.fromiter(map(ord, points), np.uint32, len(points)))
 
-    def counted(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(L,) how many of these places of `characters.points`, ascending, each line holds."""
-        return np.searchsorted(places, self.ends) - np.searchsorted(places, self.begins)
+    def count_positions(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(L,) how many of these ascending positions in `characters.points` each line holds."""
+        return np.searchsorted(positions, self.ends) - np.searchsorted(positions, self.begins)
 
 
 def lines_of(characters: Characters) -> Lines:
@@ -77,13 +77,13 @@ def lines_of(characters: Characters) -> Lines:
     # The number of the first line of each text, with all lines of the batch counted.
     earlier = np.searchsorted(begins, offsets[:-1])
     numbers = np.arange(len(begins)) - (earlier[texts] if len(begins) else 0)
-    begins, ends = _stripped(characters, begins, ends)
-    there = ends > begins
-    begins, ends = begins[there], ends[there]
-    return Lines(characters, begins, ends, np.searchsorted(begins, offsets), numbers[there])
+    begins, ends = _strip(characters, begins, ends)
+    filled = ends > begins
+    begins, ends = begins[filled], ends[filled]
+    return Lines(characters, begins, ends, np.searchsorted(begins, offsets), numbers[filled])
 
 
-def _stripped(
+def _strip(
     characters: Characters, begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The lines without white space at both ends; a blank line ends where it begins."""
@@ -91,25 +91,26 @@ def _stripped(
     space = (classes[begins] & SPACE) != 0
     space |= (classes[ends - 1] & SPACE) != 0
     # Few lines have any: these alone are looked up among the characters that are none.
-    some = np.flatnonzero(space | (begins == ends))
-    if not some.size:
+    candidates = np.flatnonzero(space | (begins == ends))
+    if not candidates.size:
         return begins, ends
     begins, ends = begins.copy(), ends.copy()
     dark = np.flatnonzero((classes & SPACE) == 0)
-    first, behind = np.searchsorted(dark, begins[some]), np.searchsorted(dark, ends[some])
-    there = behind > first
-    ends[some[~there]] = begins[some[~there]]
-    first, behind, some = first[there], behind[there], some[there]
-    begins[some], ends[some] = dark[first], dark[behind - 1] + 1
+    low = np.searchsorted(dark, begins[candidates])
+    high = np.searchsorted(dark, ends[candidates])
+    filled = high > low
+    ends[candidates[~filled]] = begins[candidates[~filled]]
+    low, high, candidates = low[filled], high[filled], candidates[filled]
+    begins[candidates], ends[candidates] = dark[low], dark[high - 1] + 1
     return begins, ends
 
 
-def repeats(hashes: NDArray[np.uint64], texts: NDArray[np.int64]) -> NDArray[np.bool_]:
+def find_repeats(hashes: NDArray[np.uint64], texts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether an equal hash stands earlier in the same text, for texts that lie in order."""
     if not hashes.size:
         return np.zeros(0, np.bool_)
     order = np.lexsort((hashes, texts))
     equal = (hashes[order][1:] == hashes[order][:-1]) & (texts[order][1:] == texts[order][:-1])
-    found = np.zeros(len(hashes), np.bool_)
-    found[order[1:][equal]] = True  # lexsort is stable: the first of equal ones stays false
-    return found
+    repeated = np.zeros(len(hashes), np.bool_)
+    repeated[order[1:][equal]] = True  # lexsort is stable: the first of equal ones stays false
+    return repeated

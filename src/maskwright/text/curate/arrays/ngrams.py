@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.text.curate.arrays.words import BASE, Words, grouped, mix
+from maskwright.text.curate.arrays.words import BASE, Words, group_equal, mix
 from maskwright.text.curate.step import shares
 
 Shares = Mapping[int, NDArray[np.float64]]
@@ -32,69 +32,69 @@ def repeated_ngrams(
     size = len(words.starts) - 1
     lengths = words.ends - words.begins
     running = np.concatenate([[0], np.cumsum(lengths)])
-    whole = running[words.starts[1:]] - running[words.starts[:-1]]
+    totals = running[words.starts[1:]] - running[words.starts[:-1]]
     behind = words.starts[words.texts + 1] if len(lengths) else lengths  # of each word's text
     empty = np.zeros(size)
     tops: dict[int, NDArray[np.float64]] = dict.fromkeys(top, empty)
-    found: dict[int, NDArray[np.float64]] = dict.fromkeys(duplicated, empty)
+    duplicates: dict[int, NDArray[np.float64]] = dict.fromkeys(duplicated, empty)
 
-    places = np.arange(len(lengths))
+    positions = np.arange(len(lengths))
     # Equal n-grams of two texts are two things: their text's number is part of the value.
     with np.errstate(over="ignore"):
         values = words.hashes + mix(words.texts.astype(np.uint64)) * BASE
     for n in range(2, max(*top, *duplicated) + 1):
-        inside = places + n <= behind[places]
-        places, values = places[inside], values[inside]
-        if not places.size:
+        inside = positions + n <= behind[positions]
+        positions, values = positions[inside], values[inside]
+        if not positions.size:
             break
         with np.errstate(over="ignore"):
-            values = values * BASE + words.hashes[places + n - 1]
-        order, opening = grouped(values)
+            values = values * BASE + words.hashes[positions + n - 1]
+        order, opening = group_equal(values)
         begins = np.flatnonzero(opening)
         counts = np.diff(np.append(begins, len(order)))
-        first = order[begins]  # occurrence of each n-gram
+        first_occurrences = order[begins]  # occurrence of each n-gram
         often = counts > 1
         if n in tops:
-            held = places[first[often]]
+            held = positions[first_occurrences[often]]
             tops[n] = _largest(
-                words.texts[held], counts[often], running[held + n] - running[held], whole
+                words.texts[held], counts[often], running[held + n] - running[held], totals
             )
         again = np.repeat(often, counts)
-        kept = np.zeros(len(places), np.bool_)
-        kept[order[again]] = True
-        if n in found:
-            earlier = kept.copy()
-            earlier[first] = False
-            found[n] = _covered(words, places[earlier], n, lengths, whole)
-        places, values = places[kept], values[kept]
-    return tops, found
+        repeated = np.zeros(len(positions), np.bool_)
+        repeated[order[again]] = True
+        if n in duplicates:
+            earlier = repeated.copy()
+            earlier[first_occurrences] = False
+            duplicates[n] = _covered(words, positions[earlier], n, lengths, totals)
+        positions, values = positions[repeated], values[repeated]
+    return tops, duplicates
 
 
 def _largest(
     texts: NDArray[np.int64],
     counts: NDArray[np.int64],
     lengths: NDArray[np.int64],
-    whole: NDArray[np.int64],
+    totals: NDArray[np.int64],
 ) -> NDArray[np.float64]:
     """(B,) count x length / whole of the n-gram that occurs most often, of several the longest."""
     order = np.lexsort((lengths, counts, texts))
-    last = np.concatenate([texts[order][1:] != texts[order][:-1], [True]])[: len(order)]
-    chosen = order[last]
-    part = np.zeros(len(whole))
-    part[texts[chosen]] = counts[chosen] * lengths[chosen]
-    return np.minimum(shares(part, whole), 1.0)
+    is_last = np.concatenate([texts[order][1:] != texts[order][:-1], [True]])[: len(order)]
+    chosen = order[is_last]
+    covered = np.zeros(len(totals))
+    covered[texts[chosen]] = counts[chosen] * lengths[chosen]
+    return np.minimum(shares(covered, totals), 1.0)
 
 
 def _covered(
     words: Words,
-    places: NDArray[np.int64],
+    begins: NDArray[np.int64],
     n: int,
     lengths: NDArray[np.int64],
-    whole: NDArray[np.int64],
+    totals: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """(B,) the share of the characters of words that lie in an n-gram beginning at `places`."""
+    """(B,) the share of the characters of words that lie in an n-gram beginning at `begins`."""
     edges = np.zeros(len(lengths) + 1, np.int64)
-    np.add.at(edges, places, 1)
-    np.add.at(edges, places + n, -1)
+    np.add.at(edges, begins, 1)
+    np.add.at(edges, begins + n, -1)
     inside = np.cumsum(edges[:-1]) > 0
-    return shares(np.bincount(words.texts[inside], lengths[inside], minlength=len(whole)), whole)
+    return shares(np.bincount(words.texts[inside], lengths[inside], minlength=len(totals)), totals)

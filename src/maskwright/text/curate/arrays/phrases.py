@@ -14,12 +14,12 @@ from maskwright.base.errors import DataError, UsageError
 from maskwright.text.curate.arrays.lines import Lines
 from maskwright.text.curate.arrays.winnow import Stretches
 from maskwright.text.curate.arrays.words import Words, words_of
-from maskwright.text.curate.step import Batch, Change
+from maskwright.text.curate.step import Change, CurationBatch
 
 LARGEST = 64 << 20
 
 
-def entries(path: str, setting: str) -> list[tuple[str, int]]:
+def read_entries(path: str, setting: str) -> list[tuple[str, int]]:
     """The entries of a list with their lines, each once, in the order of the file.
 
     Args:
@@ -59,12 +59,12 @@ def entries(path: str, setting: str) -> list[tuple[str, int]]:
             wanted="text in UTF-8",
             do="save it as UTF-8",
         ) from None
-    found: dict[str, int] = {}
+    entry_lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         entry = _without_comment(line).strip()
         if entry:
-            found.setdefault(entry, number)
-    if not found:
+            entry_lines.setdefault(entry, number)
+    if not entry_lines:
         raise DataError(
             "the list has no entries",
             where=path,
@@ -72,7 +72,7 @@ def entries(path: str, setting: str) -> list[tuple[str, int]]:
             wanted="one entry a line",
             do=f"fill it, or leave `{setting}` out",
         )
-    return list(found.items())
+    return list(entry_lines.items())
 
 
 def _without_comment(line: str) -> str:
@@ -93,7 +93,7 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutTexts:
     """What is left of the texts of a batch, and what was taken.
 
     Attributes:
@@ -107,7 +107,7 @@ class Cut:
     characters: NDArray[np.int64]
 
 
-def merged(spans: Spans) -> Spans:
+def merge_spans(spans: Spans) -> Spans:
     """The same words in spans that neither overlap nor touch, in order."""
     if not len(spans.texts):
         return spans
@@ -118,76 +118,77 @@ def merged(spans: Spans) -> Spans:
     base = numbers * (int(ends.max()) + 2)
     reach = np.maximum.accumulate(base + ends)
     opening = np.concatenate([[True], base[1:] + begins[1:] > reach[:-1]])
-    first = np.flatnonzero(opening)
-    last = np.append(first[1:], len(texts)) - 1
-    return Spans(texts[first], begins[first], reach[last] - base[first])
+    group_begins = np.flatnonzero(opening)
+    group_ends = np.append(group_begins[1:], len(texts)) - 1
+    return Spans(texts[group_begins], begins[group_begins], reach[group_ends] - base[group_begins])
 
 
-def cut(batch: Batch, spans: Spans) -> Cut:
+def cut_spans(batch: CurationBatch, spans: Spans) -> CutTexts:
     """The texts of a batch without the words of merged spans.
 
-    What stands behind the last word goes with it, as far as the next word that stays: its full
-    stop, its blank; of line breaks there, the larger gap of the two sides stays.
+    Characters between the last word and the next word that stays (a full stop, a blank) are removed
+    with it; of the line breaks on both sides, the larger gap stays.
     """
     words = batch.words
-    first = words.starts[spans.texts] + spans.begins
-    last = words.starts[spans.texts] + spans.ends - 1
-    characters = np.stack([words.begins[first], words.ends[last]], axis=1).astype(np.int64)
+    first_words = words.starts[spans.texts] + spans.begins
+    last_words = words.starts[spans.texts] + spans.ends - 1
+    edges = [words.begins[first_words], words.ends[last_words]]
+    characters = np.stack(edges, axis=1).astype(np.int64)
     pieces: dict[int, list[str]] = {}  # of each text what stays, up to the span before
     ends: dict[int, int] = {}  # of each text where that span's gap ends
-    for row, text in enumerate(spans.texts.tolist()):
-        whole = batch.texts[text]
+    for row, index in enumerate(spans.texts.tolist()):
+        text = batch.texts[index]
         begin, behind = characters[row].tolist()
-        following = int(last[row]) + 1
-        end = int(words.begins[following]) if following < words.starts[text + 1] else len(whole)
-        before = whole[ends.get(text, 0) : begin]
-        stripped, removed = before.rstrip(), whole[behind:end]
+        following = int(last_words[row]) + 1
+        end = int(words.begins[following]) if following < words.starts[index + 1] else len(text)
+        before = text[ends.get(index, 0) : begin]
+        stripped, removed = before.rstrip(), text[behind:end]
         removed_gap = removed[len(removed.rstrip()) :]
         if removed_gap.count("\n") > before.count("\n", len(stripped)):
             before = stripped + removed_gap
-        pieces.setdefault(text, []).append(before)
-        ends[text] = end
+        pieces.setdefault(index, []).append(before)
+        ends[index] = end
     texts = list(batch.texts)
-    for text, parts in pieces.items():
-        texts[text] = "".join(parts) + texts[text][ends[text] :]
-    return Cut(texts, spans, characters)
+    for index, remaining in pieces.items():
+        texts[index] = "".join(remaining) + texts[index][ends[index] :]
+    return CutTexts(texts, spans, characters)
 
 
 MOST_NAMED = 5
 
 
-def without_lines(texts: Sequence[str], lines: Lines, cut: NDArray[np.bool_]) -> list[str]:
-    """The texts without the lines where `cut`, (L,), is true; those that lose none are the same.
+def remove_lines(texts: Sequence[str], lines: Lines, cut: NDArray[np.bool_]) -> list[str]:
+    """The texts without the lines where `cut`, (L,), is true.
 
-    Blank lines stay where they separate what is left, and go at both ends; those before and behind
-    lines that were cut are not more than those before.
+    Blank lines stay where they separate lines, and are removed at both ends; around a gap there are
+    no more of them than before it.
     """
-    found = list(texts)
-    for place in np.unique(lines.texts[cut]).tolist():
-        mine = slice(lines.starts[place], lines.starts[place + 1])
+    shortened = list(texts)
+    for index in np.unique(lines.texts[cut]).tolist():
+        mine = slice(lines.starts[index], lines.starts[index + 1])
         dropped = set(lines.numbers[mine][cut[mine]].tolist())
-        rows = texts[place].split("\n")
-        kept: list[str] = []
+        rows = texts[index].split("\n")
+        remaining: list[str] = []
         blanks, behind_cut = 0, True  # since the last line that is left
         for number, row in enumerate(rows):
             if number in dropped:
                 behind_cut = True
             elif row.strip():
-                kept += [*[""] * blanks, row] if kept else [row]
+                remaining += [*[""] * blanks, row] if remaining else [row]
                 blanks, behind_cut = 0, False
             elif not (behind_cut and blanks):
                 blanks += 1
-        found[place] = "\n".join(kept)
-    return found
+        shortened[index] = "\n".join(remaining)
+    return shortened
 
 
 def line_changes(lines: Lines, rule: str, cut: NDArray[np.bool_]) -> list[Change]:
     """For each text that loses lines, how many and which, numbered from 1."""
     changes = []
-    places = np.flatnonzero(cut)
-    texts = lines.texts[places]
+    cut_lines = np.flatnonzero(cut)
+    texts = lines.texts[cut_lines]
     for begin, end in _runs(texts):
-        numbers = (lines.numbers[places[begin:end]] + 1).tolist()
+        numbers = (lines.numbers[cut_lines[begin:end]] + 1).tolist()
         named = ", ".join(str(n) for n in numbers[:MOST_NAMED])
         rest = len(numbers) - MOST_NAMED
         where = f"line {named}" if len(numbers) == 1 else f"lines {named}"
@@ -232,19 +233,19 @@ class Phrases:
         begins = np.flatnonzero(self.sieve[words.hashes & np.uint64(len(self.sieve) - 1)])
         room = words.starts[words.texts[begins] + 1] - begins
         stretches = Stretches(words)
-        none = np.zeros(0, np.int64)
-        occurrences = [(none, none, none)]
+        empty = np.zeros(0, np.int64)
+        occurrences = [(empty, empty, empty)]
         for length, hashes, numbers in self.by_length:
             fits = np.flatnonzero(room >= length)
             sought = stretches.hashes(begins[fits], length)
-            places = np.minimum(np.searchsorted(hashes, sought), len(hashes) - 1)
-            equal = hashes[places] == sought
-            here = begins[fits[equal]]
-            occurrences.append((here, here + length - 1, numbers[places[equal]]))
-            left = np.ones(len(begins), np.bool_)
-            left[fits[equal]] = False
-            begins, room = begins[left], room[left]
-        firsts, lasts, phrases = (np.concatenate(part) for part in zip(*occurrences, strict=True))
+            entries = np.minimum(np.searchsorted(hashes, sought), len(hashes) - 1)
+            equal = hashes[entries] == sought
+            matched = begins[fits[equal]]
+            occurrences.append((matched, matched + length - 1, numbers[entries[equal]]))
+            unmatched = np.ones(len(begins), np.bool_)
+            unmatched[fits[equal]] = False
+            begins, room = begins[unmatched], room[unmatched]
+        firsts, lasts, phrases = map(np.concatenate, zip(*occurrences, strict=True))
         order = np.argsort(firsts)
         return firsts[order], lasts[order], phrases[order]
 
@@ -268,9 +269,10 @@ def phrases_of(listed: Sequence[tuple[str, int, str]]) -> Phrases:
     stretches, firsts = Stretches(words), words.starts[:-1]
     by_length = []
     for length in np.unique(words.counts)[::-1].tolist():
-        own = np.flatnonzero(words.counts == length)
-        hashes, first = np.unique(stretches.hashes(firsts[own], length), return_index=True)
-        by_length.append((length, hashes, own[first]))
+        same_length = np.flatnonzero(words.counts == length)
+        hashes = stretches.hashes(firsts[same_length], length)
+        hashes, first_rows = np.unique(hashes, return_index=True)
+        by_length.append((length, hashes, same_length[first_rows]))
     sieve = np.zeros(1 << SIEVE_BITS, np.bool_)
     sieve[words.hashes[firsts] & np.uint64(len(sieve) - 1)] = True
     return Phrases([text for text, _, _ in listed], by_length, sieve)

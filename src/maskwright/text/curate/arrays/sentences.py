@@ -24,19 +24,19 @@ def sentences_of(lines: Lines) -> NDArray[np.int64]:
     marks_of = np.zeros(0x10000, np.uint8)
     for number, members in enumerate((STOPS, WIDE_STOPS, CLOSERS), 1):
         marks_of[[ord(c) for c in members]] = number
-    found = np.where(points < 0x10000, marks_of[np.minimum(points, 0xFFFF)], 0)
-    marks = np.flatnonzero((found == 1) | (found == 2))
+    kinds = np.where(points < 0x10000, marks_of[np.minimum(points, 0xFFFF)], 0)
+    marks = np.flatnonzero((kinds == 1) | (kinds == 2))
     if not marks.size:
         return np.ones(len(lines.begins), np.int64)
     # Where the closers behind each mark end, and whether another mark follows at once.
-    others = np.flatnonzero(found != 3)
-    behind = others[np.searchsorted(others, marks, "right")]
-    ends = (found[marks] == 2) | ((classes[behind] & SPACE) != 0)
-    ends &= (found[behind] != 1) & (found[behind] != 2)
+    other_points = np.flatnonzero(kinds != 3)
+    behind = other_points[np.searchsorted(other_points, marks, "right")]
+    ends = (kinds[marks] == 2) | ((classes[behind] & SPACE) != 0)
+    ends &= (kinds[behind] != 1) & (kinds[behind] != 2)
     stops, behind = marks[ends], behind[ends]
     # A line whose last sentence has no such end has one more.
-    last = np.maximum(np.searchsorted(stops, lines.ends) - 1, 0)
+    last_stops = np.maximum(np.searchsorted(stops, lines.ends) - 1, 0)
     if not stops.size:
         return np.ones(len(lines.begins), np.int64)
-    inside = (stops[last] >= lines.begins) & (stops[last] < lines.ends)
-    return lines.counted(stops) + ~(inside & (behind[last] >= lines.ends))
+    inside = (stops[last_stops] >= lines.begins) & (stops[last_stops] < lines.ends)
+    return lines.count_positions(stops) + ~(inside & (behind[last_stops] >= lines.ends))

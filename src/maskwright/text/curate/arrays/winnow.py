@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from maskwright.base import randomness
 from maskwright.base.errors import ConfigError, DataError
 from maskwright.text.curate.arrays.words import Words, mix, powers_of_base
-from maskwright.text.curate.step import DOCUMENT, Batch, CorpusStep, Tables
+from maskwright.text.curate.step import DOCUMENT, CorpusStep, CurationBatch, Tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ class OrderedStep(CorpusStep):
                 do="leave the second out",
             )
 
-    def order(self, batch: Batch) -> dict[str, pa.Array]:
+    def order(self, batch: CurationBatch) -> dict[str, pa.Array]:
         """The columns `ORDER` of the documents of a batch: int32, float64, int64 and four uint64.
 
         Raises:
@@ -65,7 +65,7 @@ class OrderedStep(CorpusStep):
         """
         import pyarrow as pa
 
-        places = {source: place for place, source in enumerate(self.priority)}
+        ranks = {source: rank for rank, source in enumerate(self.priority)}
         texts = [hash_128(text) for text in batch.texts]
         names = sorted(batch.notes)
         columns = [batch.note(name) for name in names]
@@ -75,22 +75,22 @@ class OrderedStep(CorpusStep):
         ]
         return {
             "priority": pa.array(
-                [places.get(source or "", len(places)) for source in batch.note("source")],
+                [ranks.get(source or "", len(ranks)) for source in batch.note("source")],
                 pa.int32(),
             ),
             "quality": pa.array(self._qualities(batch), pa.float64()),
-            "length": pa.array([inked(text) for text in batch.texts], pa.int64()),
-            "content_1": pa.array([first for first, _ in texts], pa.uint64()),
-            "content_2": pa.array([second for _, second in texts], pa.uint64()),
+            "length": pa.array([count_visible(text) for text in batch.texts], pa.int64()),
+            "content_1": pa.array([high for high, _ in texts], pa.uint64()),
+            "content_2": pa.array([low for _, low in texts], pa.uint64()),
             "notes": pa.array(notes, pa.uint64()),
             "name": pa.array([hash_64(name) for name in batch.ids], pa.uint64()),
         }
 
-    def _qualities(self, batch: Batch) -> list[float]:
+    def _qualities(self, batch: CurationBatch) -> list[float]:
         """(B,) the note of quality; without one, a document comes after those that have one."""
         if not self.quality or self.quality not in batch.notes:
             return [-math.inf] * len(batch)
-        found = []
+        qualities = []
         for name, text in zip(batch.ids, batch.note(self.quality), strict=True):
             try:
                 value = -math.inf if text is None or not text.strip() else float(text)
@@ -106,11 +106,11 @@ class OrderedStep(CorpusStep):
                     wanted="a number, the higher the better",
                     do="name another note in the setting `quality`, or none with quality = ''",
                 )
-            found.append(value)
-        return found
+            qualities.append(value)
+        return qualities
 
 
-def inked(text: str) -> int:
+def count_visible(text: str) -> int:
     """Characters that are no blanks, tabs or line ends: a padded copy is not longer."""
     data = text.encode("utf-8", "surrogatepass")
     blanks = len(data) - len(data.translate(None, BLANKS))
@@ -146,16 +146,16 @@ def in_order(table: pa.Table, groups: NDArray[np.int64] | None = None) -> NDArra
     return np.lexsort(keys[::-1])
 
 
-def firsts(table: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+def rows_to_keep(table: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.int64]:
     """(R,) for every row of a table with the columns `ORDER` the row that its group keeps."""
     if not len(groups):
         return np.zeros(0, np.int64)
     rows = in_order(table, groups)
     opening = np.concatenate([[True], np.diff(groups[rows]) != 0])
-    kept = rows[opening][np.cumsum(opening) - 1]
-    found = np.empty(len(rows), np.int64)
-    found[rows] = kept
-    return found
+    kept_in_order = rows[opening][np.cumsum(opening) - 1]
+    kept_rows = np.empty(len(rows), np.int64)
+    kept_rows[rows] = kept_in_order
+    return kept_rows
 
 
 def ids_of(tables: Tables, documents: NDArray[np.int64]) -> pa.Array:
@@ -188,7 +188,7 @@ def hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
     return np.frombuffer(digests, "<u8").astype(np.uint64)
 
 
-def within(
+def fill_groups(
     order: NDArray[np.int64],
     sizes: NDArray[np.int64],
     groups: NDArray[np.int64],
@@ -208,9 +208,9 @@ def within(
     ordered = groups[by_group]
     firsts = np.searchsorted(ordered, np.arange(len(limits)))
     before = np.concatenate([[0], running])[firsts]
-    kept = np.zeros(len(sizes), np.bool_)
-    kept[by_group] = running - before[ordered] <= limits[ordered]
-    return kept
+    is_kept = np.zeros(len(sizes), np.bool_)
+    is_kept[by_group] = running - before[ordered] <= limits[ordered]
+    return is_kept
 
 
 # Bits of a sort key that hold a word's number in its batch.
@@ -267,8 +267,8 @@ def runs_of(words: Words, stretches: Stretches, length: int) -> Runs:
     windows = np.maximum(words.counts - length + 1, 0)
     total = int(windows.sum())
     if not total:
-        none = np.zeros(0, np.int64)
-        return Runs(np.zeros(0, np.uint64), none, none)
+        empty = np.zeros(0, np.int64)
+        return Runs(np.zeros(0, np.uint64), empty, empty)
     if len(words.hashes) >> PLACE_BITS:
         raise ValueError("too many words in a batch")
     size = len(words.hashes) - gram + 1

@@ -24,7 +24,7 @@ FAR = 1 << 62
 
 
 def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[np.int64]]:
-    """The passages that are taken, and (P,) the text of each."""
+    """At most `most` passages of each text, evenly spread, and (P,) the text of each."""
     encoded = [_plain(text).encode("utf-8", "replace") for text in texts]
     joined = b"".join(encoded)
     data = np.frombuffer(joined, np.uint8)
@@ -37,10 +37,10 @@ def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[n
     lines = np.concatenate([[-FAR], np.flatnonzero(data == 10), [FAR]])
     at = np.searchsorted(lines, near)
     cuts = np.where(near - lines[at - 1] <= lines[at] - near, lines[at - 1], lines[at])
-    for places in (np.flatnonzero(data == 32), np.flatnonzero((data & 0xC0) != 0x80) - 1):
+    for break_positions in (np.flatnonzero(data == 32), np.flatnonzero((data & 0xC0) != 0x80) - 1):
         far = np.abs(cuts - near) >= HALF
-        after = np.concatenate([places, [FAR]])
-        cuts[far] = after[np.searchsorted(places, near[far])]
+        after = np.concatenate([break_positions, [FAR]])
+        cuts[far] = after[np.searchsorted(break_positions, near[far])]
     begins = np.concatenate([ends - sizes, cuts + 1])
     owners = np.concatenate([np.arange(len(texts)), owners])
     order = np.lexsort((begins, owners))
@@ -53,23 +53,23 @@ def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[n
 
 
 def _spread(counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """The numbers of the passages that are taken, ascending."""
-    taken = np.minimum(counts, most)
-    owners = np.repeat(np.arange(len(counts)), taken)
-    numbers = np.arange(len(owners)) - np.repeat(np.cumsum(taken) - taken, taken)
+    """The numbers of at most `most` passages of each text, ascending."""
+    amounts = np.minimum(counts, most)
+    owners = np.repeat(np.arange(len(counts)), amounts)
+    numbers = np.arange(len(owners)) - np.repeat(np.cumsum(amounts) - amounts, amounts)
     # From 0 to count - 1 in even steps, in whole numbers.
-    places = numbers * (counts[owners] - 1) // np.maximum(taken[owners] - 1, 1)
-    return (np.cumsum(counts) - counts)[owners] + places
+    positions = numbers * (counts[owners] - 1) // np.maximum(amounts[owners] - 1, 1)
+    return (np.cumsum(counts) - counts)[owners] + positions
 
 
 def _plain(text: str) -> str:
-    """As models of languages learn text: composed characters, and not all of it capitals."""
+    """The text in composed characters, and not in capitals alone, as language models learn it."""
     if text.isupper():
         text = text.lower()
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-def grouped(values: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def group_equal(values: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The places of hashes, those of equal ones side by side in their order.
 
     Returns:
@@ -147,20 +147,18 @@ class Words:
         counts = np.maximum(self.counts - size + 1, 0)
         starts = np.concatenate([[0], np.cumsum(counts)])
         # From a shingle's number to its first word: texts before it have size - 1 words more each.
-        first = np.arange(starts[-1]) + np.repeat(self.starts[:-1] - starts[:-1], counts)
-        combined = np.zeros(len(first), np.uint64)
+        first_words = np.arange(starts[-1]) + np.repeat(self.starts[:-1] - starts[:-1], counts)
+        combined = np.zeros(len(first_words), np.uint64)
         with np.errstate(over="ignore"):
-            for place in range(size):
-                combined = combined * BASE + self.hashes[first + place]
+            for offset in range(size):
+                combined = combined * BASE + self.hashes[first_words + offset]
         return mix(combined), starts
 
 
 def words_of(texts: Sequence[str]) -> Words:
     """The words of `texts`."""
-    points = _points(texts)
+    points, offsets = _points(texts), _offsets(texts)
     begins, ends = _edges(points)
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    offsets = np.concatenate([[0], np.cumsum(lengths + 1)])
     hashes = _hashes(points, begins, ends)
     starts = np.searchsorted(begins, offsets)
     owners = np.repeat(offsets[:-1], np.diff(starts))
@@ -174,10 +172,7 @@ def count_words(texts: Sequence[str]) -> int:
 
 def word_counts(texts: Sequence[str]) -> NDArray[np.int64]:
     """(B,) the number of words of each text."""
-    begins, _ = _edges(_points(texts))
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    offsets = np.concatenate([[0], np.cumsum(lengths + 1)])
-    return np.diff(np.searchsorted(begins, offsets))
+    return np.diff(np.searchsorted(_edges(_points(texts))[0], _offsets(texts)))
 
 
 def _points(texts: Sequence[str]) -> NDArray[np.uint32]:
@@ -186,9 +181,15 @@ def _points(texts: Sequence[str]) -> NDArray[np.uint32]:
     return np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
+def _offsets(texts: Sequence[str]) -> NDArray[np.int64]:
+    """(B + 1,) where each text begins in `_points`."""
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    return np.concatenate([[0], np.cumsum(lengths + 1)])
+
+
 def _edges(points: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Begins and ends of the words of texts; the last character is a blank."""
-    kinds = looked_up(points, *_kind_tables())
+    kinds = look_up(points, _tables()[0])
     inside = kinds == LETTER
     single, marks = kinds == SINGLE, kinds == MARK
     inside |= single
@@ -218,8 +219,8 @@ def _edges_by_letter(
     for _ in range(MARKS):
         behind += marks[behind]
     if marks[behind].any():
-        others = np.flatnonzero(~marks)
-        behind = others[np.searchsorted(others, behind)]
+        unmarked = np.flatnonzero(~marks)
+        behind = unmarked[np.searchsorted(unmarked, behind)]
     opening[letters] = True
     opening[behind] = inside[behind]
     closing = inside.copy()
@@ -237,40 +238,34 @@ def mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def in_unspaced_script(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
     """Whether a code point is a letter of a script without spaces between words."""
-    found = points >= UNSPACED[0][0]
-    found[found] = _tables()[0][points[found]] == SINGLE
-    return found
+    is_unspaced = points >= UNSPACED[0][0]
+    is_unspaced[is_unspaced] = _tables()[0][points[is_unspaced]] == SINGLE
+    return is_unspaced
 
 
-def looked_up(
-    points: NDArray[np.uint32], table: NDArray[np.uint8], first: bytes
-) -> NDArray[np.uint8]:
-    """`table[points]`, ten times as fast where most code points are below 256.
-
-    Args:
-        table: of every code point; first: the values of the first 256 of them.
-    """
+def look_up(points: NDArray[np.uint32], table: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """`table[points]`, ten times as fast where most code points are below 256."""
     far = np.flatnonzero(points > 0xFF)
     if 2 * len(far) > len(points):
         return table[points]
-    low = points.astype(np.uint8).tobytes().translate(first)
+    low = points.astype(np.uint8).tobytes().translate(table[:256].tobytes())
     if not far.size:
         return np.frombuffer(low, np.uint8)
-    found = np.frombuffer(bytearray(low), np.uint8)
-    found[far] = table[points[far]]
-    return found
+    values = np.frombuffer(bytearray(low), np.uint8)
+    values[far] = table[points[far]]
+    return values
 
 
-def case_folded(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
+def case_fold(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
     """A number of each code point that is the same for both cases of a letter."""
     far = np.flatnonzero(points > 0xFF)
     if 2 * len(far) > len(points):
         return _tables()[1][points]
     low = points.astype(np.uint8).tobytes().translate(_first_folded())
-    found = np.frombuffer(low, np.uint8).astype(np.uint64)
-    found += np.uint64(1)
-    found[far] = _tables()[1][points[far]]
-    return found
+    folded = np.frombuffer(low, np.uint8).astype(np.uint64)
+    folded += np.uint64(1)
+    folded[far] = _tables()[1][points[far]]
+    return folded
 
 
 # ------------------------------------------------------------------------------ tables
@@ -278,10 +273,10 @@ def case_folded(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
 def categories() -> NDArray[np.str_]:
     """Of every code point its general category in Unicode, "" for those that have no character:
     unassigned and private ones behind the last ideograph."""
-    found = np.zeros(sys.maxunicode + 1, "U2")
+    names = np.zeros(sys.maxunicode + 1, "U2")
     for block in (range(0x323B0), range(0xE0100, 0xF0000)):
-        found[block.start : block.stop] = list(map(unicodedata.category, map(chr, block)))
-    return found
+        names[block.start : block.stop] = list(map(unicodedata.category, map(chr, block)))
+    return names
 
 
 @functools.cache
@@ -306,16 +301,10 @@ def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
     for point in (0x27, 0x2019):
         classes[point] = APOSTROPHE
         folded[point] = 0x28
-    for first, last in UNSPACED:
-        block = classes[first : last + 1]
+    for block_begin, block_end in UNSPACED:
+        block = classes[block_begin : block_end + 1]
         block[block == LETTER] = SINGLE
     return classes, folded
-
-
-@functools.cache
-def _kind_tables() -> tuple[NDArray[np.uint8], bytes]:
-    """The classes, and those of the first 256 code points."""
-    return _tables()[0], _tables()[0][:256].tobytes()
 
 
 @functools.cache
@@ -329,32 +318,33 @@ def _hashes(
 ) -> NDArray[np.uint64]:
     """(W,) the hash of each word, from running sums: of a word's places p = 0, 1, ... the number of
     its character there times `BASE` ** p, mixed. Some words at a time, as the caches like it."""
-    found = np.empty(len(begins), np.uint64)
-    first = 0
-    while first < len(begins):
-        origin = int(begins[first])
-        last = max(first + 1, int(np.searchsorted(ends, origin + BLOCK, "right")))
-        size = int(ends[last - 1]) - origin
+    word_hashes = np.empty(len(begins), np.uint64)
+    first_word = 0
+    while first_word < len(begins):
+        origin = int(begins[first_word])
+        end_word = max(first_word + 1, int(np.searchsorted(ends, origin + BLOCK, "right")))
+        size = int(ends[end_word - 1]) - origin
         powers, inverse = powers_of_base(max(BLOCK, 1 << (size - 1).bit_length()))
         sums = np.zeros(size + 1, np.uint64)
         with np.errstate(over="ignore"):
-            numbers = case_folded(points[origin : origin + size])
+            numbers = case_fold(points[origin : origin + size])
             np.multiply(numbers, powers[:size], out=numbers)
             np.cumsum(numbers, out=sums[1:])
-            here, there = begins[first:last] - origin, ends[first:last] - origin
+            words = slice(first_word, end_word)
+            offsets = begins[words] - origin
             # BASE is odd, so it has an inverse; that moves each word's sum to place 0.
-            found[first:last] = (sums[there] - sums[here]) * inverse[here]
-        first = last
-    return mix(found)
+            word_hashes[words] = (sums[ends[words] - origin] - sums[offsets]) * inverse[offsets]
+        first_word = end_word
+    return mix(word_hashes)
 
 
 @functools.lru_cache(maxsize=2)
 def powers_of_base(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """The first powers of `BASE` and of its inverse modulo 2**64."""
-    found = []
+    power_tables = []
     for base in (int(BASE), pow(int(BASE), -1, 1 << 64)):
         factors = np.full(count, base, np.uint64)
         factors[0] = 1
         with np.errstate(over="ignore"):
-            found.append(np.multiply.accumulate(factors))
-    return found[0], found[1]
+            power_tables.append(np.multiply.accumulate(factors))
+    return power_tables[0], power_tables[1]

@@ -1,4 +1,4 @@
-"""The whole corpus, as a step asks it: passes over the shards, and queries of what they gave."""
+"""The whole corpus, as a step accesses it: passes over the shards, and queries of their tables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.config import fingerprint
-from maskwright.base.findings import Note
+from maskwright.base.findings import Finding, Note
 from maskwright.base.storage.files import write_file
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.segment import PASS_FILE, run_pass
-from maskwright.text.curate.engine.shards import Shard
+from maskwright.text.curate.engine.shards import CurationShard
 from maskwright.text.curate.engine.tables import read_columns
 from maskwright.text.curate.step import DOCUMENT, Pass
 
@@ -30,24 +30,24 @@ ROW_BITS = 32
 
 
 class Progress(Protocol):
-    """Told what is done: the name of the work, its parts, and how many of them are done."""
+    """Called with the name of the work, the number of its parts, and how many are done."""
 
     def __call__(self, name: str, total: int, done: int) -> None: ...
 
 
 @dataclass(frozen=True)
 class ShardCorpus:
-    """A `Corpus` of shards on disk, for one step.
+    """A `CorpusHandle` of shards on disk, for one step.
 
     Attributes:
         step: its name.
         key: a hash of its settings and its code.
-        folder: where passes keep their tables.
-        used: gets the files and folders that the passes read and made.
+        folder: the work folder.
+        used: gets the files and folders that the passes read and write.
     """
 
     engine: DaftEngine
-    shards: Sequence[Shard]
+    shards: Sequence[CurationShard]
     step: str
     key: str
     folder: Path
@@ -55,12 +55,12 @@ class ShardCorpus:
     progress: Progress
     used: set[Path]
 
-    def map(self, name: str, function: Pass, known: pa.Table | None = None) -> ShardTables:
-        """`Corpus.map`."""
+    def map(self, name: str, function: Pass, side_input: pa.Table | None = None) -> ShardTables:
+        """`CorpusHandle.map`."""
         tasks, numbers, size = [], [], 0
-        keep = Keeper(self.folder)
+        keep = TableWriter(self.folder)
         for number, (shard, about) in enumerate(
-            zip(self.shards, slices(known, len(self.shards)), strict=True)
+            zip(self.shards, slices(side_input, len(self.shards)), strict=True)
         ):
             if not shard.documents or (about is not None and not about.num_rows):
                 continue
@@ -82,9 +82,9 @@ class ShardCorpus:
             [(n, file) for n, file in zip(numbers, files, strict=True) if file.stat().st_size],
         )
 
-    def say(self, found: object) -> None:
-        """`Corpus.say`."""
-        self.note(found)  # type: ignore[arg-type]
+    def say(self, finding: Finding) -> None:
+        """`CorpusHandle.say`."""
+        self.note(finding)
 
 
 @dataclass(frozen=True)
@@ -98,16 +98,16 @@ class ShardTables:
         """`Tables.read`."""
         import pyarrow as pa
 
-        found = []
-        own = None if columns is None else [name for name in columns if name != DOCUMENT]
+        tables = []
+        stored_columns = None if columns is None else [name for name in columns if name != DOCUMENT]
         for number, path in self.files:
-            table = read_columns(path, None if own is None else ["row", *own])
+            table = read_columns(path, None if stored_columns is None else ["row", *stored_columns])
             rows = table.column("row").to_numpy() + (number << ROW_BITS)
             table = table.drop_columns(["row"]).append_column(DOCUMENT, pa.array(rows, pa.int64()))
-            found.append(table if columns is None else table.select(list(columns)))
-        if not found:
+            tables.append(table if columns is None else table.select(list(columns)))
+        if not tables:
             return pa.table({name: pa.array([], pa.int64()) for name in columns or [DOCUMENT]})
-        return pa.concat_tables(found).combine_chunks()
+        return pa.concat_tables(tables).combine_chunks()
 
     def repeated(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """`Tables.repeated`."""
@@ -119,15 +119,15 @@ class ShardTables:
         """`Tables.among`. One table is in memory at a time."""
         import pyarrow as pa
 
-        wanted, documents, keys = np.unique(values), [np.zeros(0, np.int64)], [values[:0]]
+        sought, documents, keys = np.unique(values), [np.zeros(0, np.int64)], [values[:0]]
         for number, path in self.files:
             table = read_columns(path, ["row", key])
-            here = table.column(key).to_numpy()
-            chosen = np.isin(here, wanted)
+            shard_keys = table.column(key).to_numpy()
+            chosen = np.isin(shard_keys, sought)
             documents.append(table.column("row").to_numpy()[chosen] + (number << ROW_BITS))
-            keys.append(here[chosen])
-        found = {DOCUMENT: np.concatenate(documents), key: np.concatenate(keys)}
-        return pa.table({name: pa.array(column, pa.int64()) for name, column in found.items()})
+            keys.append(shard_keys[chosen])
+        arrays = {DOCUMENT: np.concatenate(documents), key: np.concatenate(keys)}
+        return pa.table({name: pa.array(column, pa.int64()) for name, column in arrays.items()})
 
     def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:
         """`Tables.totals`."""
@@ -137,10 +137,10 @@ class ShardTables:
 
 
 def pass_folder(
-    work: Path, step: str, step_key: str, name: str, shard_key: str, known: str = ""
+    work: Path, step: str, step_key: str, name: str, shard_key: str, side_input: str = ""
 ) -> Path:
-    """Where a pass of a step keeps its table of a shard, with what is known in the file `known`."""
-    key = fingerprint(["pass", 1, step_key, name, shard_key, known])
+    """The folder for the table of a pass over a shard; `side_input` is the name of a file."""
+    key = fingerprint(["pass", 1, step_key, name, shard_key, side_input])
     return work / "passes" / f"{step}.{name}" / key
 
 
@@ -150,24 +150,24 @@ def _empty(names: Sequence[str]) -> pa.Table:
     return pa.table({name: pa.array([], pa.int64()) for name in names})
 
 
-def slices(known: pa.Table | None, shards: int) -> list[pa.Table | None]:
-    """What is known about the documents of each shard, their numbers in the shard as `row`; a table
-    without the column `document` is about all of them."""
-    if known is None or DOCUMENT not in known.schema.names:
-        return [known] * shards
+def slices(side_input: pa.Table | None, shards: int) -> list[pa.Table | None]:
+    """The rows about the documents of each shard, with their numbers in the shard as `row`; a table
+    without the column `document` goes to every shard."""
+    if side_input is None or DOCUMENT not in side_input.schema.names:
+        return [side_input] * shards
     import pyarrow as pa
 
-    numbers = known.column(DOCUMENT).to_numpy()
+    numbers = side_input.column(DOCUMENT).to_numpy()
     order = np.argsort(numbers, kind="stable")
-    known, numbers = known.take(pa.array(order)), numbers[order]
+    side_input, numbers = side_input.take(pa.array(order)), numbers[order]
     cuts = np.searchsorted(numbers, np.arange(shards + 1, dtype=np.int64) << ROW_BITS)
     rows = pa.array(numbers & ((1 << ROW_BITS) - 1), pa.int64())
-    named = known.drop_columns([DOCUMENT]).append_column("row", rows)
+    named = side_input.drop_columns([DOCUMENT]).append_column("row", rows)
     return [named.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
 
 
-class Keeper:
-    """Writes tables under names made of their content; one that comes again and again, once."""
+class TableWriter:
+    """Writes tables under names made of their content; the same object in a row only once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -181,13 +181,13 @@ class Keeper:
 
 
 def keep_table(folder: Path, table: pa.Table) -> str:
-    """Write the table under a name made of its content; the path."""
+    """Write the table under a name made of its content. Returns the path."""
     import pyarrow.parquet as pq
 
     sink = io.BytesIO()
-    whole = table.combine_chunks()
+    combined = table.combine_chunks()
     # Hashes have no dictionary.
-    pq.write_table(whole, sink, compression="lz4", use_dictionary=False, write_statistics=False)
+    pq.write_table(combined, sink, compression="lz4", use_dictionary=False, write_statistics=False)
     data = sink.getvalue()
     path = folder / "known" / f"{hashlib.sha256(data).hexdigest()[:32]}.parquet"
     if not path.is_file() or path.read_bytes() != data:

@@ -37,8 +37,11 @@ from maskwright.base.version import VERSION
 from maskwright.text.curate.engine.tables import read_columns
 from maskwright.text.curate.step import DOCUMENT
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-def answer(
+
+def run_task(
     function: Callable[[dict[str, Any]], dict[str, Any]], version: str, stop: str, task: str
 ) -> str:
     """Do the task; as JSON what it answers, or the five parts of its error.
@@ -58,13 +61,10 @@ def answer(
             )
         return json.dumps(function(json.loads(task)))
     except MaskwrightError as error:
-        parts = {name: getattr(error, name) for name in ("what", "where", "found", "wanted", "do")}
-        plain = {name: None if part is None else str(part) for name, part in parts.items()}
+        fields = {name: getattr(error, name) for name in ("what", "where", "found", "wanted", "do")}
+        plain = {name: None if field is None else str(field) for name, field in fields.items()}
         return json.dumps({"error": {**plain, "sort": type(error).__name__}})
 
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FEW_ROWS = 1 << 24  # that are grouped in memory: 16 bytes a row and column
 ROW_BITS = 32
@@ -75,14 +75,14 @@ def repeated_rows(
     files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
 ) -> pa.Table:
     """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
-    wanted = [*keys, *columns]
-    read = _read(files, wanted)
-    order, opening = _grouped([read[name] for name in keys])
+    output_columns = [*keys, *columns]
+    read = _read(files, output_columns)
+    order, opening = _sort_groups([read[name] for name in keys])
     sizes = np.diff(np.append(np.flatnonzero(opening), len(order)))
     chosen = np.sort(order[np.repeat(sizes > 1, sizes)])
-    kept = [read[name][chosen] for name in wanted]
-    rows = np.lexsort(kept[::-1]) if len(chosen) else chosen
-    return _table(wanted, [values[rows] for values in kept])
+    selected = [read[name][chosen] for name in output_columns]
+    rows = np.lexsort(selected[::-1]) if len(chosen) else chosen
+    return _table(output_columns, [values[rows] for values in selected])
 
 
 def summed_rows(
@@ -90,42 +90,45 @@ def summed_rows(
 ) -> pa.Table:
     """`Tables.totals` over the tables of some shards."""
     read = _read(files, [*keys, *sums])
-    order, opening = _grouped([read[name] for name in keys])
-    first = np.flatnonzero(opening)
-    added = [np.add.reduceat(read[name][order], first) if len(first) else order for name in sums]
+    order, opening = _sort_groups([read[name] for name in keys])
+    group_begins = np.flatnonzero(opening)
+    added = [
+        np.add.reduceat(read[name][order], group_begins) if len(group_begins) else order
+        for name in sums
+    ]
     often = added[0] >= least
-    found = [read[name][order[first[often]]] for name in keys]
-    return _table([*keys, *sums], [*found, *(values[often] for values in added)])
+    key_columns = [read[name][order[group_begins[often]]] for name in keys]
+    return _table([*keys, *sums], [*key_columns, *(values[often] for values in added)])
 
 
 def _read(files: Sequence[tuple[int, Path]], columns: Sequence[str]) -> dict[str, NDArray[Any]]:
     """The columns of all tables, behind each other."""
-    own = [name for name in columns if name != DOCUMENT]
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in columns}
+    stored_columns = [name for name in columns if name != DOCUMENT]
+    arrays: dict[str, list[NDArray[Any]]] = {name: [] for name in columns}
     for number, path in files:
-        wanted = ["row", *own] if DOCUMENT in columns else own
-        table = read_columns(path, wanted)
-        for name in own:
-            parts[name].append(table.column(name).to_numpy())
+        columns_read = ["row", *stored_columns] if DOCUMENT in columns else stored_columns
+        table = read_columns(path, columns_read)
+        for name in stored_columns:
+            arrays[name].append(table.column(name).to_numpy())
         if DOCUMENT in columns:
-            parts[DOCUMENT].append(table.column("row").to_numpy() + (number << ROW_BITS))
-    return {name: np.concatenate(values) for name, values in parts.items()}
+            arrays[DOCUMENT].append(table.column("row").to_numpy() + (number << ROW_BITS))
+    return {name: np.concatenate(values) for name, values in arrays.items()}
 
 
-def _grouped(keys: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _sort_groups(keys: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """(R,) the rows sorted by `keys`, the first weighing most, and which of them, in this order,
     begin a group of equal ones. Equal rows come in no order."""
     order = np.argsort(keys[-1])
     for values in keys[-2::-1]:
-        here = values[order]
-        if len(here) and int(here.max()) - int(here.min()) < NARROW:
-            here = (here - here.min()).astype(np.int16)
-        order = order[np.argsort(here, kind="stable")]
+        ordered = values[order]
+        if len(ordered) and int(ordered.max()) - int(ordered.min()) < NARROW:
+            ordered = (ordered - ordered.min()).astype(np.int16)
+        order = order[np.argsort(ordered, kind="stable")]
     opening = np.zeros(len(order), np.bool_)
     opening[:1] = True
     for values in keys:
-        here = values[order]
-        opening[1:] |= here[1:] != here[:-1]
+        ordered = values[order]
+        opening[1:] |= ordered[1:] != ordered[:-1]
     return order, opening
 
 
@@ -134,9 +137,6 @@ def _table(names: Sequence[str], columns: Sequence[NDArray[Any]]) -> pa.Table:
 
     return pa.table(dict(zip(names, map(pa.array, columns), strict=True)))
 
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Function = Callable[[dict[str, Any]], dict[str, Any]]
 Done = Callable[[int], None]
@@ -236,11 +236,9 @@ class DaftEngine:
             import ray
 
             return max(1, int(ray.cluster_resources().get("CPU", 1)))
-        return (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
 
     # -------------------------------------------------------------------------- tasks
     def run(
@@ -259,7 +257,7 @@ class DaftEngine:
             ResourceError: the cluster lost the same tasks again and again.
         """
         self._require_whole([Path(task["out"]) for task in tasks])
-        last = ""
+        last_error = ""
         for _ in range(ATTEMPTS):
             open_tasks = [task for task in tasks if not Path(task["out"]).is_dir()]
             before = len(tasks) - len(open_tasks)
@@ -277,14 +275,15 @@ class DaftEngine:
             except MaskwrightError:
                 raise
             except Exception as error:
-                if self.runner == "local" or not _lost(error):
+                if self.runner == "local" or not _is_lost(error):
                     raise
-                last = str(error)
-        if left := [task["out"] for task in tasks if not Path(task["out"]).is_dir()]:
+                last_error = str(error)
+        if unfinished := [task["out"] for task in tasks if not Path(task["out"]).is_dir()]:
             raise ResourceError(
                 "tasks were lost again and again",
                 where=self.address or "this machine",
-                found=f"{len(left)} of {len(tasks)} tasks not done: {last[:160] or left[0]}",
+                found=f"{len(unfinished)} of {len(tasks)} tasks not done: "
+                f"{last_error[:160] or unfinished[0]}",
                 wanted="workers that stay, and a folder that this machine and all of them share",
                 do="look at the cluster (ray status), and whether all machines reach --out by the "
                 "same path; the same command goes on from here",
@@ -293,10 +292,10 @@ class DaftEngine:
     def _require_whole(self, folders: Sequence[Path]) -> None:
         """Refuse a folder that was found and is not as it was saved. Each is hashed once in a
         process; what the process makes itself is not hashed again."""
-        found = [path for path in folders if str(path) not in _INTACT and path.is_dir()]
-        if found:
+        existing = [path for path in folders if str(path) not in _INTACT and path.is_dir()]
+        if existing:
             with ThreadPoolExecutor(min(8, self.processes)) as pool:
-                for _ in pool.map(_require_intact, found):
+                for _ in pool.map(_require_intact, existing):
                     pass
         _INTACT.update(map(str, folders))
 
@@ -349,13 +348,15 @@ class DaftEngine:
         import daft
         import pyarrow as pa
 
-        wanted = [*keys, *columns]
-        found = []
-        for frame in self._parts(files, keys, wanted):
-            counts = frame.groupby(*keys).agg(daft.col(wanted[0]).count("all").alias("_count"))
+        output_columns = [*keys, *columns]
+        tables = []
+        for frame in self._parts(files, keys, output_columns):
+            counts = frame.groupby(*keys).agg(
+                daft.col(output_columns[0]).count("all").alias("_count")
+            )
             often = counts.where(daft.col("_count") >= daft.lit(2)).select(*keys)
-            found.append(frame.join(often, on=list(keys)).select(*wanted).to_arrow())
-        return _sorted(pa.concat_tables(found), wanted)
+            tables.append(frame.join(often, on=list(keys)).select(*output_columns).to_arrow())
+        return _sorted(pa.concat_tables(tables), output_columns)
 
     def totals(
         self,
@@ -370,13 +371,13 @@ class DaftEngine:
         import daft
         import pyarrow as pa
 
-        found = []
+        tables = []
         for frame in self._parts(files, keys, [*keys, *sums]):
             added = frame.groupby(*keys).agg(*(daft.col(name).sum().alias(name) for name in sums))
-            found.append(
+            tables.append(
                 added.where(daft.col(sums[0]) >= daft.lit(least)).select(*keys, *sums).to_arrow()
             )
-        return _sorted(pa.concat_tables(found), keys)
+        return _sorted(pa.concat_tables(tables), keys)
 
     def _parts(
         self, files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
@@ -386,7 +387,7 @@ class DaftEngine:
 
         rows = _rows(files)
         room = free_bytes() * SHARE if self.runner == "local" else math.inf
-        parts = max(1, math.ceil(rows * ROW_BYTES / room))
+        part_count = max(1, math.ceil(rows * ROW_BYTES / room))
         paths = [str(path) for _, path in files]
         frame = daft.read_parquet(paths, file_path_column="_path")
         if DOCUMENT in columns:
@@ -395,12 +396,12 @@ class DaftEngine:
             frame = frame.join(daft.from_pydict(numbers), on="_path")
             frame = frame.with_column(DOCUMENT, daft.col("_shard") + daft.col("row"))
         frame = frame.select(*columns)
-        for part in range(parts):
-            if parts > 1:
+        for part_number in range(part_count):
+            if part_count > 1:
                 mixed = daft.col(keys[0]).hash()
                 for key in keys[1:]:
                     mixed = daft.col(key).hash(seed=mixed)
-                yield frame.where(mixed % daft.lit(parts) == daft.lit(part))
+                yield frame.where(mixed % daft.lit(part_count) == daft.lit(part_number))
             else:
                 yield frame
 
@@ -436,9 +437,8 @@ def _worker(processes: int) -> Any:
 
         @daft.method.batch(return_dtype=daft.DataType.string(), batch_size=1)
         def __call__(self, tasks: Any) -> list[str]:
-
             return [
-                answer(self.function, self.version, self.stop, task) for task in tasks.to_pylist()
+                run_task(self.function, self.version, self.stop, task) for task in tasks.to_pylist()
             ]
 
     return Worker
@@ -450,8 +450,7 @@ def _function(function: Function, version: str, stop: str) -> Any:
 
     @daft.func.batch(return_dtype=daft.DataType.string(), batch_size=1, use_process=True)
     def work(tasks: Any) -> list[str]:
-
-        return [answer(function, version, stop, task) for task in tasks.to_pylist()]
+        return [run_task(function, version, stop, task) for task in tasks.to_pylist()]
 
     return work
 
@@ -467,7 +466,7 @@ def _require_listening(address: str | None) -> None:
         socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
 
 
-def _lost(error: BaseException) -> bool:
+def _is_lost(error: BaseException) -> bool:
     """Whether an error says that a machine or a process went away, and not that a task is wrong."""
     words = (
         "died lost unavailable disconnected ActorDied WorkerCrashed killed NodeDied ObjectLost "
@@ -482,6 +481,6 @@ def _error_of(plain: Mapping[str, Any]) -> MaskwrightError:
     import maskwright.base.errors as errors
 
     sort = getattr(errors, plain["sort"], IncompatibleError)
-    parts = {name: plain.get(name) for name in ("where", "found", "wanted", "do")}
-    error: MaskwrightError = sort(plain["what"], **parts)
+    fields = {name: plain.get(name) for name in ("where", "found", "wanted", "do")}
+    error: MaskwrightError = sort(plain["what"], **fields)
     return error

@@ -13,7 +13,7 @@ from maskwright.text.corpus.document import as_text
 from maskwright.text.curate.arrays.words import count_words
 from maskwright.text.curate.engine.segment import MOST_SOURCES, own_id, utf8_size
 from maskwright.text.curate.engine.tables import compressed, read_batches
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 
 PACKED, FACTS = "text.jsonl.gz", "facts.json"
 READ_AT = "read_at"
@@ -56,7 +56,7 @@ def _write(stage: Staging, shard: Path, tokenizer: str) -> None:
     stage.write_json(FACTS, {**facts, "values": common})
 
 
-def rows_of(batch: Batch) -> Iterator[dict[str, Any]]:
+def rows_of(batch: CurationBatch) -> Iterator[dict[str, Any]]:
     """The documents as rows: id and text, then the notes that have a value; a document with an id
     of its own also says where it was read. A column of that name which the documents brought stays,
     under another."""
@@ -67,12 +67,12 @@ def rows_of(batch: Batch) -> Iterator[dict[str, Any]]:
             free += "_before"
         columns[free] = columns.pop(READ_AT)
     notes = sorted(columns.items())
-    for place, (text, name) in enumerate(zip(batch.texts, batch.ids, strict=True)):
-        values = json.loads((batch.values[place] if batch.values else None) or "{}")
-        row: dict[str, Any] = {"id": own_id(batch, place), "text": text}
+    for index, (text, name) in enumerate(zip(batch.texts, batch.ids, strict=True)):
+        values = json.loads((batch.values[index] if batch.values else None) or "{}")
+        row: dict[str, Any] = {"id": own_id(batch, index), "text": text}
         for note, column in notes:
-            if column[place] is not None:
-                row[note] = column[place]
+            if column[index] is not None:
+                row[note] = column[index]
         for note, value in values.items():
             # Unless a step has put another in its place.
             if note != "text" and as_text(value) == row.get(note):

@@ -1,13 +1,13 @@
-"""A whole curation: files to shards, segments of steps over them, and the folder of the result.
+"""A whole curation: from files to shards, to segments of steps over them, to packed texts.
 
     read      files -> shards                      reading/KEY/
     segments  shards -> shards, step by step       segments/KEY/    a CorpusStep begins a new one
-    passes    what a CorpusStep must see first     passes/, known/
+    passes    tables that a CorpusStep needs       passes/, known/ (their side inputs)
     pack      shards -> text/NNNNN.jsonl.gz        packed/KEY/
 
-All of it lies in the work folder beside the result, each piece whole or not there, under a hash of
-what it was made of. A stopped curation goes on with the pieces that are missing, and one with more
-files, or with other settings of a late step, finds the others again.
+These pieces are in the work folder beside the result. Each is complete or absent, and its key is a
+hash of its inputs. A stopped curation makes the missing pieces; one with more files, or with other
+settings of a late step, reuses the others.
 """
 
 from __future__ import annotations
@@ -38,24 +38,30 @@ from maskwright.base.storage.manifest import hash_file
 from maskwright.base.version import VERSION
 from maskwright.text.corpus.files import Paths, find, listed
 from maskwright.text.corpus.reading import Reading
-from maskwright.text.curate.engine.corpus import Keeper, Progress, ShardCorpus, pass_folder, slices
+from maskwright.text.curate.engine.corpus import (
+    Progress,
+    ShardCorpus,
+    TableWriter,
+    pass_folder,
+    slices,
+)
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.pack import FACTS as PACK_FACTS
 from maskwright.text.curate.engine.pack import pack_shard
-from maskwright.text.curate.engine.segment import FACTS_FILE, TEXT_FILE, opened, run_segment
+from maskwright.text.curate.engine.segment import FACTS_FILE, TEXT_FILE, open_step, run_segment
 from maskwright.text.curate.engine.shards import (
-    Shard,
-    group,
+    CurationShard,
+    group_files,
     read_facts,
     read_group,
     require_once,
     shards_of,
-    unreadable,
+    unreadable_record,
 )
-from maskwright.text.curate.recipe import Recipe
+from maskwright.text.curate.recipe import CurationRecipe
 from maskwright.text.curate.step import CorpusStep, Step
 
-# Names of folders that this module makes; others are somebody's.
+# Names of the folders that this module makes; others are not removed.
 OWN = re.compile(rf"[0-9a-f]{{64}}|{re.escape(TEMPORARY)}.*", re.DOTALL)
 KNOWN = re.compile(r"[0-9a-f]{32}")
 REMOVES_ALL = "a step would remove every document"
@@ -67,18 +73,18 @@ class Pieces:
     """What a curation made in its work folder, in order.
 
     Attributes:
-        reading: what the reading of each group of files met.
+        reading: the counts and findings of the reading of each group of files.
         segments: for each segment, the names of its steps and the folder of each shard.
         packed: the folders of the shards that have documents left.
-        found: what steps reported about the whole corpus, by step.
+        findings: what steps reported about the whole corpus, by step.
         read: the folders of the groups of files.
-        pass_files: the folders of passes, and the files of what was known.
+        pass_files: the folders of passes, and the files of their side inputs.
     """
 
     reading: list[dict[str, Any]]
     segments: list[tuple[list[str], list[Path]]]
     packed: list[Path]
-    found: dict[str, list[Finding]] = field(default_factory=dict)
+    findings: dict[str, list[Finding]] = field(default_factory=dict)
     read: list[Path] = field(default_factory=list)
     pass_files: set[Path] = field(default_factory=set)
 
@@ -90,21 +96,21 @@ class Pieces:
 
 @dataclass(frozen=True)
 class ReadFiles:
-    """What a reading gave.
+    """The files that were read.
 
     Attributes:
         shards: of all files, in order.
-        facts: what was met in each group of files.
+        facts: the counts and findings of each group of files.
         folders: of each group of files.
     """
 
-    shards: list[Shard]
+    shards: list[CurationShard]
     facts: list[dict[str, Any]]
     folders: list[Path] = field(default_factory=list)
 
 
-def require_files(recipe: Recipe) -> None:
-    """Refuse a recipe whose steps need what is not there, or cannot be read, before any work.
+def require_files(recipe: CurationRecipe) -> None:
+    """Refuse a recipe whose steps need files that are missing or unreadable, before any work.
 
     Raises:
         ConfigError: naming the step and the file.
@@ -122,7 +128,7 @@ def require_files(recipe: Recipe) -> None:
                     do=f"correct the path in the settings of {name}, or leave the step out "
                     f"(--without {name})",
                 )
-        opened(name, step)
+        open_step(name, step)
         step.require()
 
 
@@ -138,7 +144,7 @@ def read_files(
     """Read the files of `paths` into shards.
 
     Args:
-        skip: leave out files that cannot be read, and list them, in place of an error.
+        skip: list files that cannot be read, in place of an error.
 
     Raises:
         DataError: bad files, or no documents.
@@ -146,7 +152,7 @@ def read_files(
     """
     broken: list[UsageError] = []
     sources, ignored = find(paths, pages=True, broken=broken if skip else None)
-    groups = group(require_once(sources, broken if skip else None), reading, skip)
+    groups = group_files(require_once(sources, broken if skip else None), reading, skip)
     plain = to_plain(reading)
     (work / "reading").mkdir(parents=True, exist_ok=True)
     tasks = [
@@ -166,12 +172,13 @@ def read_files(
         raise
     folders = [work / "reading" / g.key for g in groups]
     read = [shards_of(folder) for folder in folders]
-    read[0][1].update(ignored=ignored, broken=[unreadable(e, e.where) for e in broken])
+    read[0][1].update(ignored=ignored, broken=[unreadable_record(e, e.where) for e in broken])
     read[0][1]["unreadable"] += read[0][1]["broken"]
-    shards = [shard for part, _ in read for shard in part]
+    shards = [shard for group_shards, _ in read for shard in group_shards]
     facts = [facts for _, facts in read]
     if not shards:
-        empty = [f["what"] for each in facts for f in each["findings"] if f["name"] == EMPTY][:5]
+        findings = [finding for group in facts for finding in group["findings"]]
+        empty = [finding["what"] for finding in findings if finding["name"] == EMPTY][:5]
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
         _drop_empty(work)
@@ -188,7 +195,7 @@ def read_files(
 
 
 def _drop_empty(work: Path) -> None:
-    """Leave no folder behind that holds nothing."""
+    """Remove the folders that are empty."""
     for folder in (work / "reading", work):
         with contextlib.suppress(OSError):
             folder.rmdir()
@@ -196,7 +203,7 @@ def _drop_empty(work: Path) -> None:
 
 def run(
     read: ReadFiles,
-    recipe: Recipe,
+    recipe: CurationRecipe,
     work: Path,
     engine: DaftEngine,
     *,
@@ -204,49 +211,52 @@ def run(
     note: Note,
     progress: Progress,
 ) -> Pieces:
-    """Make every piece of the result of `recipe` on what was read.
+    """Make every piece of the result of `recipe`.
 
     Raises:
-        DataError: a step that would remove all documents.
+        DataError: a step would remove all documents.
         UsageError, ConfigError, ResourceError, StoppedError, StorageError: as their parts say.
     """
-    found: dict[str, list[Finding]] = {}
-    shards: list[Shard] = read.shards
+    findings: dict[str, list[Finding]] = {}
+    shards: list[CurationShard] = read.shards
     segments: list[tuple[list[str], list[Path]]] = []
     pass_files: set[Path] = set()
-    walks = _segments(recipe)
-    for names, following in itertools.pairwise([*walks, []]):
-        known: Any = None
-        first = recipe.steps[names[0]]
-        key = _step_key(names[0], first)
-        if isinstance(first, CorpusStep):
-            noted = _Noted(note, found.setdefault(names[0], []))
+    planned = _segments(recipe)
+    for names, following in itertools.pairwise([*planned, []]):
+        side_input: Any = None
+        first_step = recipe.steps[names[0]]
+        key = _step_key(names[0], first_step)
+        if isinstance(first_step, CorpusStep):
+            noted = _FindingRecorder(note, findings.setdefault(names[0], []))
             corpus = ShardCorpus(engine, shards, names[0], key, work, noted, progress, pass_files)
-            known = first.gather(corpus, opened(names[0], first))
-        tasks = _tasks(recipe, names, following[:1], shards, known, work)
+            side_input = first_step.gather(corpus, open_step(names[0], first_step))
+        tasks = _tasks(recipe, names, following[:1], shards, side_input, work)
         pass_files.update(Path(task["known"]) for task in tasks)
-        folders = _apply(names, tasks, shards, engine, progress)
+        name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+        folders = _run_tasks(name, run_segment, tasks, shards, engine, progress)
         segments.append((names, folders))
         facts = [read_facts(folder / FACTS_FILE) for folder in folders]
-        shards = [_next(folder, fact) for folder, fact in zip(folders, facts, strict=True)]
+        shards = [
+            CurationShard(folder / TEXT_FILE, folder.name, fact["documents"], fact["bytes"])
+            for folder, fact in zip(folders, facts, strict=True)
+        ]
         for name in names:
-            for finding in _replaced(fact["steps"][name]["replaced"] for fact in facts):
-                _Noted(note, found.setdefault(name, []))(finding)
+            for finding in _replaced_columns(fact["steps"][name]["replaced"] for fact in facts):
+                _FindingRecorder(note, findings.setdefault(name, []))(finding)
         if not any(shard.documents for shard in shards):
             raise _removes_all(names, folders)
-    left = [shard for shard in shards if shard.documents]
+    remaining = [shard for shard in shards if shard.documents]
     tasks = []
-    for shard in left:
+    for shard in remaining:
         key = fingerprint(["pack", 1, _code("engine.pack"), shard.key, folder_key(tokenizer)])
         out = work / "packed" / key
         tasks.append({"shard": str(shard.path), "tokenizer": tokenizer, "out": str(out)})
-    engine.run(pack_shard, tasks, _size(left), lambda done: progress("packing", len(tasks), done))
-    packed = [Path(task["out"]) for task in tasks]
-    return Pieces(read.facts, segments, packed, found, read.folders, pass_files)
+    packed = _run_tasks("packing", pack_shard, tasks, remaining, engine, progress)
+    return Pieces(read.facts, segments, packed, findings, read.folders, pass_files)
 
 
 def prune(work: Path, pieces: Pieces) -> None:
-    """Remove what the work folder holds of other files and settings."""
+    """Remove the pieces of other files and settings from the work folder."""
     used = {folder for _, folders in pieces.segments for folder in folders} | set(pieces.packed)
     used |= set(pieces.read) | pieces.pass_files
     for room in ("reading/*", "segments/*", "packed/*", "passes/*/*"):
@@ -259,50 +269,50 @@ def prune(work: Path, pieces: Pieces) -> None:
     for folder in work.glob("passes/*"):
         with contextlib.suppress(OSError):
             folder.rmdir()  # where it is empty
-    for left in work.glob(f"passes/*/{TEMPORARY}*"):  # of a process that was killed
-        shutil.rmtree(left)
+    for temporary in work.glob(f"passes/*/{TEMPORARY}*"):  # of a process that was killed
+        shutil.rmtree(temporary)
 
 
 @dataclass(frozen=True)
-class _Noted:
-    """A `Note` that also keeps what it is told."""
+class _FindingRecorder:
+    """A `Note` that also keeps the findings."""
 
     note: Note
-    kept: list[Finding]
+    findings: list[Finding]
 
-    def __call__(self, found: Finding) -> None:
-        self.kept.append(found)
-        self.note(found)
+    def __call__(self, finding: Finding) -> None:
+        self.findings.append(finding)
+        self.note(finding)
 
 
-def _segments(recipe: Recipe) -> list[list[str]]:
-    """The steps in walks; each but the first begins with a step that needs the whole corpus."""
-    found: list[list[str]] = []
+def _segments(recipe: CurationRecipe) -> list[list[str]]:
+    """The steps in segments; each but the first begins with a `CorpusStep`."""
+    segments: list[list[str]] = []
     for name, step in recipe.steps.items():
-        if not found or isinstance(step, CorpusStep):
-            found.append([])
-        found[-1].append(name)
-    return found
+        if not segments or isinstance(step, CorpusStep):
+            segments.append([])
+        segments[-1].append(name)
+    return segments
 
 
 def _tasks(
-    recipe: Recipe,
+    recipe: CurationRecipe,
     names: Sequence[str],
     following: Sequence[str],
-    shards: Sequence[Shard],
-    known: Any,
+    shards: Sequence[CurationShard],
+    side_input: Any,
     work: Path,
 ) -> list[dict[str, Any]]:
-    """The tasks of a walk, one for each shard."""
+    """The tasks of a segment, one for each shard."""
     plain = {name: to_plain(step) for name, step in recipe.steps.items()}
     later = list(plain)[list(plain).index(names[0]) :]
     private = [[name, plain[name]] for name in later if recipe.steps[name].PRIVATE]
     keys = [[_step_key(name, recipe.steps[name]) for name in names], private]
     tasks: list[dict[str, Any]] = []
     (work / "segments").mkdir(parents=True, exist_ok=True)
-    keep = Keeper(work)
-    ahead = _ahead(recipe, following, work)
-    for shard, about in zip(shards, slices(known, len(shards)), strict=True):
+    keep = TableWriter(work)
+    ahead = _first_pass_ahead(recipe, following, work)
+    for shard, about in zip(shards, slices(side_input, len(shards)), strict=True):
         path = keep(about)
         known_key = Path(path).name
         key = fingerprint(["segment", 1, _code("engine.segment"), keys, shard.key, known_key])
@@ -313,28 +323,30 @@ def _tasks(
     return tasks
 
 
-def _apply(
-    names: Sequence[str],
+def _run_tasks(
+    name: str,
+    function: Callable[[dict[str, Any]], dict[str, Any]],
     tasks: Sequence[dict[str, Any]],
-    shards: Sequence[Shard],
+    shards: Sequence[CurationShard],
     engine: DaftEngine,
     progress: Progress,
 ) -> list[Path]:
-    name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-    engine.run(run_segment, tasks, _size(shards), lambda done: progress(name, len(tasks), done))
+    """Run the tasks about the shards. Returns their folders."""
+    size = sum(shard.bytes for shard in shards)
+    engine.run(function, tasks, size, lambda done: progress(name, len(tasks), done))
     return [Path(task["out"]) for task in tasks]
 
 
-def _ahead(
-    recipe: Recipe, following: Sequence[str], work: Path
+def _first_pass_ahead(
+    recipe: CurationRecipe, following: Sequence[str], work: Path
 ) -> Callable[[str], dict[str, Any] | None]:
-    """Of a shard's key what a segment does beside its own work: the first pass of the step behind
-    it, while the documents are in memory."""
+    """A function from a shard's key to the additional task of a segment: the first pass of the
+    following step, run while the documents are in memory."""
     for name in following:
         step = recipe.steps[name]
-        first = step.first_pass() if isinstance(step, CorpusStep) else None
-        if first is not None:
-            key, title, plain = _step_key(name, step), first[0], to_plain(step)
+        first_pass = step.first_pass() if isinstance(step, CorpusStep) else None
+        if first_pass is not None:
+            key, title, plain = _step_key(name, step), first_pass[0], to_plain(step)
             return lambda shard_key: {
                 "step": [name, plain],
                 "out": str(pass_folder(work, name, key, title, shard_key)),
@@ -342,8 +354,8 @@ def _ahead(
     return lambda shard_key: None
 
 
-def _replaced(counts: Iterable[Mapping[str, int]]) -> Iterator[Finding]:
-    """Columns of the texts in whose place a step has put its own, in how many documents."""
+def _replaced_columns(counts: Iterable[Mapping[str, int]]) -> Iterator[Finding]:
+    """A finding for each column of the texts whose values a step has replaced."""
     total: Counter[str] = Counter()
     for count in counts:
         total.update(count)
@@ -356,17 +368,8 @@ def _replaced(counts: Iterable[Mapping[str, int]]) -> Iterator[Finding]:
         )
 
 
-def _next(folder: Path, facts: Mapping[str, Any]) -> Shard:
-    """The shard that a segment made in a folder."""
-    return Shard(folder / TEXT_FILE, folder.name, facts["documents"], facts["bytes"])
-
-
-def _size(shards: Sequence[Shard]) -> int:
-    return sum(shard.bytes for shard in shards)
-
-
 def _removes_all(names: Sequence[str], folders: Sequence[Path]) -> DataError:
-    """The error for a segment that leaves no document, by the step that removed the last."""
+    """The error for a segment that leaves no document; it names the step that removed the last."""
     facts = [read_facts(folder / FACTS_FILE)["steps"] for folder in folders]
     for name in names:
         if not any(f[name]["documents_out"] for f in facts):
@@ -406,14 +409,15 @@ def _hash(state: tuple[str, int, int, int, int]) -> str:
 
 
 def code_of(name: str) -> list[tuple[str, str]]:
-    """A module of a step and all that it imports, with hashes of their sources; of another
-    distribution the version. What of ours is no curation changes with the version."""
-    found: dict[str, str] = {}
+    """The module of a step and all modules that it imports, with hashes of their sources, or the
+    version of another distribution. Modules of Maskwright outside of `text.curate` are left out:
+    its own version is part of the key."""
+    fingerprints: dict[str, str] = {}
     waiting = [name]
     while waiting:
         module = waiting.pop()
         top = module.partition(".")[0]
-        if module in found or top in found or top in sys.stdlib_module_names:
+        if module in fingerprints or top in fingerprints or top in sys.stdlib_module_names:
             continue
         if top == "maskwright" and not module.startswith("maskwright.text.curate."):
             continue
@@ -426,11 +430,11 @@ def code_of(name: str) -> list[tuple[str, str]]:
         installed = "site-packages" in origin or "dist-packages" in origin
         if installed and top not in (name.partition(".")[0], "maskwright"):
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                found[top] = importlib.metadata.version(top)
+                fingerprints[top] = importlib.metadata.version(top)
             continue
-        found[module], imported = _source(state_of(Path(origin)), spec.parent or "")
+        fingerprints[module], imported = _source(state_of(Path(origin)), spec.parent or "")
         waiting += [module.rpartition(".")[0] or module, *imported]
-    return sorted(found.items())
+    return sorted(fingerprints.items())
 
 
 @functools.lru_cache(maxsize=4096)

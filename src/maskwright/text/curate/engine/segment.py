@@ -1,14 +1,14 @@
-"""One walk over a shard: steps that follow each other, and a record of all they did.
+"""A segment: consecutive steps over a shard, and a record of what they did.
 
     segments/KEY/
-        text.parquet            the documents that are left, as they are now; of steps that change
-                                no text, their row numbers and the notes that are new
+        text.parquet            the documents that stay, with their new texts; after steps that
+                                change no text, only their row numbers and new notes
         removed/STEP.jsonl.gz   each removed document: where, by which rule, for which value,
                                 and its text
-        changed/STEP.jsonl.gz   each change of a text; of words, also the lines as they were
+        changed/STEP.jsonl.gz   each change of a text; of words, also the lines before
         facts.json              counts, and examples of every rule
 
-Nothing in it depends on time or place, so that the same shard gives the same bytes everywhere.
+No file depends on time or machine, so that the same shard gives the same bytes everywhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from maskwright.base.config import fingerprint, to_plain
 from maskwright.base.storage.commit import Staging, commit_once
 from maskwright.base.storage.files import state_of
 from maskwright.text.curate.engine.tables import (
-    Left,
+    RemainingRows,
     compressed,
     read_batches,
     read_columns,
@@ -41,29 +41,29 @@ from maskwright.text.curate.engine.tables import (
 )
 from maskwright.text.curate.recipe import make
 from maskwright.text.curate.step import (
-    Batch,
     Change,
     CorpusStep,
-    Measure,
+    CurationBatch,
     Outcome,
     Pass,
     Removal,
+    RuleMeasure,
     Step,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _OPENED: dict[str, tuple[list[Any], Any]] = {}
 
 
-def opened(name: str, step: Step) -> Any:
-    """What the step needs, made when it is first asked for, and anew when its files change."""
+def open_step(name: str, step: Step) -> Any:
+    """What `step.open` returns; called again only when the step's files have changed."""
     key, state = fingerprint([name, to_plain(step)]), [state_of(path) for path in step.files()]
     if key not in _OPENED or _OPENED[key][0] != state:
         _OPENED[key] = state, step.open()
     return _OPENED[key][1]
 
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 TEXT_FILE, FACTS_FILE = "text.parquet", "facts.json"
 REMOVED, CHANGED = "removed", "changed"  # folders with a file for each step that has records
@@ -79,23 +79,22 @@ MOST_SOURCES = 200
 
 
 def run_segment(task: dict[str, Any]) -> dict[str, Any]:
-    """Run steps over a shard; found again if it is there.
+    """Run steps over a shard, unless the folder exists.
 
     Args:
-        task: `shard` (a path), `steps` (names with their settings, in order), `private` (those of
-            them and of later ones that are), `known` (a path to what is known for the first step,
-            or ""), `out`, the folder to make, and `ahead`: None,
-            or a step with its settings whose first pass is sent over the documents that are left,
-            and the folder that it makes.
+        task: `shard` (a path), `steps` (names with their settings, in order), `private` (the
+            private ones of these and later steps), `known` (a path to the side input of the first
+            step, or ""), `out` (the folder to make) and `ahead`: None, or a step with its settings
+            whose first pass is run over the documents that stay, and the folder that it makes.
     """
     out = Path(task["out"])
     if not out.is_dir():
         steps = _steps(task["steps"])
-        known = read_known(task["known"])
-        ahead = _Ahead.of(task["ahead"])
+        side_input = read_known(task["known"])
+        ahead = _NextPass.of(task["ahead"])
         shard = Path(task["shard"])
         private = _steps(task["private"])
-        commit_once(out, lambda stage: _write(stage, out, shard, steps, private, known, ahead))
+        commit_once(out, lambda stage: _write(stage, out, shard, steps, private, side_input, ahead))
         ahead.finish()
     return {}
 
@@ -104,26 +103,26 @@ def _steps(listed: Sequence[Sequence[Any]]) -> Mapping[str, Step]:
     return make([name for name, _ in listed], {name: plain for name, plain in listed}).steps
 
 
-class _Ahead:
-    """The first pass of the next step, sent over what leaves a segment."""
+class _NextPass:
+    """The first pass of the next step, run over the documents that leave a segment."""
 
     def __init__(self, function: Pass | None, out: Path | None) -> None:
         self.function, self.out = function, out
         self.tables: list[pa.Table] = []
 
     @classmethod
-    def of(cls, task: Mapping[str, Any] | None) -> _Ahead:
+    def of(cls, task: Mapping[str, Any] | None) -> _NextPass:
         if task is None or Path(task["out"]).is_dir():
             return cls(None, None)
         (step,) = _steps([task["step"]]).values()
-        first = step.first_pass() if isinstance(step, CorpusStep) else None
-        return cls(None if first is None else first[1], Path(task["out"]))
+        first_pass = step.first_pass() if isinstance(step, CorpusStep) else None
+        return cls(None if first_pass is None else first_pass[1], Path(task["out"]))
 
     def begin(self) -> None:
-        """A segment that is written a second time sends it anew."""
+        """Start anew, also when a segment is written a second time."""
         self.tables.clear()
 
-    def see(self, batch: Batch) -> None:
+    def see(self, batch: CurationBatch) -> None:
         if self.function is not None:
             self.tables.append(self.function(batch, None))
 
@@ -134,7 +133,7 @@ class _Ahead:
 
 @functools.lru_cache(maxsize=1)
 def read_known(path: str) -> pa.Table | None:
-    """What is known, in a file named by its content. Tasks in a row often share it."""
+    """The side input in a file named by its content. Consecutive tasks often share it."""
     return read_columns(Path(path)) if path else None
 
 
@@ -144,12 +143,12 @@ def _write(
     shard: Path,
     steps: Mapping[str, Step],
     private: Mapping[str, Step],
-    known: pa.Table | None,
-    ahead: _Ahead,
+    side_input: pa.Table | None,
+    ahead: _NextPass,
 ) -> None:
     ahead.begin()
-    same = not any(step.CHANGES_TEXT for step in steps.values())
-    left: list[Left] = []
+    keeps_texts = not any(step.CHANGES_TEXT for step in steps.values())
+    remaining: list[RemainingRows] = []
     notes: set[str] = set()
     record = Record(
         list(steps),
@@ -160,28 +159,30 @@ def _write(
     for batch in read_batches(shard):
         flow = Flow.of(batch)
         for name, step in steps.items():
-            about = rows_about(known, flow.batch) if isinstance(step, CorpusStep) else None
-            outcome = step.apply(flow.batch, opened(name, step), about)
+            about = rows_about(side_input, flow.batch) if isinstance(step, CorpusStep) else None
+            outcome = step.apply(flow.batch, open_step(name, step), about)
             flow = record.take(name, flow, outcome)
             notes.update(outcome.notes)
             if not len(flow.batch):
                 break
         if len(flow.batch):
-            record.left(flow)
-            if same:
-                left.append(Left(flow.batch.rows, flow.batch.notes))
+            record.count_remaining(flow)
+            if keeps_texts:
+                remaining.append(RemainingRows(flow.batch.rows, flow.batch.notes))
             else:
                 tables.append(flow.batch.to_arrow())
             ahead.see(flow.batch)
-    if same:
-        write_left(stage, TEXT_FILE, folder, shard, left, notes)
+    if keeps_texts:
+        write_left(stage, TEXT_FILE, folder, shard, remaining, notes)
     else:
         write_tables(stage, TEXT_FILE, tables)
     for room, entries in ((REMOVED, record.removed), (CHANGED, record.changed)):
         _hide(entries, private)
         for name in steps:
-            if own := [entry for entry in entries if entry["step"] == name]:
-                stage.write_bytes(str(records(Path(), room, name)), compressed(_lines(own)))
+            if step_entries := [entry for entry in entries if entry["step"] == name]:
+                stage.write_bytes(
+                    str(records(Path(), room, name)), compressed(_lines(step_entries))
+                )
     facts = record.facts()
     _hide(list(_examples(facts)), private)
     # On one line: indented JSON takes ten times as long.
@@ -189,30 +190,34 @@ def _write(
 
 
 def records(folder: Path, room: str, step: str) -> Path:
-    """The file of the records of a step, which is there if it has any."""
+    """The file of the records of a step; it exists if there are any."""
     return folder / room / f"{step}.jsonl.gz"
 
 
 def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> None:
-    """Let texts in records pass the private steps, also those that follow: what is masked in the
-    corpus is not to be read beside it."""
+    """Apply the private steps, also later ones, to the texts in records: what is masked in the
+    corpus must not be readable beside it."""
     for name, step in private.items():
         for field_name in ("text", "before", "after"):
-            own = [entry for entry in entries if field_name in entry]
-            texts = [entry[field_name] for entry in own]
+            entries_with_field = [entry for entry in entries if field_name in entry]
+            texts = [entry[field_name] for entry in entries_with_field]
             if not texts:
                 continue
-            batch = Batch(np.arange(len(texts)), [str(entry["id"]) for entry in own], texts)
-            outcome = step.apply(batch, opened(name, step))
+            batch = CurationBatch(
+                np.arange(len(texts)), [str(entry["id"]) for entry in entries_with_field], texts
+            )
+            outcome = step.apply(batch, open_step(name, step))
             hidden = np.zeros(len(texts), np.bool_)
             for measure in outcome.measures:
                 hidden |= measure.outside
-            for entry, text, hide in zip(own, outcome.texts or texts, hidden, strict=True):
+            for entry, text, hide in zip(
+                entries_with_field, outcome.texts or texts, hidden, strict=True
+            ):
                 entry[field_name] = NOT_SHOWN if hide else text
 
 
 def _examples(facts: Any) -> Iterator[dict[str, Any]]:
-    """The examples of documents within the facts, at any depth."""
+    """The examples of documents in the facts, at any depth."""
     if isinstance(facts, dict) and "text" in facts:
         yield facts
     elif isinstance(facts, dict | list):
@@ -220,22 +225,22 @@ def _examples(facts: Any) -> Iterator[dict[str, Any]]:
             yield from _examples(member)
 
 
-def rows_of(known: pa.Table | None) -> NDArray[np.int64] | None:
-    """The documents that a table is about; None: all."""
-    if known is None or "row" not in known.schema.names:
+def rows_of(side_input: pa.Table | None) -> NDArray[np.int64] | None:
+    """The rows of the documents that a table is about; None: all."""
+    if side_input is None or "row" not in side_input.schema.names:
         return None
-    return np.unique(known.column("row").to_numpy())
+    return np.unique(side_input.column("row").to_numpy())
 
 
-def rows_about(known: pa.Table | None, batch: Batch) -> pa.Table | None:
+def rows_about(side_input: pa.Table | None, batch: CurationBatch) -> pa.Table | None:
     """The rows of a table with the column `row` that are about the documents of a batch; another
     table is about all."""
-    if known is None or "row" not in known.schema.names:
-        return known
+    if side_input is None or "row" not in side_input.schema.names:
+        return side_input
     import pyarrow as pa
 
-    chosen = np.isin(known.column("row").to_numpy(), batch.rows)
-    return known.filter(pa.array(chosen))
+    chosen = np.isin(side_input.column("row").to_numpy(), batch.rows)
+    return side_input.filter(pa.array(chosen))
 
 
 def _lines(records: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
@@ -245,47 +250,47 @@ def _lines(records: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Flow:
-    """A batch on its way through steps, with what the record needs of every document.
+    """A batch between steps, with what the record needs of every document.
 
     Attributes:
-        keys: a hash of each document's place, which picks examples without regard to order.
+        keys: a hash of each document's id, which selects examples independently of order.
         sizes: (B,) bytes of each text.
     """
 
-    batch: Batch
+    batch: CurationBatch
     keys: list[str]
     sizes: NDArray[np.int64]
 
     @classmethod
-    def of(cls, batch: Batch) -> Flow:
+    def of(cls, batch: CurationBatch) -> Flow:
         names = (name.encode("utf-8", "surrogatepass") for name in batch.ids)
         keys = [hashlib.blake2b(name, digest_size=8).hexdigest() for name in names]
         return cls(batch, keys, _sizes(batch.texts))
 
     def with_texts(self, texts: Sequence[str]) -> Flow:
-        """The same documents with other texts; with the same ones, their views are kept."""
+        """The same documents with other texts; the views of unchanged texts are kept."""
         old = self.batch.texts
-        changed = [place for place, text in enumerate(texts) if text is not old[place]]
-        if all(texts[place] == old[place] for place in changed):
+        changed = [index for index, text in enumerate(texts) if text is not old[index]]
+        if all(texts[index] == old[index] for index in changed):
             return self
         sizes = self.sizes.copy()
-        for place in changed:
-            sizes[place] = utf8_size(texts[place])
+        for index in changed:
+            sizes[index] = utf8_size(texts[index])
         return replace(self, batch=self.batch.with_texts(texts), sizes=sizes)
 
     @functools.cached_property
     def ranks(self) -> NDArray[np.int64]:
-        """(B,) the place of each key in the order of keys."""
+        """(B,) the rank of each key."""
         return np.argsort(np.argsort(np.array(self.keys)))
 
     def least(self, count: int) -> list[int]:
-        """The places of the smallest keys, in order."""
+        """The indices of the smallest keys, in order."""
         return heapq.nsmallest(count, range(len(self.keys)), key=self.keys.__getitem__)
 
     def take(self, chosen: NDArray[np.bool_]) -> Flow:
         if chosen.all():
             return self
-        keys = [self.keys[place] for place in np.flatnonzero(chosen).tolist()]
+        keys = [self.keys[index] for index in np.flatnonzero(chosen).tolist()]
         return Flow(self.batch.take(chosen), keys, self.sizes[chosen])
 
 
@@ -330,7 +335,7 @@ class Record:
         }
 
     def take(self, name: str, flow: Flow, outcome: Outcome) -> Flow:
-        """Note down what a step did; the documents that are left, as they are now."""
+        """Record what a step did. Returns the documents that stay, with their new texts."""
         facts, batch, now, shown = self.steps[name], flow.batch, flow, flow
         if name in self.private:
             texts = [NOT_SHOWN] * len(batch) if outcome.texts is None else outcome.texts
@@ -339,43 +344,43 @@ class Record:
         facts["bytes_in"] += int(flow.sizes.sum())
         reasons: dict[int, Removal] = {}
         for measure in outcome.measures:
-            for place in np.flatnonzero(measure.outside).tolist():
-                value, wanted = measure.values[place].item(), _allowed(measure)
-                reasons.setdefault(place, Removal(place, measure.rule, value, None, wanted))
+            for index in np.flatnonzero(measure.outside).tolist():
+                value, allowed = measure.values[index].item(), _allowed(measure)
+                reasons.setdefault(index, Removal(index, measure.rule, value, None, allowed))
         for removal in outcome.removals:
-            reasons.setdefault(removal.place, removal)
+            reasons.setdefault(removal.index, removal)
         if outcome.texts is not None:
             if len(outcome.texts) != len(batch):
                 raise ValueError(f"{name}: {len(outcome.texts)} texts for {len(batch)} documents")
             now = now.with_texts(outcome.texts)
-            for place in np.flatnonzero(now.sizes < 64).tolist():
-                if not outcome.texts[place] or outcome.texts[place].isspace():
-                    blank = Removal(place, NOTHING_LEFT, "", None, "text that is not blank")
-                    reasons.setdefault(place, blank)
+            for index in np.flatnonzero(now.sizes < 64).tolist():
+                if not outcome.texts[index] or outcome.texts[index].isspace():
+                    blank = Removal(index, NOTHING_LEFT, "", None, "text that is not blank")
+                    reasons.setdefault(index, blank)
         recorded: set[int] = set()
         wordless = self.wordless.get(name, ())
         for change in outcome.changes:
             facts["changes"][change.rule] = facts["changes"].get(change.rule, 0) + 1
-            entry = {**place_of(batch, change.place), "step": name, "rule": change.rule}
+            entry = {**place_of(batch, change.index), "step": name, "rule": change.rule}
             entry |= {"value": _plain(change.value), "where": change.where}
-            place, words = change.place, change.rule not in wordless
-            if words and outcome.texts is not None and shown is flow and place not in recorded:
-                recorded.add(place)
-                entry["before"] = lines_before(batch.texts[place], outcome.texts[place])
-            self.changed.append(_present(entry))
+            index, words = change.index, change.rule not in wordless
+            if words and outcome.texts is not None and shown is flow and index not in recorded:
+                recorded.add(index)
+                entry["before"] = lines_before(batch.texts[index], outcome.texts[index])
+            self.changed.append(_without_none(entry))
         self._change_examples(facts["change_examples"], flow, shown, outcome)
-        for place, reason in sorted(reasons.items()):
-            entry = {**place_of(batch, place), "step": name, "rule": reason.rule}
-            entry |= {"value": _plain(reason.value), "wanted": reason.wanted, "where": reason.where}
-            entry |= {"survivor": reason.survivor}
-            entry |= {"bytes": int(flow.sizes[place]), "source": batch.note("source")[place]}
-            self.removed.append(_present({**entry, "text": shown.batch.texts[place]}))
+        for index, reason in sorted(reasons.items()):
+            entry = {**place_of(batch, index), "step": name, "rule": reason.rule}
+            entry |= {"value": _plain(reason.value), "wanted": reason.allowed}
+            entry |= {"where": reason.where, "survivor": reason.survivor}
+            entry |= {"bytes": int(flow.sizes[index]), "source": batch.note("source")[index]}
+            self.removed.append(_without_none({**entry, "text": shown.batch.texts[index]}))
             self._count(facts["rules"], shown, reason)
         self._measure(facts["measures"], shown, outcome.measures)
         stays = np.ones(len(batch), np.bool_)
         stays[list(reasons)] = False
-        kept = [example(shown, place) for place in _first(flow.keys, stays)]
-        facts["kept"] = least_examples(facts["kept"] + kept)
+        survivors = [example(shown, index) for index in _first(flow.keys, stays)]
+        facts["kept"] = least_examples(facts["kept"] + survivors)
         if outcome.notes:
             for note, n in batch.differing(outcome.notes).items():
                 facts["replaced"][note] = facts["replaced"].get(note, 0) + n
@@ -385,7 +390,7 @@ class Record:
         facts["bytes_out"] += int(now.sizes.sum())
         return now
 
-    def left(self, flow: Flow) -> None:
+    def count_remaining(self, flow: Flow) -> None:
         """Count the documents that leave the segment."""
         self.documents += len(flow.batch)
         self.bytes += int(flow.sizes.sum())
@@ -405,50 +410,52 @@ class Record:
             reason.rule, {"documents": 0, "bytes": 0, "sources": {}, "examples": []}
         )
         facts["documents"] += 1
-        facts["bytes"] += int(flow.sizes[reason.place])
-        source = flow.batch.note("source")[reason.place] or ""
+        facts["bytes"] += int(flow.sizes[reason.index])
+        source = flow.batch.note("source")[reason.index] or ""
         if source in facts["sources"] or len(facts["sources"]) < MOST_SOURCES:
             facts["sources"][source] = facts["sources"].get(source, 0) + 1
-        found = {**example(flow, reason.place), "value": _plain(reason.value)}
-        found = _present({**found, "survivor": reason.survivor})
-        facts["examples"] = least_examples([*facts["examples"], found])
+        new_example = {**example(flow, reason.index), "value": _plain(reason.value)}
+        new_example = _without_none({**new_example, "survivor": reason.survivor})
+        facts["examples"] = least_examples([*facts["examples"], new_example])
 
-    def _measure(self, measures: dict[str, Any], flow: Flow, found: Sequence[Measure]) -> None:
-        common = flow.least(SAMPLE) if found else []
-        for measure in found:
+    def _measure(
+        self, measures: dict[str, Any], flow: Flow, step_measures: Sequence[RuleMeasure]
+    ) -> None:
+        common = flow.least(SAMPLE) if step_measures else []
+        for measure in step_measures:
             facts = measures.setdefault(measure.rule, {"sample": [], "border": []})
             facts["low"], facts["high"] = measure.low, measure.high
             values = np.asarray(measure.values, np.float64)
             usable = np.isfinite(values)
             sampled = common if usable.all() else _first(flow.keys, usable, SAMPLE)
             sample = facts["sample"]
-            last = sample[-1][0] if len(sample) == SAMPLE else "~"
-            lower = bisect.bisect_left(sampled, last, key=flow.keys.__getitem__)
-            more = [[flow.keys[place], _number(values[place])] for place in sampled[:lower]]
+            largest_key = sample[-1][0] if len(sample) == SAMPLE else "~"
+            lower = bisect.bisect_left(sampled, largest_key, key=flow.keys.__getitem__)
+            more = [[flow.keys[index], _number(values[index])] for index in sampled[:lower]]
             if more:
                 facts["sample"] = sorted(sample + more)[:SAMPLE]
             facts["border"] = _border(facts["border"], flow, measure, values)
 
     def _change_examples(
-        self, found: dict[str, Any], flow: Flow, shown: Flow, outcome: Outcome
+        self, examples_by_rule: dict[str, Any], flow: Flow, shown: Flow, outcome: Outcome
     ) -> None:
         if outcome.texts is None or not outcome.changes:
             return
         by_rule: dict[str, dict[int, Change]] = {}
         for change in outcome.changes:
-            by_rule.setdefault(change.rule, {}).setdefault(change.place, change)
+            by_rule.setdefault(change.rule, {}).setdefault(change.index, change)
         for rule, changes in by_rule.items():
             entries = []
-            for place in heapq.nsmallest(EXAMPLES, changes, key=flow.keys.__getitem__):
-                before, after = around(flow.batch.texts[place], outcome.texts[place])
+            for index in heapq.nsmallest(EXAMPLES, changes, key=flow.keys.__getitem__):
+                before, after = around(flow.batch.texts[index], outcome.texts[index])
                 before = before if shown is flow else after
-                entry = {**example(shown, place), "value": _plain(changes[place].value)}
+                entry = {**example(shown, index), "value": _plain(changes[index].value)}
                 entries.append({**entry, "before": before, "after": after})
-            found[rule] = least_examples([*found.get(rule, []), *entries])
+            examples_by_rule[rule] = least_examples([*examples_by_rule.get(rule, []), *entries])
 
 
 def _border(
-    before: list[dict[str, Any]], flow: Flow, measure: Measure, values: NDArray[np.float64]
+    before: list[dict[str, Any]], flow: Flow, measure: RuleMeasure, values: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
     """The examples nearest to the limits, on both sides of each, with those of this batch."""
     more = []
@@ -460,32 +467,32 @@ def _border(
         beyond = finite & (values < at if limit == "low" else values > at)
         distance = np.abs(values - at)
         for removed, side in ((True, beyond), (False, inside)):
-            here = [e for e in before if e["limit"] == limit and e["removed"] is removed]
-            known = {abs(e["value"] - at): e["key"] for e in here}
-            worst = max(known) if len(here) == BORDER else math.inf
-            for place in _nearest(flow, distance, np.flatnonzero(side & (distance <= worst))):
-                value = _number(values[place])
-                if flow.keys[place] < known.get(abs(value - at), "~"):
+            side_examples = [e for e in before if e["limit"] == limit and e["removed"] is removed]
+            keys_by_distance = {abs(e["value"] - at): e["key"] for e in side_examples}
+            worst = max(keys_by_distance) if len(side_examples) == BORDER else math.inf
+            for index in _nearest(flow, distance, np.flatnonzero(side & (distance <= worst))):
+                value = _number(values[index])
+                if flow.keys[index] < keys_by_distance.get(abs(value - at), "~"):
                     about = {"value": value, "removed": removed, "limit": limit, "at": at}
-                    more.append({**example(flow, place), **about})
+                    more.append({**example(flow, index), **about})
     return nearest_examples(before + more) if more else before
 
 
-def _nearest(flow: Flow, distance: NDArray[np.float64], places: NDArray[np.int64]) -> list[int]:
-    """For each of the least distances at some places, the place of the smallest key."""
-    if not len(places):
+def _nearest(flow: Flow, distance: NDArray[np.float64], indices: NDArray[np.int64]) -> list[int]:
+    """The indices with the smallest distances, for each distance the one of the smallest key."""
+    if not len(indices):
         return []
-    there = distance[places]
-    order = np.lexsort((flow.ranks[places], there))
-    ordered = there[order]
-    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))[:BORDER]
-    return [int(place) for place in places[order[first]]]
+    distances = distance[indices]
+    order = np.lexsort((flow.ranks[indices], distances))
+    ordered = distances[order]
+    group_begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))[:BORDER]
+    return [int(index) for index in indices[order[group_begins]]]
 
 
-def nearest_examples(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of examples at a limit, the nearest of different values on each side of it."""
+def nearest_examples(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The examples nearest to each limit, on each side of it one for each value."""
     sides: dict[tuple[str, bool], dict[float, dict[str, Any]]] = {}
-    for entry in sorted(found, key=lambda e: (e["limit"], not e["removed"], e["key"])):
+    for entry in sorted(examples, key=lambda e: (e["limit"], not e["removed"], e["key"])):
         side = sides.setdefault((entry["limit"], entry["removed"]), {})
         side.setdefault(entry["value"], entry)
     return [
@@ -498,70 +505,78 @@ def nearest_examples(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def around(before: str, after: str) -> tuple[str, str]:
-    """Of a text as it was and as it is, what stands where they first differ."""
-    begin = max(0, _common(before, after) - AROUND)
+    """Excerpts of a text before and after, from where they first differ."""
+    begin = max(0, common_prefix_length(before, after) - AROUND)
     mark = "…" if begin else ""
     return mark + excerpt(before[begin:]), mark + excerpt(after[begin:])
 
 
 def lines_before(before: str, after: str) -> str:
-    """The lines of a text from its first to its last change, as they were."""
-    begin = before.rfind("\n", 0, _common(before, after)) + 1
-    behind = _common(before[: begin - 1 : -1] if begin else before[::-1], after[::-1])
+    """The lines of the text before, from its first to its last change."""
+    begin = before.rfind("\n", 0, common_prefix_length(before, after)) + 1
+    behind = common_prefix_length(before[: begin - 1 : -1] if begin else before[::-1], after[::-1])
     end = before.find("\n", len(before) - behind)
     return before[begin:] if end < 0 else before[begin:end]
 
 
-def _common(one: str, other: str) -> int:
-    """How many characters two texts have in common at their beginning."""
-    same, end = 0, min(len(one), len(other))
-    while same < end:  # bisected, since texts are long
-        middle = (same + end + 1) // 2
-        if one[same:middle] == other[same:middle]:
-            same = middle
+def common_prefix_length(text: str, other_text: str) -> int:
+    """The length of the longest common prefix."""
+    shared, end = 0, min(len(text), len(other_text))
+    while shared < end:  # bisected, since texts are long
+        middle = (shared + end + 1) // 2
+        if text[shared:middle] == other_text[shared:middle]:
+            shared = middle
         else:
             end = middle - 1
-    return same
+    return shared
 
 
-def least_examples(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A few of some examples, the same in whatever order they come."""
-    return heapq.nsmallest(EXAMPLES, found, key=lambda entry: str(entry["key"]))
+def least_examples(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The `EXAMPLES` with the smallest keys, whatever their order."""
+    return heapq.nsmallest(EXAMPLES, examples, key=lambda entry: str(entry["key"]))
 
 
 def _first(keys: Sequence[str], chosen: NDArray[np.bool_], count: int = EXAMPLES) -> list[int]:
-    """Some of the chosen places, those of the smallest keys."""
+    """The chosen indices with the smallest keys."""
     return heapq.nsmallest(count, np.flatnonzero(chosen).tolist(), key=keys.__getitem__)
 
 
-def _present(record: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if value is not None}
 
 
-def example(flow: Flow, place: int) -> dict[str, Any]:
+def example(flow: Flow, index: int) -> dict[str, Any]:
     """A document as an example shows it."""
-    name, text = own_id(flow.batch, place), excerpt(flow.batch.texts[place])
-    return {"id": name, "place": flow.batch.ids[place], "text": text, "key": flow.keys[place]}
+    name, text = own_id(flow.batch, index), excerpt(flow.batch.texts[index])
+    return {"id": name, "place": flow.batch.ids[index], "text": text, "key": flow.keys[index]}
 
 
-def own_id(batch: Batch, place: int) -> str:
-    """The name of a document: what its own column `id` says, else its place."""
-    return batch.note("id")[place] or batch.ids[place]
+def own_id(batch: CurationBatch, index: int) -> str:
+    """The name of a document: its column `id`, else where it was read."""
+    return batch.note("id")[index] or batch.ids[index]
 
 
-def place_of(batch: Batch, place: int) -> dict[str, Any]:
-    """Where a document comes from, for a record: id, file and line or row."""
-    name = batch.ids[place]
+def place_of(batch: CurationBatch, index: int) -> dict[str, Any]:
+    """The entries of a record that name a document: id, file, and line or row."""
+    name = batch.ids[index]
     file, sign, number = name, "", ""
     for mark in "#:":
-        head, found, tail = name.rpartition(mark)
-        if found and tail.isdigit():
+        head, separator, tail = name.rpartition(mark)
+        if separator and tail.isdigit():
             file, sign, number = head, mark, tail
             break
-    entry: dict[str, Any] = {"id": own_id(batch, place), "file": file}
+    entry: dict[str, Any] = {"id": own_id(batch, index), "file": file}
     if sign:
         entry["row" if sign == "#" else "line"] = int(number)
     return entry
+
+
+def location_of(record: Mapping[str, Any]) -> str:
+    """Where the document of a record was read: `file:line`, `file#row`, or the file."""
+    for name, sign in (("line", ":"), ("row", "#")):
+        if name in record:
+            return f"{record['file']}{sign}{record[name]}"
+    return str(record["file"])
 
 
 def excerpt(text: str) -> str:
@@ -569,7 +584,7 @@ def excerpt(text: str) -> str:
     return text if len(text) <= EXCERPT else text[:EXCERPT].rstrip() + "…"
 
 
-def _allowed(measure: Measure) -> str:
+def _allowed(measure: RuleMeasure) -> str:
     if measure.low is None:
         return f"at most {measure.high:g}"
     return f"at least {measure.low:g}" + (
@@ -590,18 +605,18 @@ def _plain(value: str | float) -> str | float:
 
 
 def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
-    """Send a function over the batches of a shard, of which only the documents are read that
-    something is known about; found again if it is there.
+    """Run a pass over a shard, unless the folder exists; of a shard with a side input only the
+    batches are read that it is about.
 
     Args:
         task: `shard` (a path), `known` (a path, or ""), `out` (the folder to make).
     """
     out = Path(task["out"])
     if not out.is_dir():
-        known = read_known(task["known"])
+        side_input = read_known(task["known"])
         tables = []
-        for batch in read_batches(Path(task["shard"]), rows_of(known)):
-            about = rows_about(known, batch)
+        for batch in read_batches(Path(task["shard"]), rows_of(side_input)):
+            about = rows_about(side_input, batch)
             if about is None or about.num_rows:
                 tables.append(function(batch, about))
         commit_once(out, lambda stage: write_tables(stage, PASS_FILE, tables))

@@ -1,7 +1,7 @@
 """Raw files to shards: Parquet files of some MiB of documents, the unit of all further work.
 
-Files are read in groups of some size. Where a group ends depends on the names and sizes of its own
-files, so that a new file changes one group, and the shards of the others are found again.
+Files are read in groups. Where a group ends depends on the names and sizes of its own files, so
+that a new file changes one group, and the shards of the others are reused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from maskwright.text.corpus.files import Source
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import Reading
 from maskwright.text.curate.engine.tables import write_parts
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 
 SHARD_BYTES = 16 << 20  # of text in a shard; a document is never cut
 SHARD_DOCUMENTS = 1 << 20
@@ -41,7 +41,7 @@ LARGEST_FACTS = 1 << 30
 
 
 @dataclass(frozen=True)
-class Shard:
+class CurationShard:
     """Some documents on disk.
 
     Attributes:
@@ -57,7 +57,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Group:
+class FileGroup:
     """Files that are read together.
 
     Attributes:
@@ -71,48 +71,51 @@ class Group:
     key: str
 
 
-def group(sources: Sequence[Source], reading: Reading, skip: bool = False) -> list[Group]:
-    """The files, in their order, in groups.
+def group_files(sources: Sequence[Source], reading: Reading, skip: bool = False) -> list[FileGroup]:
+    """The files in groups, in their order.
 
     Raises:
-        UsageError: a file twice.
+        UsageError: a file occurs twice.
     """
     require_once(sources)
-    how = fingerprint([to_plain(reading), skip])
-    groups, files, facts, size = list[Group](), list[str](), list[Any](), 0
-    for place, source in enumerate(sources):
+    settings_key = fingerprint([to_plain(reading), skip])
+    groups, files, facts, size = list[FileGroup](), list[str](), list[Any](), 0
+    for number, source in enumerate(sources):
         state = state_of(source.path)
         files.append(os.fspath(source.path))
         facts.append([source.shown, *state[1:4]])  # numbers change on some file systems
         size += source.text_bytes
-        # A chance of 1 in 16 that depends on the name alone lets groups begin anew behind a change.
-        last = hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).digest()[0] < 16
-        if size >= GROUP_BYTES or (last and size >= GROUP_BYTES >> 3) or place == len(sources) - 1:
-            groups.append(Group(tuple(files), size, fingerprint(["group", 1, how, facts])))
+        # One of 16 names may end a group early, so that groups after a new file soon are as before.
+        may_end = hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).digest()[0] < 16
+        least = GROUP_BYTES >> 3 if may_end else GROUP_BYTES
+        if size >= least or number == len(sources) - 1:
+            key = fingerprint(["group", 2, settings_key, facts])
+            groups.append(FileGroup(tuple(files), size, key))
             files, facts, size = [], [], 0
     return groups
 
 
 def require_once(sources: Sequence[Source], broken: list[UsageError] | None = None) -> list[Source]:
-    """The sources, if none is a file that another one is.
+    """The sources, each file once.
 
     Args:
-        broken: where it is given, gets symbolic links to other sources, which are left out then.
+        broken: gets an error for each symbolic link to another source, which is left out; None:
+            such a link is an error, too.
 
     Raises:
-        UsageError: a file twice.
+        UsageError: a file occurs twice.
     """
-    seen: dict[str, Source] = {}
+    by_real_path: dict[str, Source] = {}
     for source in sources:
         real = os.path.realpath(source.path)
-        if real not in seen:
-            seen[real] = source
+        if real not in by_real_path:
+            by_real_path[real] = source
             continue
-        link = source.path.is_symlink() or seen[real].path.is_symlink()
+        link = source.path.is_symlink() or by_real_path[real].path.is_symlink()
         error = UsageError(
             "a file would be read twice",
             where=source.shown,
-            found=f"the same file as {seen[real].shown}",
+            found=f"the same file as {by_real_path[real].shown}",
             wanted="each file once",
             do="remove the symbolic link, or name the file alone"
             if link
@@ -121,35 +124,33 @@ def require_once(sources: Sequence[Source], broken: list[UsageError] | None = No
         if not link or broken is None:
             raise error
         broken.append(error)
-    return list(seen.values())
+    return list(by_real_path.values())
 
 
 def read_group(task: dict[str, Any]) -> dict[str, Any]:
-    """Read the files of a group into a folder of shards; found again if it is there.
+    """Read the files of a group into a folder of shards, unless it exists.
 
     Args:
-        task: `files`, `reading` (plain values), `skip` (whether a file that cannot be read is left
-            out and listed, in place of an error) and `out`, the folder to make.
+        task: `files`, `reading` (plain values), `skip` (whether a file that cannot be read is
+            listed in place of an error) and `out`, the folder to make.
     """
     out = Path(task["out"])
     if not out.is_dir():
         reading = from_plain(Reading, task["reading"])
-        files = _Files([Path(name) for name in task["files"]], reading, task["skip"])
+        files = _DocumentReader([Path(name) for name in task["files"]], reading, task["skip"])
         commit_once(out, lambda stage: _write(stage, files))
     return {}
 
 
-def shards_of(folder: Path) -> tuple[list[Shard], dict[str, Any]]:
-    """The shards that `read_group` wrote, and what the reading met.
+def shards_of(folder: Path) -> tuple[list[CurationShard], dict[str, Any]]:
+    """The shards that `read_group` wrote, and its counts, findings and unreadable files.
 
     Raises:
         DataError: the folder is damaged.
     """
     facts = read_facts(folder / SHARDS)
-    found = [
-        Shard(folder / s["name"], s["key"], s["documents"], s["bytes"]) for s in facts["shards"]
-    ]
-    return found, facts
+    fields = [(s["name"], s["key"], s["documents"], s["bytes"]) for s in facts["shards"]]
+    return [CurationShard(folder / name, *rest) for name, *rest in fields], facts
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -161,19 +162,19 @@ def read_facts(path: Path) -> dict[str, Any]:
     return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_FACTS)
 
 
-def unreadable(error: MaskwrightError, file: object, extent: str = UNREAD) -> dict[str, str]:
+def unreadable_record(error: MaskwrightError, file: object, extent: str = UNREAD) -> dict[str, str]:
     """The record of a file that could not be read, or not to its end."""
-    found, where = str(error.found or ""), str(error.where or "")
-    what = {"file": str(file), "reason": error.what, "found": found, "where": where}
-    return {**what, "extent": extent}
+    evidence, where = str(error.found or ""), str(error.where or "")
+    record = {"file": str(file), "reason": error.what, "found": evidence, "where": where}
+    return {**record, "extent": extent}
 
 
-class _Files:
-    """The documents of some files, and what was met in them.
+class _DocumentReader:
+    """Iterates over the documents of some files.
 
     Attributes:
-        facts: complete when an iteration has ended.
-        rejected: a line of JSON for each row, and each file, that could not be read.
+        facts: counts, findings and unreadable files; complete at the end of an iteration.
+        rejected: a line of JSON for each row and each file that could not be read.
     """
 
     def __init__(self, paths: Sequence[Path], reading: Reading, skip: bool) -> None:
@@ -198,8 +199,8 @@ class _Files:
     def _failed(self, reader: Reader, error: MaskwrightError) -> None:
         """Raise the error of a file, unless it says that the file is empty, or is to be skipped."""
         counts, (source,) = reader.counts, reader.sources
-        whole = bool(counts.hashes)  # it was read to its end
-        if whole and not counts.documents and not counts.rejected:
+        read_to_end = bool(counts.hashes)  # it was read to its end
+        if read_to_end and not counts.documents and not counts.rejected:
             return
         if not self.skip or not isinstance(error, DataError | UsageError):
             if not self.skip and isinstance(error, DataError):
@@ -208,8 +209,8 @@ class _Files:
                     "files from there on, and lists them"
                 )
             raise error
-        last = f"read up to document {counts.documents:,}" if counts.documents else UNREAD
-        fact = unreadable(error, source.shown, last)
+        extent = f"read up to document {counts.documents:,}" if counts.documents else UNREAD
+        fact = unreadable_record(error, source.shown, extent)
         self.facts["unreadable"].append(fact)
         self.rejected.append((json.dumps(fact) + "\n").encode())
 
@@ -220,10 +221,10 @@ class _Files:
             self.facts["files"].append({"file": name, "sha256": digest, "bytes": size})
         for name in COUNTED:
             self.facts[name] += getattr(counts, name)
-        self.facts["findings"] += [found.to_json() for found in counts.findings]
+        self.facts["findings"] += [finding.to_json() for finding in counts.findings]
 
 
-def _write(stage: Staging, files: _Files) -> None:
+def _write(stage: Staging, files: _DocumentReader) -> None:
     def facts() -> dict[str, Any]:
         if files.rejected:
             stage.write_bytes(REJECTED, iter(files.rejected))
@@ -238,7 +239,7 @@ def write_shards(
     """Write documents as shards, and `SHARDS`, which lists them.
 
     Args:
-        facts: asked when all documents are written; what else `SHARDS` is to hold.
+        facts: called when all documents are written; returns further entries of `SHARDS`.
     """
     shards: list[dict[str, Any]] = []
     for batch in _batched(documents):
@@ -260,7 +261,7 @@ def write_shards(
     stage.write_json(SHARDS, {**nothing, **facts(), "shards": shards, "documents": written})
 
 
-def _batched(documents: Iterator[Document]) -> Iterator[Batch]:
+def _batched(documents: Iterator[Document]) -> Iterator[CurationBatch]:
     held: list[Document] = []
     columns: set[str] = set()
     size = 0
@@ -276,7 +277,7 @@ def _batched(documents: Iterator[Document]) -> Iterator[Batch]:
         yield _batch(held)
 
 
-def _batch(documents: Sequence[Document]) -> Batch:
+def _batch(documents: Sequence[Document]) -> CurationBatch:
     names = sorted({name for document in documents for name in document.notes})
     notes: dict[str, list[str | None]] = {
         name: [document.notes.get(name) for document in documents] for name in names
@@ -286,7 +287,7 @@ def _batch(documents: Sequence[Document]) -> Batch:
         notes["source"] = [s or f for s, f in zip(notes["source"], files, strict=True)]
     else:
         notes["source"] = [document.source for document in documents]
-    return Batch(
+    return CurationBatch(
         np.arange(len(documents), dtype=np.int64),
         [document.id for document in documents],
         [document.text for document in documents],

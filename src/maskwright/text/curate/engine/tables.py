@@ -1,7 +1,7 @@
 """Parquet files of batches and tables, written so that equal content gives equal bytes.
 
-Documents that a walk only removes are not written again: what is left of them is a file of their
-row numbers, and of notes that are new, beside the name of the file that has the texts (`BASE`).
+A segment that only removes documents does not write the texts again, but the row numbers of the
+documents that stay, their new notes, and the name of the file that has the texts (`BASE`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.storage.commit import Staging
-from maskwright.text.curate.step import ID, NOTE, ROW, TEXT, Batch
+from maskwright.text.curate.step import ID, NOTE, ROW, TEXT, CurationBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,8 +39,8 @@ def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield packer.flush()
 
 
-def parts_of(batch: Batch) -> Iterator[Batch]:
-    """The batch in parts that a step works on at once: about `BATCH_CHARACTERS` each."""
+def parts_of(batch: CurationBatch) -> Iterator[CurationBatch]:
+    """The batch in parts of about `BATCH_CHARACTERS` each, as steps process them."""
     ends = np.cumsum(batch.lengths)
     begin = 0
     while begin < len(batch):
@@ -53,9 +53,9 @@ def parts_of(batch: Batch) -> Iterator[Batch]:
         begin = end
 
 
-def write_parts(stage: Staging, name: str, batch: Batch) -> None:
+def write_parts(stage: Staging, name: str, batch: CurationBatch) -> None:
     """Write a batch as a Parquet file whose row groups are its parts."""
-    write_tables(stage, name, [part.to_arrow() for part in parts_of(batch)])
+    write_tables(stage, name, [sub_batch.to_arrow() for sub_batch in parts_of(batch)])
 
 
 def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
@@ -79,7 +79,7 @@ def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
 
 
 def base_of(path: Path) -> Path:
-    """The file that has the texts of the documents in `path`: itself, or what it names."""
+    """The file that has the texts of the documents of `path`: `path`, or the one it names."""
     import pyarrow.parquet as pq
 
     if not path.stat().st_size:
@@ -89,31 +89,36 @@ def base_of(path: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Left:
-    """Which documents of a batch are left: (B,) their rows, and their notes."""
+class RemainingRows:
+    """(B,) the rows of the documents of a batch that stay, and their notes."""
 
     rows: NDArray[np.int64]
     notes: Mapping[str, Sequence[str | None]]
 
 
 def write_left(
-    stage: Staging, name: str, folder: Path, shard: Path, left: Sequence[Left], notes: set[str]
+    stage: Staging,
+    name: str,
+    folder: Path,
+    shard: Path,
+    remaining: Sequence[RemainingRows],
+    notes: set[str],
 ) -> None:
-    """Write which documents of a shard are left, and those of their notes that are new.
+    """Write which documents of a shard stay, and their new notes.
 
     Args:
         folder: where the file will lie.
-        left: of each batch, in order.
-        notes: the names of those that were written.
+        remaining: of each batch, in order.
+        notes: the names of the new notes.
     """
     import pyarrow as pa
 
     tables = []
-    if left:
-        columns = {ROW: pa.array(np.concatenate([part.rows for part in left]), pa.int64())}
+    if remaining:
+        columns = {ROW: pa.array(np.concatenate([batch.rows for batch in remaining]), pa.int64())}
         for note in sorted({*notes, *_added(shard)}):
-            parts = (part.notes.get(note) or [None] * len(part.rows) for part in left)
-            values = list(itertools.chain.from_iterable(parts))
+            parts_of_note = (b.notes.get(note) or [None] * len(b.rows) for b in remaining)
+            values = list(itertools.chain.from_iterable(parts_of_note))
             columns[NOTE + note] = pa.array(values, pa.large_string())
         base = os.fsencode(os.path.relpath(base_of(shard), folder))
         tables.append(pa.table(columns).replace_schema_metadata({BASE: base}))
@@ -130,11 +135,11 @@ def _added(shard: Path) -> set[str]:
     return {name.removeprefix(NOTE) for name in schema.names if name.startswith(NOTE)}
 
 
-def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[Batch]:
+def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[CurationBatch]:
     """The batches of a file that `write_tables` or `write_left` wrote.
 
     Args:
-        only: the rows of the documents that are wanted; batches without any are left out.
+        only: the rows of the documents to read; batches without any are skipped.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -142,21 +147,22 @@ def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[
     if not path.stat().st_size:
         return
     base = base_of(path)
-    left = None if base == path else read_columns(path)
-    rows = None if left is None else left.column(ROW).to_numpy()
+    remaining = None if base == path else read_columns(path)
+    rows = None if remaining is None else remaining.column(ROW).to_numpy()
     with pq.ParquetFile(base) as file:
         for number in range(file.num_row_groups):
             table = file.read_row_group(number)
-            own = table.column(ROW).to_numpy()
-            chosen = np.ones(len(own), np.bool_)
-            for wanted in (rows, only):
-                if wanted is not None:
-                    chosen &= np.isin(own, wanted)
+            row_numbers = table.column(ROW).to_numpy()
+            chosen = np.ones(len(row_numbers), np.bool_)
+            for selected in (rows, only):
+                if selected is not None:
+                    chosen &= np.isin(row_numbers, selected)
             if not chosen.any():
                 continue
-            batch = Batch.from_arrow(table if chosen.all() else table.filter(pa.array(chosen)))
-            if left is not None and rows is not None:
-                about = left.take(pa.array(np.searchsorted(rows, batch.rows)))
+            table = table if chosen.all() else table.filter(pa.array(chosen))
+            batch = CurationBatch.from_arrow(table)
+            if remaining is not None and rows is not None:
+                about = remaining.take(pa.array(np.searchsorted(rows, batch.rows)))
                 about = about.drop_columns([ROW])
                 columns = zip(about.schema.names, about.columns, strict=True)
                 notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns}
@@ -165,30 +171,30 @@ def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[
 
 
 def texts_of(paths: Sequence[Path], ids: Collection[str]) -> dict[str, str]:
-    """The texts of the documents with these ids, where `paths`, of files that `write_tables` or
-    `write_left` wrote, have them. Of each file only the ids are read, and the texts beside some."""
+    """The texts of the documents with these ids in files that `write_tables` or `write_left` wrote.
+    Texts are read only of row groups that have one of the ids."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    found: dict[str, str] = {}
-    wanted = pa.array(sorted(ids), pa.large_string())
+    texts_by_id: dict[str, str] = {}
+    sought_ids = pa.array(sorted(ids), pa.large_string())
     for path in paths if ids else ():
         if not path.stat().st_size:
             continue
         with pq.ParquetFile(base_of(path)) as file:
             for number in range(file.num_row_groups):
-                chosen = pc.is_in(file.read_row_group(number, [ID]).column(ID), wanted)
+                chosen = pc.is_in(file.read_row_group(number, [ID]).column(ID), sought_ids)
                 if pc.any(chosen).as_py():
                     table = file.read_row_group(number, [ID, TEXT]).filter(chosen)
                     names, texts = (table.column(name).to_pylist() for name in (ID, TEXT))
-                    found.update(zip(names, texts, strict=True))
-    return found
+                    texts_by_id.update(zip(names, texts, strict=True))
+    return texts_by_id
 
 
 def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """A table of `write_tables` that is not empty, or some columns of it. In one thread, without
-    the search for a data set, which takes longer than most of these tables."""
+    """A table that `write_tables` wrote, or some of its columns. Read in one thread and not as a
+    data set, whose discovery takes longer than reading most of these tables."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
@@ -196,12 +202,12 @@ def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def _unified(tables: list[pa.Table]) -> list[pa.Table]:
-    """The tables with all columns of all, in one order; what a table lacks is null there."""
+    """The tables, each with the columns of all, in one order; missing columns are null."""
     import pyarrow as pa
 
     schema = pa.unify_schemas([table.schema for table in tables])
-    own = [name for name in schema.names if not name.startswith(NOTE)]
-    names = own + sorted(set(schema.names) - set(own))
+    fixed_columns = [name for name in schema.names if not name.startswith(NOTE)]
+    names = fixed_columns + sorted(set(schema.names) - set(fixed_columns))
     fields = [schema.field(name) for name in names]
     unified = []
     for table in tables:

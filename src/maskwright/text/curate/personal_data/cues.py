@@ -43,10 +43,10 @@ class Cues:
         apart = f"|{'|'.join(letters)}" if letters else ""
         self._whole = re.compile(rf"(?:{words}{apart}){between}{link}\Z", re.IGNORECASE)
 
-    def before(self, text: str, place: int) -> bool:
-        """Whether one of the phrases stands before `place`."""
-        piece = text[max(0, place - REACH) : place].rstrip(BETWEEN)
-        last = piece[max(map(piece.rfind, APART)) + 1 :]
-        if not (self._last.fullmatch(last) or piece.endswith(self._letters)):
+    def before(self, text: str, position: int) -> bool:
+        """Whether one of the phrases stands before `position`."""
+        piece = text[max(0, position - REACH) : position].rstrip(BETWEEN)
+        last_word = piece[max(map(piece.rfind, APART)) + 1 :]
+        if not (self._last.fullmatch(last_word) or piece.endswith(self._letters)):
             return False
-        return bool(self._whole.search(text, max(0, place - REACH), place))
+        return bool(self._whole.search(text, max(0, position - REACH), position))

@@ -60,7 +60,7 @@ def details_of(
     ends = np.cumsum([len(text) + 1 for text in texts])
     # One byte a character; what has none is a question mark, which no place is looked for at.
     points = np.frombuffer(joined.encode("latin-1", "replace"), np.uint8)
-    places: dict[str, list[tuple[int, int]]] = {
+    candidates: dict[str, list[tuple[int, int]]] = {
         "@": [(i, i + 1) for i in np.flatnonzero(points == ord("@")).tolist()],
         "digits": _clusters(
             np.flatnonzero((points >= ord("0")) & (points <= ord("9"))), len(joined)
@@ -69,18 +69,18 @@ def details_of(
         "://": [(m.start(), m.end()) for m in re.finditer("://", joined)],
         "at": list(_spelled_ats(joined)),
     }
-    found: list[tuple[int, int, int]] = []
+    spans: list[tuple[int, int, int]] = []
     for rank, name in enumerate(TYPES):
         if name in types:
             for where, finder in FINDERS[name]:
-                for begin, end in places[where]:
-                    found += ((b, e, rank) for b, e in finder(joined, begin, end))
-    kept = _apart(found, allowed, joined)
-    owners = np.searchsorted(ends, [begin for begin, _, _ in kept], side="right")
+                for begin, end in candidates[where]:
+                    spans += ((b, e, rank) for b, e in finder(joined, begin, end))
+    chosen = _apart(spans, allowed, joined)
+    owners = np.searchsorted(ends, [begin for begin, _, _ in chosen], side="right")
     firsts = np.concatenate([[0], ends])
     return [
         Detail(int(n), TYPES[rank], begin - int(firsts[n]), end - int(firsts[n]))
-        for n, (begin, end, rank) in zip(owners, kept, strict=True)
+        for n, (begin, end, rank) in zip(owners, chosen, strict=True)
     ]
 
 
@@ -100,40 +100,40 @@ def _foreign() -> re.Pattern[str]:
 def _plain_digits() -> dict[int, str]:
     """To ASCII from every decimal digit, and from full-width signs that details have; a character
     for a character."""
-    found = {
+    digits = {
         n: str(unicodedata.decimal(chr(n))) for n in range(0x80, 0x10000) if chr(n).isdecimal()
     }
-    return found | {
+    return digits | {
         ord(wide): plain for wide, plain in zip("＋－．＠：／（）", "+-.@:/()", strict=True)
     }
 
 
-def _clusters(places: NDArray[np.int64], size: int, least: int = 4) -> list[tuple[int, int]]:
+def _clusters(positions: NDArray[np.int64], size: int, least: int = 4) -> list[tuple[int, int]]:
     """Begin and end of every stretch with at least `least` of these places near to each other."""
-    if places.size < least:
+    if positions.size < least:
         return []
-    breaks = np.flatnonzero(np.diff(places) > GAP) + 1
+    breaks = np.flatnonzero(np.diff(positions) > GAP) + 1
     firsts = np.concatenate([[0], breaks])
-    lasts = np.concatenate([breaks, [places.size]]) - 1
+    lasts = np.concatenate([breaks, [positions.size]]) - 1
     enough = lasts - firsts + 1 >= least
-    begins = places[firsts[enough]] - AROUND
+    begins = positions[firsts[enough]] - AROUND
     return [
         (max(0, b), min(size, e))
-        for b, e in zip(begins.tolist(), (places[lasts[enough]] + AROUND).tolist(), strict=True)
+        for b, e in zip(begins.tolist(), (positions[lasts[enough]] + AROUND).tolist(), strict=True)
     ]
 
 
 def _apart(
-    found: list[tuple[int, int, int]], allowed: Callable[[str], bool], joined: str
+    spans: list[tuple[int, int, int]], allowed: Callable[[str], bool], joined: str
 ) -> list[tuple[int, int, int]]:
     """Those that no other of a higher rank, or of the same that begins before, overlaps."""
-    kept: list[tuple[int, int, int]] = []
-    taken: set[int] = set()  # every character of those kept: details are few and short
-    for begin, end, rank in sorted(set(found), key=lambda f: (f[2], f[0], -f[1])):
-        if taken.isdisjoint(range(begin, end)):
-            taken.update(range(begin, end))
-            kept.append((begin, end, rank))
-    return sorted(f for f in kept if not allowed(joined[f[0] : f[1]]))
+    chosen: list[tuple[int, int, int]] = []
+    covered: set[int] = set()  # every character of those kept: details are few and short
+    for begin, end, rank in sorted(set(spans), key=lambda f: (f[2], f[0], -f[1])):
+        if covered.isdisjoint(range(begin, end)):
+            covered.update(range(begin, end))
+            chosen.append((begin, end, rank))
+    return sorted(f for f in chosen if not allowed(joined[f[0] : f[1]]))
 
 
 # ------------------------------------------------------------------------------ e-mail, profile
@@ -168,8 +168,8 @@ def _spelled_ats(text: str) -> Iterator[tuple[int, int]]:
         yield match.start() - space, match.end()
     for match in _DOT_OF_AT.finditer(text):
         for word in (" at ", " AT "):
-            if (place := text.rfind(word, max(0, match.start() - 64), match.start())) >= 0:
-                yield place, place + len(word)
+            if (begin := text.rfind(word, max(0, match.start() - 64), match.start())) >= 0:
+                yield begin, begin + len(word)
 
 
 def _emails(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
@@ -219,12 +219,12 @@ def _ibans(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
         if length is None:
             continue
         signs = [i for i in range(*match.span()) if text[i].isalnum()][:length]
-        last = signs[-1] + 1
-        if len(signs) < length or text[last : last + 1].isalnum():
+        value_end = signs[-1] + 1
+        if len(signs) < length or text[value_end : value_end + 1].isalnum():
             continue
         value = "".join(text[i] for i in signs)
         if int("".join(str(int(c, 36)) for c in value[4:] + value[:4])) % 97 == 1:
-            yield match.start(), last
+            yield match.start(), value_end
 
 
 def _cards(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
@@ -236,16 +236,16 @@ def _cards(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _issued(digits: list[int]) -> bool:
     """Whether an issuer gives cards that begin so numbers of this length."""
-    one, two, size = digits[0], digits[0] * 10 + digits[1], len(digits)
-    if one == 4:
+    first_digit, first_two, size = digits[0], digits[0] * 10 + digits[1], len(digits)
+    if first_digit == 4:
         return size in (13, 16, 19)
-    if 51 <= two <= 55 or 22 <= two <= 27:
+    if 51 <= first_two <= 55 or 22 <= first_two <= 27:
         return size == 16
-    if two in (34, 37):
+    if first_two in (34, 37):
         return size == 15
-    if two in (30, 36, 38, 39):
+    if first_two in (30, 36, 38, 39):
         return size == 14
-    return (two == 35 and size == 16) or (one in (5, 6) and 16 <= size <= 19)
+    return (first_two == 35 and size == 16) or (first_digit in (5, 6) and 16 <= size <= 19)
 
 
 def _luhn(digits: list[int]) -> bool:

@@ -23,18 +23,18 @@ _DAY, _MONTH = r"(?:0[1-9]|[12]\d|3[01])", r"(?:0[1-9]|1[0-2])"
 
 def identity_numbers(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
     """Where identity numbers stand that begin in `begin:end`."""
-    for place in _FORM.finditer(text, begin, end):
+    for candidate in _FORM.finditer(text, begin, end):
         for pattern, right in _CHECKS:
-            match = pattern.match(text, place.start(), end)
+            match = pattern.match(text, candidate.start(), end)
             if match and right(re.sub(r"[ ./-]", "", match.group()).upper()):
                 yield match.span()
     for match in _ANY.finditer(text, begin, end):
         if not FEWEST <= sum(map(str.isdigit, match.group())) <= MOST:
             continue
         # Letters before it may be part of it, or the word for it.
-        for first in (match.start(), match.start(1)):
-            if _CUES.before(text, first) and not DATE.match(text, first, match.end()):
-                yield first, match.end()
+        for start in (match.start(), match.start(1)):
+            if _CUES.before(text, start) and not DATE.match(text, start, match.end()):
+                yield start, match.end()
                 break
 
 
@@ -46,17 +46,17 @@ def _weighted(digits: str, weights: tuple[int, ...]) -> int:
 def _brazil(number: str) -> bool:
     if len(set(number)) == 1:
         return False
-    for last in (9, 10):
-        rest = _weighted(number, tuple(range(last + 1, 1, -1))) * 10 % 11 % 10
-        if rest != int(number[last]):
+    for check_index in (9, 10):
+        rest = _weighted(number, tuple(range(check_index + 1, 1, -1))) * 10 % 11 % 10
+        if rest != int(number[check_index]):
             return False
     return True
 
 
 def _chile(number: str) -> bool:
-    digits, last = number[:-1], number[-1]
+    digits, check_digit = number[:-1], number[-1]
     rest = -_weighted(digits[::-1], (2, 3, 4, 5, 6, 7, 2, 3)) % 11
-    return "0123456789K"[rest] == last
+    return "0123456789K"[rest] == check_digit
 
 
 def _china(number: str) -> bool:
@@ -87,15 +87,15 @@ _ODD = dict(zip("0123456789", (1, 0, 5, 7, 9, 13, 15, 17, 19, 21), strict=True))
 
 
 def _italy(number: str) -> bool:
-    first = sum(_ODD[c] for c in number[:15:2])
-    second = sum(int(c) if c.isdigit() else ord(c) - 65 for c in number[1:15:2])
-    return chr(65 + (first + second) % 26) == number[15]
+    odd_sum = sum(_ODD[c] for c in number[:15:2])
+    even_sum = sum(int(c) if c.isdigit() else ord(c) - 65 for c in number[1:15:2])
+    return chr(65 + (odd_sum + even_sum) % 26) == number[15]
 
 
 def _norway(number: str) -> bool:
-    first = -_weighted(number[:9], (3, 7, 6, 1, 8, 9, 4, 5, 2)) % 11
-    second = -_weighted(number[:10], (5, 4, 3, 2, 7, 6, 5, 4, 3, 2)) % 11
-    return f"{first}{second}" == number[9:]
+    check_1 = -_weighted(number[:9], (3, 7, 6, 1, 8, 9, 4, 5, 2)) % 11
+    check_2 = -_weighted(number[:10], (5, 4, 3, 2, 7, 6, 5, 4, 3, 2)) % 11
+    return f"{check_1}{check_2}" == number[9:]
 
 
 def _spain(number: str) -> bool:

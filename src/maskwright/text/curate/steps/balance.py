@@ -1,7 +1,7 @@
-"""balance: domains are brought to wanted shares by removing documents of those with too many.
+"""balance: domains are brought to given shares by removing documents of those with too many.
 
-Nothing is repeated here. Where a domain is to be seen more often than its text is long, give
-pretraining a weight for it; it repeats without copies on disk.
+The step repeats no document. To use a domain more often than its text allows, give pretraining a
+weight for it, which repeats documents without copies on disk.
 """
 
 from __future__ import annotations
@@ -15,8 +15,16 @@ from numpy.typing import NDArray
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError, near
 from maskwright.base.findings import Finding
-from maskwright.text.curate.arrays.winnow import BALANCE, draws, hashes, within
-from maskwright.text.curate.step import DOCUMENT, Batch, Corpus, CorpusStep, Outcome, Removal
+from maskwright.text.curate.arrays.winnow import BALANCE, draws, fill_groups, hashes
+from maskwright.text.curate.step import (
+    DOCUMENT,
+    CorpusHandle,
+    CorpusStep,
+    CurationBatch,
+    Outcome,
+    Removal,
+    check_shares,
+)
 from maskwright.text.curate.steps.sample import check_seed
 
 if TYPE_CHECKING:
@@ -79,14 +87,7 @@ class Settings(CorpusStep):
         for name, most in [("cap", self.cap), *((f"caps.{n}", c) for n, c in self.caps.items())]:
             if most is not None:
                 require(name, most, 0)
-        if self.keep is not None and not 0 < self.keep <= 1:
-            raise ConfigError(
-                "not a share of the corpus",
-                where="keep",
-                found=self.keep,
-                wanted="more than 0, at most 1",
-                do="use 0.5",
-            )
+        check_shares(self, "keep", positive=True)
         if self.keep is not None and not self.weights and self.temperature is None:
             raise ConfigError(
                 "`keep` has no effect without weights or a temperature",
@@ -96,8 +97,8 @@ class Settings(CorpusStep):
             )
         check_seed(self.seed)
 
-    def count(self, batch: Batch, known: pa.Table | None) -> pa.Table:
-        """Of each document its domain, words, draw, and a hash of its place for equal draws."""
+    def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+        """The domain, words and draw of each document, and a hash of its id to break ties."""
         import pyarrow as pa
 
         return pa.table(
@@ -107,7 +108,7 @@ class Settings(CorpusStep):
                 "words": batch.words.counts,
                 "draw": draws(batch.texts, BALANCE, self.seed),
                 "place": hashes(batch.ids),
-                # Of the first document, for all: the columns that there are.
+                # The names of the columns, in the row of the first document.
                 "columns": pa.array(
                     [sorted(batch.notes), *[None] * (len(batch) - 1)][: len(batch)],
                     pa.list_(pa.string()),
@@ -115,16 +116,16 @@ class Settings(CorpusStep):
             }
         )
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
-        """The documents that go.
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+        """Returns the documents to remove.
 
         Raises:
-            ConfigError: a column or a domain that the corpus has not, or a domain without a weight.
+            ConfigError: the corpus lacks a column or a domain, or a domain has no weight.
         """
         import pyarrow as pa
 
         table = corpus.map("count", self.count).read()
-        columns = {name for found in table.column("columns").to_pylist() for name in found or ()}
+        columns = {name for names in table.column("columns").to_pylist() for name in names or ()}
         if self.column not in columns:
             raise ConfigError(
                 "no document has this column",
@@ -133,27 +134,26 @@ class Settings(CorpusStep):
                 wanted="one of " + ", ".join(sorted(columns)[:20]) if columns else "a column",
                 do=near(self.column, columns) if columns else "leave the step out",
             )
-        names, groups = np.unique(
-            np.array(table.column("domain").to_pylist(), object).astype(str), return_inverse=True
-        )
-        domains = names.tolist()
+        column = np.array(table.column("domain").to_pylist(), object).astype(str)
+        distinct, groups = np.unique(column, return_inverse=True)
+        domains = distinct.tolist()
         self._require_domains(domains)
         words = table.column("words").to_numpy()
         sizes = words if self.unit == "words" else np.ones(len(words), np.int64)
         totals = _sums(groups, sizes, len(domains))
-        wanted = self.targets(domains, totals)
+        limits = self.targets(domains, totals)
         order = np.lexsort((table.column("place").to_numpy(), table.column("draw").to_numpy()))
-        kept = within(order, sizes, groups, wanted)
-        self._say(corpus, domains, totals, _sums(groups[kept], sizes[kept], len(domains)))
+        is_kept = fill_groups(order, sizes, groups, limits)
+        self._say(corpus, domains, totals, _sums(groups[is_kept], sizes[is_kept], len(domains)))
         return pa.table(
             {
-                DOCUMENT: table.column(DOCUMENT).filter(pa.array(~kept)),
-                "wanted": pa.array(np.floor(wanted)[groups][~kept], pa.float64()),
+                DOCUMENT: table.column(DOCUMENT).filter(pa.array(~is_kept)),
+                "wanted": pa.array(np.floor(limits)[groups][~is_kept], pa.float64()),
             }
         )
 
     def targets(self, domains: list[str], totals: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(G,) the most that is kept of each domain, of which there is `totals`, (G,)."""
+        """(G,) the largest size that is kept of each domain, whose sizes are `totals`, (G,)."""
         most = np.array([self.caps.get(d, self.cap) for d in domains], object)
         room = np.minimum(totals, np.array([np.inf if m is None else m for m in most], float))
         if self.weights:
@@ -181,8 +181,8 @@ class Settings(CorpusStep):
         return np.where(used, np.minimum(room, scale * shares + 1e-6), 0.0)
 
     def _require_domains(self, domains: list[str]) -> None:
-        for setting, known in (("weights", self.weights), ("caps", self.caps)):
-            for name in known:
+        for setting, by_domain in (("weights", self.weights), ("caps", self.caps)):
+            for name in by_domain:
                 if name not in domains:
                     raise ConfigError(
                         f"no document is of this domain (column {self.column!r})",
@@ -202,20 +202,21 @@ class Settings(CorpusStep):
 
     def _say(
         self,
-        corpus: Corpus,
+        corpus: CorpusHandle,
         domains: list[str],
         totals: NDArray[np.float64],
-        kept: NDArray[np.float64],
+        remaining: NDArray[np.float64],
     ) -> None:
-        """How much of each domain is left; a warning where balance costs most of the corpus."""
-        lines = [f"{d} {k:,.0f} of {t:,.0f}" for d, t, k in zip(domains, totals, kept, strict=True)]
+        """Report how much of each domain is kept, with a warning where it is less than half."""
+        sizes = zip(domains, remaining, totals, strict=True)
+        lines = [f"{domain} {count:,.0f} of {total:,.0f}" for domain, count, total in sizes]
         listed = ", ".join(lines[:20]) + (", ..." if len(lines) > 20 else "")
-        costly = not self.cap and not self.caps and kept.sum() < 0.5 * totals.sum()
+        costly = not self.cap and not self.caps and remaining.sum() < 0.5 * totals.sum()
         corpus.say(
             Finding(
                 "balance",
-                f"balanced by {self.column}: {kept.sum():,.0f} of {totals.sum():,.0f} {self.unit} "
-                "are kept",
+                f"balanced by {self.column}: {remaining.sum():,.0f} of {totals.sum():,.0f} "
+                f"{self.unit} are kept",
                 listed,
                 "set `keep` to keep more, and give scarce domains a weight in pretraining, which "
                 "repeats their text"
@@ -225,25 +226,17 @@ class Settings(CorpusStep):
             )
         )
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        assert known is not None
-        wanted = dict(
-            zip(known.column("row").to_pylist(), known.column("wanted").to_pylist(), strict=True)
-        )
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        assert gathered is not None
+        rows, most = (gathered.column(name).to_pylist() for name in ("row", "wanted"))
+        limits = dict(zip(rows, most, strict=True))
         domains = batch.note(self.column)
-        return Outcome(
-            removals=[
-                Removal(
-                    place,
-                    "balance",
-                    domains[place] or NONE,
-                    None,
-                    f"at most {wanted[row]:,.0f} {self.unit} of it",
-                )
-                for place, row in enumerate(batch.rows.tolist())
-                if row in wanted
-            ]
-        )
+        removals = []
+        for index, row in enumerate(batch.rows.tolist()):
+            if row in limits:
+                allowed = f"at most {limits[row]:,.0f} {self.unit} of it"
+                removals.append(Removal(index, "balance", domains[index] or NONE, None, allowed))
+        return Outcome(removals=removals)
 
 
 def _sums(groups: NDArray[np.int64], sizes: NDArray[np.int64], count: int) -> NDArray[np.float64]:

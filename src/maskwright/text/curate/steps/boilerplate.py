@@ -1,17 +1,16 @@
-"""Lines that a site puts around its texts: menus, notices, footers. They are cut, the rest stays.
+"""Lines that a site puts around its texts (menus, notices, footers) are cut.
 
-A line is known by its letters without regard to case and white space, each number as one digit, so
-that "Page 3" and "page 12" are one. It is boilerplate if all of this holds:
+Lines are compared regardless of case and white space, with each number as one digit, so that
+"Page 3" and "page 12" are equal. A line is boilerplate if all of this holds:
 
-    frequent   it stands in enough documents
+    frequent   it occurs in enough documents
     at an edge in nearly all of them it belongs to the frequent lines that begin or end the document
-    in company there the same further lines stand beside it again and again, or it is very frequent
-    anywhere   the texts around which it stands are different ones, no copies of each other
+    in company the same further lines stand beside it there repeatedly, or it is very frequent
+    anywhere   the texts around which it stands are different, no copies of each other
 
-The last three part it from what people say: "Me too." is frequent in dialogues, but stands in their
-midst, alone; the lines of a text with many copies are frequent, but always around the same text.
-Besides, lines with a phrase of a notice (cookies, rights reserved) are cut at an edge however rare
-they are.
+The last three exclude common sentences: "Me too." is frequent in dialogues, but in their midst and
+alone; the lines of a text with many copies are frequent, but always around the same text. Lines
+with a phrase of a notice (cookies, rights reserved) are cut at an edge however rare they are.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ from maskwright.text.curate.arrays.characters import (
     section_hashes,
 )
 from maskwright.text.curate.arrays.lines import Lines
-from maskwright.text.curate.arrays.phrases import line_changes, without_lines
-from maskwright.text.curate.arrays.words import case_folded, grouped, mix
+from maskwright.text.curate.arrays.phrases import line_changes, remove_lines
+from maskwright.text.curate.arrays.words import case_fold, group_equal, mix
 from maskwright.text.curate.step import (
-    Batch,
     Change,
-    Corpus,
+    CorpusHandle,
     CorpusStep,
-    Measure,
+    CurationBatch,
     Outcome,
     Pass,
+    RuleMeasure,
     check_counts,
     check_shares,
     shares,
@@ -111,36 +110,36 @@ class Settings(CorpusStep):
     def first_pass(self) -> tuple[str, Pass]:
         return "lines", self.count_lines
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
-        """The lines that are boilerplate: the document and the key, as the column `line`."""
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+        """Returns the boilerplate lines: the document and the key, as the column `line`."""
         tables = corpus.map("lines", self.count_lines)
         counted = tables.totals(["line"], ["documents"], self.min_documents)
         keys = counted.column("line").to_numpy()
         documents = counted.column("documents").to_numpy()
-        whole = int(documents[keys == EVERY].sum())
-        keys = keys[(keys != EVERY) & (documents >= self.min_share * whole)]
-        # What is frequent only beside lines that are none themselves is none: look twice.
+        document_count = int(documents[keys == EVERY].sum())
+        keys = keys[(keys != EVERY) & (documents >= self.min_share * document_count)]
+        # A line whose company turns out to be no boilerplate is none either: look twice.
         for turn in ("first", "second"):
             if not keys.size:
                 break
             table = tables.among("line", keys)
-            found = corpus.map(f"places-{turn}", self.count_places, table).totals(
+            occurrences = corpus.map(f"places-{turn}", self.count_places, table).totals(
                 ["line", "other", "bucket"], ["documents", "edge"]
             )
-            keys = self._boilerplate(found, whole)
+            keys = self._boilerplate(occurrences, document_count)
         return tables.among("line", keys)
 
-    def count_lines(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def count_lines(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The lines of each document, each once, and the number of all documents of the batch."""
         import pyarrow as pa
 
-        own, others, owner = self._keys(batch.lines)
+        line_keys, template_hashes, owner = self._keys(batch.lines)
         texts = batch.lines.texts
         chosen = batch.lines.lengths <= self.max_line_length
         texts = np.concatenate([texts[chosen], texts[owner]])
-        keys, first = _distinct(np.concatenate([own[chosen], others]), texts)
-        there = keys != EVERY
-        keys, rows = keys[there], batch.rows[texts[first[there]]]
+        keys, first_rows = _distinct(np.concatenate([line_keys[chosen], template_hashes]), texts)
+        is_line = keys != EVERY
+        keys, rows = keys[is_line], batch.rows[texts[first_rows[is_line]]]
         counts = np.ones(len(keys) + 1, np.int64)
         counts[0] = len(batch)
         return pa.table(
@@ -151,36 +150,38 @@ class Settings(CorpusStep):
             }
         )
 
-    def count_places(self, batch: Batch, known: pa.Table | None) -> pa.Table:
-        """Of each frequent line: in how many documents it stands, in how many at an edge, both by a
-        number of the rest of the document that is mostly equal for copies; and in how many it has
-        another one beside it at an edge."""
+    def count_places(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+        """For each frequent line the number of documents, and of documents where it is at an edge,
+        both by a bucket of the rest of the document, which is mostly equal for copies; and the
+        number of documents for each companion at an edge."""
         import pyarrow as pa
 
-        assert known is not None
-        batch = batch.take(np.isin(batch.rows, known.column("row").to_numpy()))
+        assert side_input is not None
+        batch = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
         lines = batch.lines
-        keys, frequent, _ = self._found(lines, known.column("line").to_numpy())
-        some = np.unique(lines.texts[frequent])
-        edge = at_edge(lines, frequent | self._noticed(batch, some))
-        places = np.flatnonzero(frequent)
-        _, first = _distinct(keys[places], lines.texts[places])
-        places = places[np.sort(first)]
-        texts = lines.texts[places]
-        at = edge[places]
+        keys, frequent, _ = self._found(lines, side_input.column("line").to_numpy())
+        frequent_texts = np.unique(lines.texts[frequent])
+        edge = at_edge(lines, frequent | self._noticed(batch, frequent_texts))
+        line_indices = np.flatnonzero(frequent)
+        _, first_rows = _distinct(keys[line_indices], lines.texts[line_indices])
+        line_indices = line_indices[np.sort(first_rows)]
+        texts = lines.texts[line_indices]
+        at = edge[line_indices]
         at_edges = np.unique(texts[at])
         buckets = np.zeros(len(batch), np.int64)
         chosen = np.zeros(len(batch), np.bool_)
         chosen[at_edges] = True
         if chosen.any():
-            buckets[at_edges] = _rest(batch.take(chosen), edge[chosen[lines.texts]])
-        alone = np.stack([keys[places], np.full(len(places), EVERY), buckets[texts]])
-        pairs = _pairs(keys[places[at]], texts[at])
-        rows = np.concatenate([alone, pairs], axis=1)
+            buckets[at_edges] = _rest_buckets(batch.take(chosen), edge[chosen[lines.texts]])
+        line_rows = np.stack(
+            [keys[line_indices], np.full(len(line_indices), EVERY), buckets[texts]]
+        )
+        pairs = _pairs(keys[line_indices[at]], texts[at])
+        rows = np.concatenate([line_rows, pairs], axis=1)
         with np.errstate(over="ignore"):
-            line, other, bucket = rows.view(np.uint64)
+            line, companion, bucket = rows.view(np.uint64)
             _, chosen_rows, number = np.unique(
-                mix(mix(mix(line) + other) + bucket), return_index=True, return_inverse=True
+                mix(mix(mix(line) + companion) + bucket), return_index=True, return_inverse=True
             )
         rows = rows[:, chosen_rows]
         size = rows.shape[1]
@@ -197,56 +198,56 @@ class Settings(CorpusStep):
             }
         )
 
-    def _boilerplate(self, found: pa.Table, whole: int) -> NDArray[np.int64]:
-        line, other, _, documents_here, edge_here = (
-            found.column(name).to_numpy()
+    def _boilerplate(self, occurrences: pa.Table, document_count: int) -> NDArray[np.int64]:
+        line, companion, _, documents_here, edge_here = (
+            occurrences.column(name).to_numpy()
             for name in ("line", "other", "bucket", "documents", "edge")
         )
         lines, number = np.unique(line, return_inverse=True)
-        alone = other == EVERY
+        is_total = companion == EVERY
 
         def total(values: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[Any]:
             return np.bincount(number[chosen], values[chosen].astype(float), len(lines))
 
-        documents, edge = total(documents_here, alone), total(edge_here, alone)
-        buckets = np.bincount(number[alone], minlength=len(lines))
+        documents, edge = total(documents_here, is_total), total(edge_here, is_total)
+        buckets = np.bincount(number[is_total], minlength=len(lines))
         # So many buckets are expected to be hit by as many different texts.
         expected = BUCKETS * (1 - (1 - 1 / BUCKETS) ** documents)
         # Companions that come again, not those of one conversation.
-        again = ~alone & (documents_here >= np.maximum(2, RECURS * documents[number]))
+        again = ~is_total & (documents_here >= np.maximum(2, RECURS * documents[number]))
         beside = total(documents_here, again)
-        lone = max(self.lone_share * whole, self.min_documents)
+        lone = max(self.lone_share * document_count, self.min_documents)
         return lines[
             (edge >= self.edge * documents)
             & (buckets >= self.different * expected)
             & ((beside >= self.company * documents) | (documents >= lone))
         ]
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        left = np.ones(len(batch))
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        remaining_shares = np.ones(len(batch))
         keys, chosen = np.zeros(0, np.int64), self._with_phrase(batch.texts)
-        if known is not None and known.num_rows:
-            keys = known.column("line").to_numpy()
-            chosen |= np.isin(batch.rows, known.column("row").to_numpy())
-        places = np.flatnonzero(chosen)
-        texts, changes = self._cut(batch.take(chosen), keys, left, places)
+        if gathered is not None and gathered.num_rows:
+            keys = gathered.column("line").to_numpy()
+            chosen |= np.isin(batch.rows, gathered.column("row").to_numpy())
+        indices = np.flatnonzero(chosen)
+        texts, changes = self._cut(batch.take(chosen), keys, remaining_shares, indices)
         return Outcome(
-            texts=_placed(batch.texts, places, texts) if changes else None,
-            measures=[Measure("boilerplate_left", left, low=self.min_left)],
+            texts=_replace_texts(batch.texts, indices, texts) if changes else None,
+            measures=[RuleMeasure("boilerplate_left", remaining_shares, low=self.min_left)],
             changes=changes,
         )
 
     def _cut(
         self,
-        batch: Batch,
-        known: NDArray[np.int64],
-        left: NDArray[np.float64],
-        places: NDArray[np.int64],
+        batch: CurationBatch,
+        boilerplate_keys: NDArray[np.int64],
+        remaining_shares: NDArray[np.float64],
+        indices: NDArray[np.int64],
     ) -> tuple[Sequence[str], list[Change]]:
-        """The texts of some documents without their boilerplate, and what was cut; the share that
-        is left is put into `left` at `places`."""
+        """The texts of some documents without their boilerplate, and the changes. Sets
+        `remaining_shares` at `indices`."""
         lines = batch.lines
-        _, cut, itself = self._found(lines, known)
+        _, cut, itself = self._found(lines, boilerplate_keys)
         inside = np.zeros(len(cut), np.bool_)
         if self.inside_words and cut.any():
             inside = cut & itself & (_word_counts(lines) >= self.inside_words)
@@ -256,9 +257,10 @@ class Settings(CorpusStep):
         noticed = noticed & edge & ~cut
         changes = [*line_changes(lines, "line", cut), *line_changes(lines, "phrase", noticed)]
         cut |= noticed
-        left[places] = 1.0 - shares(lines.total(cut * lines.lengths), lines.total(lines.lengths))
-        changes = [replace(change, place=int(places[change.place])) for change in changes]
-        return without_lines(batch.texts, lines, cut), changes
+        sizes = lines.total(lines.lengths)
+        remaining_shares[indices] = 1.0 - shares(lines.total(cut * lines.lengths), sizes)
+        changes = [replace(change, index=int(indices[change.index])) for change in changes]
+        return remove_lines(batch.texts, lines, cut), changes
 
     def _with_phrase(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """(B,) whether a text has a phrase of a notice."""
@@ -266,37 +268,37 @@ class Settings(CorpusStep):
         joined = "\n".join(low)
         hits = [hit for phrase in self.phrases for hit in _places_of(phrase.casefold(), joined)]
         ends = np.cumsum([len(text) + 1 for text in low])
-        found = np.zeros(len(texts), np.bool_)
-        found[np.searchsorted(ends, np.array(hits, np.int64), "right")] = True
-        return found
+        has_phrase = np.zeros(len(texts), np.bool_)
+        has_phrase[np.searchsorted(ends, np.array(hits, np.int64), "right")] = True
+        return has_phrase
 
     def _keys(self, lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """(L,) the key of each line; the keys of its templates, and (T,) the line of each."""
         short = lines.lengths <= self.max_line_length
-        folded = Folded(lines.characters, _covered(lines, short))
-        own = folded.hashes(lines.begins, lines.ends).view(np.int64)
+        folded = FoldedCharacters(lines.characters, _covered(lines, short))
+        line_keys = folded.hashes(lines.begins, lines.ends).view(np.int64)
         if not self.template_words:
-            return own, own[:0], own[:0]
-        return own, *template_keys(lines, folded, self.template_words, self.max_line_length)
+            return line_keys, line_keys[:0], line_keys[:0]
+        return line_keys, *template_keys(lines, folded, self.template_words, self.max_line_length)
 
     def _found(
-        self, lines: Lines, known: NDArray[np.int64]
+        self, lines: Lines, boilerplate_keys: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
         """(L,) the known key of each line, its own or else the least of its templates; (L,) whether
         it has one; (L,) whether that is its own."""
-        own, others, owner = self._keys(lines)
-        itself = np.isin(own, known)
-        hit = np.isin(others, known) & ~itself[owner]
-        best = np.full(len(own), np.iinfo(np.int64).max)
-        np.minimum.at(best, owner[hit], others[hit])
+        line_keys, template_hashes, owner = self._keys(lines)
+        itself = np.isin(line_keys, boilerplate_keys)
+        hit = np.isin(template_hashes, boilerplate_keys) & ~itself[owner]
+        best = np.full(len(line_keys), np.iinfo(np.int64).max)
+        np.minimum.at(best, owner[hit], template_hashes[hit])
         templates = best < np.iinfo(np.int64).max
-        found = (itself | templates) & (lines.lengths <= self.max_line_length)
-        return np.where(templates, best, own), found, itself
+        is_boilerplate = (itself | templates) & (lines.lengths <= self.max_line_length)
+        return np.where(templates, best, line_keys), is_boilerplate, itself
 
-    def _noticed(self, batch: Batch, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _noticed(self, batch: CurationBatch, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(L,) whether a line of these texts has a phrase of a notice."""
         lines = batch.lines
-        low = [batch.texts[place].lower() for place in places.tolist()]
+        low = [batch.texts[index].lower() for index in indices.tolist()]
         joined = "\n".join(low)
         # Few texts have any: all are searched at once.
         hits = [hit for phrase in self.phrases for hit in _places_of(phrase.casefold(), joined)]
@@ -307,32 +309,32 @@ class Settings(CorpusStep):
         rows = np.searchsorted(feeds, hits)  # the line of each in `joined`
         begins = np.cumsum([0, *(len(text) + 1 for text in low)])[:-1]
         firsts = np.full(len(batch), -1)
-        firsts[places] = np.searchsorted(feeds, begins)
-        first = firsts[lines.texts]
-        found = (first >= 0) & np.isin(first + lines.numbers, rows)
-        return found & (lines.lengths <= self.max_line_length)
+        firsts[indices] = np.searchsorted(feeds, begins)
+        first_lines = firsts[lines.texts]
+        is_notice = (first_lines >= 0) & np.isin(first_lines + lines.numbers, rows)
+        return is_notice & (lines.lengths <= self.max_line_length)
 
 
-def _placed(
-    texts: Sequence[str], places: NDArray[np.int64], others: Sequence[str]
+def _replace_texts(
+    texts: Sequence[str], indices: NDArray[np.int64], replacements: Sequence[str]
 ) -> Sequence[str]:
     """The texts with others at these places."""
-    found = list(texts)
-    for place, text in zip(places.tolist(), others, strict=True):
-        found[place] = text
-    return found
+    replaced = list(texts)
+    for index, text in zip(indices.tolist(), replacements, strict=True):
+        replaced[index] = text
+    return replaced
 
 
 def _places_of(phrase: str, text: str) -> Iterator[int]:
     """Where the phrase begins; a phrase of more than one line is in no line."""
-    place = -1 if "\n" in phrase else text.find(phrase)
-    while 0 <= place < len(text):
-        yield place
-        place = text.find(phrase, place + 1)
+    position = -1 if "\n" in phrase else text.find(phrase)
+    while 0 <= position < len(text):
+        yield position
+        position = text.find(phrase, position + 1)
 
 
 def template_keys(
-    lines: Lines, folded: Folded, least: int, longest: int
+    lines: Lines, folded: FoldedCharacters, least: int, longest: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(T,) hashes of lines near an edge with one word left out, for each of their words; (T,) the
     line of each. Lines of fewer words than `least`, or of more characters, have none."""
@@ -350,25 +352,27 @@ def template_keys(
     counts = np.searchsorted(begins, lines.ends) - np.searchsorted(begins, lines.begins)
     line = np.repeat(number, counts)
     chosen &= (counts >= least) & (counts <= MOST_WORDS)
-    kept = np.repeat(chosen, counts)
-    begins, ends, line = begins[kept], ends[kept], line[kept]
+    in_chosen = np.repeat(chosen, counts)
+    begins, ends, line = begins[in_chosen], ends[in_chosen], line[in_chosen]
     if not line.size:
         return line, line
     hashes = folded.hashes(begins, ends)
-    first = np.flatnonzero(np.concatenate([[True], line[1:] != line[:-1]]))
-    sizes = np.diff(np.concatenate([first, [len(line)]]))
-    place = np.arange(len(line)) - np.repeat(first, sizes)
+    line_begins = np.flatnonzero(np.concatenate([[True], line[1:] != line[:-1]]))
+    sizes = np.diff(np.concatenate([line_begins, [len(line)]]))
+    word_numbers = np.arange(len(line)) - np.repeat(line_begins, sizes)
     with np.errstate(over="ignore"):
-        terms = hashes * _weights()[place]
-        whole = np.repeat(np.add.reduceat(terms, first) + sizes.astype(np.uint64), sizes)
+        terms = hashes * _weights()[word_numbers]
+        line_sums = np.repeat(np.add.reduceat(terms, line_begins) + sizes.astype(np.uint64), sizes)
         # The place of the word that is left out is part of the key.
-        return mix(whole - terms + mix(place.astype(np.uint64) + np.uint64(1))).view(np.int64), line
+        return mix(line_sums - terms + mix(word_numbers.astype(np.uint64) + np.uint64(1))).view(
+            np.int64
+        ), line
 
 
 def _word_counts(lines: Lines) -> NDArray[np.int64]:
     """(L,) runs of characters without white space."""
     space = (lines.characters.classes & SPACE) != 0
-    return lines.counted(np.flatnonzero(~space[1:] & space[:-1]) + 1) + (
+    return lines.count_positions(np.flatnonzero(~space[1:] & space[:-1]) + 1) + (
         lines.begins == 0 if len(space) and not space[0] else 0
     )
 
@@ -386,7 +390,7 @@ def _covered(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.cumsum(steps, dtype=np.int8)[:-1].view(np.bool_)
 
 
-class Folded:
+class FoldedCharacters:
     """The characters of lines without white space and regard to case, each row of digits as one."""
 
     def __init__(self, characters: Characters, covered: NDArray[np.bool_]) -> None:
@@ -405,7 +409,7 @@ class Folded:
 
 def _numbers(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
     """A number of each code point that is the same for both cases, and 0 for digits."""
-    numbers = case_folded(points)
+    numbers = case_fold(points)
     numbers *= (classes_of(points) & DIGIT) == 0
     return numbers
 
@@ -422,10 +426,10 @@ def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
         where = slice(2 + step, 2 + step + count)
         return padded[where] & (owner[where] == texts)
 
-    first, last = (owner[where : where + count] != texts for where in (1, 3))
-    passed = chosen | ((beside(-1) | first) & beside(1) & beside(2))
+    is_first, is_last = (owner[where : where + count] != texts for where in (1, 3))
+    passed = chosen | ((beside(-1) | is_first) & beside(1) & beside(2))
     head = _unbroken(passed, lines.starts, texts, forwards=True)
-    passed = chosen | ((beside(1) | last) & beside(-1) & beside(-2))
+    passed = chosen | ((beside(1) | is_last) & beside(-1) & beside(-2))
     return chosen & (head | _unbroken(passed, lines.starts, texts, forwards=False))
 
 
@@ -445,37 +449,37 @@ def _distinct(
     """The keys of each text, each once; and their places."""
     with np.errstate(over="ignore"):
         pairs = keys.view(np.uint64) + mix(texts.astype(np.uint64))
-    order, opening = grouped(pairs)
-    first = order[opening]
-    return keys[first], first
+    order, opening = group_equal(pairs)
+    first_rows = order[opening]
+    return keys[first_rows], first_rows
 
 
 def _pairs(keys: NDArray[np.int64], texts: NDArray[np.int64]) -> NDArray[np.int64]:
     """(3, P) of lines in their order: key, key of one near it in the same text, 0."""
-    found = [np.zeros((2, 0), np.int64)]
+    pair_blocks = [np.zeros((2, 0), np.int64)]
     for step in range(1, REACH + 1):
-        same = texts[step:] == texts[:-step]
-        first, second = keys[:-step][same], keys[step:][same]
-        found += [np.stack([first, second]), np.stack([second, first])]
-    pairs = np.concatenate(found, axis=1)
+        same_text = texts[step:] == texts[:-step]
+        earlier, later = keys[:-step][same_text], keys[step:][same_text]
+        pair_blocks += [np.stack([earlier, later]), np.stack([later, earlier])]
+    pairs = np.concatenate(pair_blocks, axis=1)
     return np.concatenate([pairs, np.zeros((1, pairs.shape[1]), np.int64)])
 
 
-def _rest(batch: Batch, edge: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _rest_buckets(batch: CurationBatch, edge: NDArray[np.bool_]) -> NDArray[np.int64]:
     """(B,) a number below `BUCKETS` of what is left without the lines at an edge: of its least hash
     of five words, which two copies with small differences have in common; 0 where little is left,
     as of copies that differ in one line."""
     words, lines = batch.words, batch.lines
     hashes, starts = words.shingles(5)
     counts = np.diff(starts)
-    first = np.arange(len(hashes)) + np.repeat(words.starts[:-1] - starts[:-1], counts)
-    begins = words.begins[first] + batch.characters.offsets[words.texts[first]]
+    first_words = np.arange(len(hashes)) + np.repeat(words.starts[:-1] - starts[:-1], counts)
+    begins = words.begins[first_words] + batch.characters.offsets[words.texts[first_words]]
     line = np.searchsorted(lines.begins, begins, "right") - 1
     values = np.where(edge[line], np.uint64(2**64 - 1), hashes) if len(hashes) else hashes
-    found = np.zeros(len(batch), np.int64)
-    left = 1.0 - shares(lines.total(edge * lines.lengths), lines.total(lines.lengths))
+    buckets = np.zeros(len(batch), np.int64)
+    remaining_shares = 1.0 - shares(lines.total(edge * lines.lengths), lines.total(lines.lengths))
     if counts.any():
         least = np.minimum.reduceat(values, starts[:-1][counts > 0])
-        found[counts > 0] = (least % np.uint64(BUCKETS)).astype(np.int64)
-        found[left < LEAST_REST] = 0
-    return found
+        buckets[counts > 0] = (least % np.uint64(BUCKETS)).astype(np.int64)
+        buckets[remaining_shares < LEAST_REST] = 0
+    return buckets

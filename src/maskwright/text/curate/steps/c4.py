@@ -22,18 +22,18 @@ from maskwright.text.curate.arrays.characters import SPACE
 from maskwright.text.curate.arrays.lines import Lines
 from maskwright.text.curate.arrays.phrases import (
     Phrases,
-    entries,
     line_changes,
     phrases_of,
-    without_lines,
+    read_entries,
+    remove_lines,
 )
 from maskwright.text.curate.arrays.sentences import TERMINALS, sentences_of
 from maskwright.text.curate.step import (
-    Batch,
     Change,
-    Measure,
+    CurationBatch,
     Outcome,
     Removal,
+    RuleMeasure,
     Step,
     check_counts,
     in_languages,
@@ -103,7 +103,10 @@ class Settings(Step):
         }
 
     def apply(
-        self, batch: Batch, opened: Mapping[str, Phrases | None], known: pa.Table | None = None
+        self,
+        batch: CurationBatch,
+        opened: Mapping[str, Phrases | None],
+        gathered: pa.Table | None = None,
     ) -> Outcome:
         applies = in_languages(batch, self.languages)
         lines = batch.lines
@@ -116,22 +119,22 @@ class Settings(Step):
             changes += line_changes(lines, rule, hit)
         texts = batch.texts
         if cut.any():
-            texts = without_lines(texts, lines, cut)
+            texts = remove_lines(texts, lines, cut)
         measures = []
         if self.min_num_sentences:
             sentences = lines.total(np.where(cut, 0, sentences_of(lines)))
             measures.append(
-                Measure(
+                RuleMeasure(
                     "too_few_sentences", where_applies(sentences, applies), self.min_num_sentences
                 )
             )
         removals = []
         if self.curly_bracket:
-            for place in np.flatnonzero(applies).tolist():
-                where = batch.texts[place].find(CURLY)
+            for index in np.flatnonzero(applies).tolist():
+                where = batch.texts[index].find(CURLY)
                 if where >= 0:
                     removals.append(
-                        Removal(place, "curly_bracket", CURLY, f"character {where}", "none")
+                        Removal(index, "curly_bracket", CURLY, f"character {where}", "none")
                     )
         for rule in ("lorem_ipsum", "bad_words"):
             removals += _removals(batch, rule, opened[rule], applies)
@@ -140,7 +143,7 @@ class Settings(Step):
         )
 
     def _line_rules(
-        self, batch: Batch, opened: Mapping[str, Phrases | None]
+        self, batch: CurationBatch, opened: Mapping[str, Phrases | None]
     ) -> Sequence[tuple[str, NDArray[np.bool_]]]:
         """Each rule with (L,) the lines that it cuts, in the order of the published code."""
         lines = batch.lines
@@ -149,7 +152,7 @@ class Settings(Step):
         begins, ends = _tokens(lines)
         if self.max_word_length:
             long = begins[ends - begins > self.max_word_length]
-            rules.append(("too_long_word", lines.counted(long) > 0))
+            rules.append(("too_long_word", lines.count_positions(long) > 0))
         if self.terminal_punctuation:
             dots = np.ones(len(lines.ends), np.bool_)
             for back in (1, 2, 3):
@@ -157,13 +160,13 @@ class Settings(Step):
             ends_well = lines.ending_in(TERMINALS) & ~lines.ending_in("…") & ~dots
             rules.append(("no_terminal_punct", ~ends_well))
         if self.min_words_per_line:
-            rules.append(("too_few_words", lines.counted(begins) < self.min_words_per_line))
+            rules.append(("too_few_words", lines.count_positions(begins) < self.min_words_per_line))
         for rule in ("javascript", "policy"):
             hit = np.zeros(len(lines.begins), np.bool_)
             phrases, words = opened[rule], batch.words
             if phrases is not None:
-                first, _, _ = phrases.find(words)
-                at = words.begins[first] + batch.characters.offsets[words.texts[first]]
+                first_words, _, _ = phrases.find(words)
+                at = words.begins[first_words] + batch.characters.offsets[words.texts[first_words]]
                 hit[np.searchsorted(lines.begins, at, "right") - 1] = True
             rules.append((rule, hit))
         return rules
@@ -177,7 +180,7 @@ class Settings(Step):
         """
         if not self.bad_words:
             return None
-        listed = entries(self.bad_words, "bad_words")
+        listed = read_entries(self.bad_words, "bad_words")
         return phrases_of([(text, line, self.bad_words) for text, line in listed])
 
 
@@ -186,13 +189,13 @@ def _listed(phrases: Sequence[str]) -> Phrases | None:
 
 
 def _removals(
-    batch: Batch, rule: str, phrases: Phrases | None, applies: NDArray[np.bool_]
+    batch: CurationBatch, rule: str, phrases: Phrases | None, applies: NDArray[np.bool_]
 ) -> list[Removal]:
     """One for each document with a phrase: the first."""
     if phrases is None:
         return []
     begins, _, numbers = phrases.find(batch.words)
-    texts, first = np.unique(batch.words.texts[begins], return_index=True)
+    texts, first_matches = np.unique(batch.words.texts[begins], return_index=True)
     return [
         Removal(
             text,
@@ -201,7 +204,7 @@ def _removals(
             f"character {batch.words.begins[begins[at]]}",
             "none",
         )
-        for text, at in zip(texts.tolist(), first.tolist(), strict=True)
+        for text, at in zip(texts.tolist(), first_matches.tolist(), strict=True)
         if applies[text]
     ]
 

@@ -23,8 +23,16 @@ from maskwright.base.findings import Finding
 from maskwright.base.storage.files import state_of
 from maskwright.text.curate.arrays.winnow import hashes
 from maskwright.text.curate.arrays.words import BASE, mix
-from maskwright.text.curate.judged import Judged, judged
-from maskwright.text.curate.step import DOCUMENT, Batch, Corpus, CorpusStep, Measure, Outcome
+from maskwright.text.curate.labelled_texts import LabelledTexts, read_labelled_texts
+from maskwright.text.curate.step import (
+    DOCUMENT,
+    CorpusHandle,
+    CorpusStep,
+    CurationBatch,
+    Outcome,
+    RuleMeasure,
+    check_shares,
+)
 
 BITS = 18
 SIZE = 4  # characters of a sequence
@@ -44,7 +52,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearClassifier:
     """What was learned.
 
     Attributes:
@@ -61,15 +69,15 @@ class Linear:
     def probabilities(self, features: Features) -> NDArray[np.float64]:
         """(B,) of the class of good texts, in six decimals."""
         decisions = np.zeros(len(features.sorts[0][1]) - 1)
-        for places, starts in features.sorts:
-            sums = np.concatenate([[0], np.cumsum(self.weights[places])])
+        for columns, starts in features.sorts:
+            sums = np.concatenate([[0], np.cumsum(self.weights[columns])])
             counts = np.maximum(np.diff(starts), 1)
             decisions += (sums[starts[1:]] - sums[starts[:-1]]) / counts * (SCALE / FIXED)
         return _logistic(self.slope * (decisions + self.bias) + self.shift).round(6)
 
 
 @dataclass(frozen=True)
-class Trial:
+class HeldOutScores:
     """How the classifier did on examples that it had not learned from.
 
     Attributes:
@@ -85,7 +93,7 @@ class Trial:
     chance: float
 
 
-def features_of(batch: Batch) -> Features:
+def features_of(batch: CurationBatch) -> Features:
     """The features of the texts of a batch."""
     words, characters = batch.words, batch.characters
     pairs, pair_starts = words.shingles(2)
@@ -95,20 +103,20 @@ def features_of(batch: Batch) -> Features:
     count = max(0, len(folded) - SIZE + 1)
     sequence = np.zeros(count, np.uint64)
     with np.errstate(over="ignore"):
-        for place in range(SIZE):
-            sequence = sequence * BASE + folded[place : place + count]
+        for offset in range(SIZE):
+            sequence = sequence * BASE + folded[offset : offset + count]
     # A text's last sequence holds its line end; those that reach into the next text are left out.
-    whole = np.ones(count, np.bool_)
+    complete = np.ones(count, np.bool_)
     for back in range(1, SIZE):
         over = characters.offsets[1:] - back
-        whole[over[over < count]] = False
+        complete[over[over < count]] = False
     lengths = np.maximum(np.diff(characters.offsets) - SIZE + 1, 0)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     return Features(
         (
             (_places(words.hashes), words.starts),
             (_places(pairs), pair_starts),
-            (_places(mix(sequence[whole] + BASE)), starts),
+            (_places(mix(sequence[complete] + BASE)), starts),
         )
     )
 
@@ -117,7 +125,9 @@ def _places(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
     return (numbers >> np.uint64(64 - BITS)).astype(np.int64)
 
 
-def learned(batch: Batch, good: NDArray[np.bool_]) -> tuple[Linear, Trial]:
+def train_classifier(
+    batch: CurationBatch, good: NDArray[np.bool_]
+) -> tuple[LinearClassifier, HeldOutScores]:
     """A classifier of examples, and how it does on those that it has not learned from.
 
     Args:
@@ -131,11 +141,11 @@ def learned(batch: Batch, good: NDArray[np.bool_]) -> tuple[Linear, Trial]:
     # The same in any order of the examples.
     keys = hashes(batch.texts)
     order = np.lexsort((good, keys))
-    batch, good, keys = _taken(batch, order), good[order], keys[order]
+    batch, good, keys = _reorder(batch, order), good[order], keys[order]
     shares = _matrix(features_of(batch))
-    seen = np.asarray((shares > 0).sum(axis=0)).ravel()
-    rarity = np.log((1 + len(good)) / (1 + seen)) + 1
-    used = np.flatnonzero(seen)
+    document_counts = np.asarray((shares > 0).sum(axis=0)).ravel()
+    rarity = np.log((1 + len(good)) / (1 + document_counts)) + 1
+    used = np.flatnonzero(document_counts)
     matrix = shares.multiply(rarity[None, :]).tocsr()[:, used]
     folds = _folds(keys, good)
 
@@ -149,8 +159,8 @@ def learned(batch: Batch, good: NDArray[np.bool_]) -> tuple[Linear, Trial]:
     for strength in STRENGTHS:
         decisions = np.zeros(len(good))
         for fold in range(FOLDS):
-            here = folds == fold
-            decisions[here] = fit(strength, ~here).decision_function(matrix[here])
+            in_fold = folds == fold
+            decisions[in_fold] = fit(strength, ~in_fold).decision_function(matrix[in_fold])
         area = float(mannwhitneyu(decisions[good], decisions[~good]).statistic)
         if best is None or area > best[0]:
             best = (area, strength, decisions)
@@ -160,11 +170,11 @@ def learned(batch: Batch, good: NDArray[np.bool_]) -> tuple[Linear, Trial]:
     fitted = fit(strength, np.ones(len(good), np.bool_))
     weights = np.zeros(1 << BITS, np.int64)
     weights[used] = np.rint(fitted.coef_[0] * rarity[used] * FIXED).astype(np.int64)
-    linear = Linear(weights, float(fitted.intercept_[0]), slope, shift)
+    linear = LinearClassifier(weights, float(fitted.intercept_[0]), slope, shift)
     test = mannwhitneyu(decisions[good], decisions[~good], alternative="greater")
     guessed = _logistic(linear.slope * decisions + linear.shift) > 0.5
     share = float(good.mean())
-    trial = Trial(
+    trial = HeldOutScores(
         float((guessed == good).mean()),
         max(share, 1 - share),
         float(test.statistic) / (good.sum() * (~good).sum()),
@@ -178,8 +188,8 @@ def _calibrated(decisions: NDArray[np.float64], good: NDArray[np.bool_]) -> tupl
     too, as it does where one sees only so many (Platt 1999, section 2.2)."""
     from sklearn.linear_model import LogisticRegression
 
-    ones, zeros = good.sum(), (~good).sum()
-    target = np.where(good, (ones + 1) / (ones + 2), 1 / (zeros + 2))
+    positives, negatives = good.sum(), (~good).sum()
+    target = np.where(good, (positives + 1) / (positives + 2), 1 / (negatives + 2))
     fitted = LogisticRegression(C=1e6).fit(
         np.concatenate([decisions, decisions])[:, None],
         np.repeat([True, False], len(good)),
@@ -192,10 +202,10 @@ def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(1 / (1 + np.exp(-np.clip(values, -50, 50))))
 
 
-def _taken(batch: Batch, order: NDArray[np.int64]) -> Batch:
-    places = order.tolist()
-    return Batch(
-        np.arange(len(places)), [batch.ids[n] for n in places], [batch.texts[n] for n in places]
+def _reorder(batch: CurationBatch, order: NDArray[np.int64]) -> CurationBatch:
+    indices = order.tolist()
+    return CurationBatch(
+        np.arange(len(indices)), [batch.ids[n] for n in indices], [batch.texts[n] for n in indices]
     )
 
 
@@ -204,23 +214,23 @@ def _matrix(features: Features) -> Any:
     import scipy.sparse
 
     total: Any = 0
-    for places, starts in features.sorts:
+    for columns, starts in features.sorts:
         counts = np.diff(starts)
-        part = scipy.sparse.csr_matrix(
-            (np.repeat(SCALE / np.maximum(counts, 1), counts), places, starts),
+        block = scipy.sparse.csr_matrix(
+            (np.repeat(SCALE / np.maximum(counts, 1), counts), columns, starts),
             (len(counts), 1 << BITS),
         )
-        part.sum_duplicates()
-        total = part if isinstance(total, int) else total + part
+        block.sum_duplicates()
+        total = block if isinstance(total, int) else total + block
     return total
 
 
 def _folds(keys: NDArray[np.uint64], good: NDArray[np.bool_]) -> NDArray[np.int64]:
     """(B,) a fold of each example: every class evenly, equal texts together."""
     folds = np.zeros(len(keys), np.int64)
-    for part in (good, ~good):
-        _, ranks = np.unique(keys[part], return_inverse=True)
-        folds[part] = ranks % FOLDS
+    for members in (good, ~good):
+        _, ranks = np.unique(keys[members], return_inverse=True)
+        folds[members] = ranks % FOLDS
     return folds
 
 
@@ -269,16 +279,7 @@ class Settings(CorpusStep):
                 wanted="one of them",
                 do="leave one out",
             )
-        for name in ("least", "keep_share"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value <= 1:
-                raise ConfigError(
-                    "not a probability or share",
-                    where=name,
-                    found=value,
-                    wanted="more than 0, at most 1",
-                    do="use 0.5, or leave it out",
-                )
+        check_shares(self, "least", "keep_share", positive=True)
 
     def files(self) -> Sequence[Path]:
         if self.model:
@@ -291,23 +292,23 @@ class Settings(CorpusStep):
         else:
             self._learned()
 
-    def score_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
+    def score_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
         """The quality of each document, by the weights that were learned."""
         import pyarrow as pa
 
-        weights = known.column("weights").to_numpy()
-        bias, slope, shift = known.column("numbers").slice(0, 3).to_pylist()
-        found = Linear(weights, bias, slope, shift).probabilities(features_of(batch))
-        return pa.table({"row": batch.rows, "quality": found})
+        weights = side_input.column("weights").to_numpy()
+        bias, slope, shift = side_input.column("numbers").slice(0, 3).to_pylist()
+        quality = LinearClassifier(weights, bias, slope, shift).probabilities(features_of(batch))
+        return pa.table({"row": batch.rows, "quality": quality})
 
-    def model_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def model_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The quality of each document, by the model."""
         import pyarrow as pa
 
-        found = probabilities(self.model, batch.texts, self.good_label)
-        return pa.table({"row": batch.rows, "quality": found})
+        quality = probabilities(self.model, batch.texts, self.good_label)
+        return pa.table({"row": batch.rows, "quality": quality})
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """The quality of each document, and the least that is kept.
 
         Raises:
@@ -324,19 +325,19 @@ class Settings(CorpusStep):
         quality = table.column("quality").to_numpy()
         least = 0.0 if self.least is None else self.least
         if self.keep_share is not None and len(quality):
-            kept = max(1, round(self.keep_share * len(quality)))
-            least = float(np.sort(quality)[len(quality) - kept])
+            kept_count = max(1, round(self.keep_share * len(quality)))
+            least = float(np.sort(quality)[len(quality) - kept_count])
         return table.select([DOCUMENT, "quality"]).append_column(
             "least", pa.array(np.full(len(quality), least))
         )
 
-    def _learned(self) -> tuple[Judged, Linear, Trial]:
+    def _learned(self) -> tuple[LabelledTexts, LinearClassifier, HeldOutScores]:
         """The examples and what is learned from them, once in a process for each content.
 
         Raises:
             As `gather`.
         """
-        examples, linear, trial = _of_examples(
+        examples, linear, trial = _train_on_file(
             self.examples, self.good_label, *map(state_of, filter(Path.is_file, self.files()))
         )
         if trial.chance > LIKELY:
@@ -350,7 +351,7 @@ class Settings(CorpusStep):
             )
         return examples, linear, trial
 
-    def _weights(self, corpus: Corpus) -> pa.Table:
+    def _weights(self, corpus: CorpusHandle) -> pa.Table:
         import pyarrow as pa
 
         examples, linear, trial = self._learned()
@@ -368,22 +369,24 @@ class Settings(CorpusStep):
         numbers[:3] = linear.bias, linear.slope, linear.shift
         return pa.table({"weights": linear.weights, "numbers": numbers})
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        assert known is not None
-        rows = known.column("row").to_numpy()
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        assert gathered is not None
+        rows = gathered.column("row").to_numpy()
         order = np.argsort(rows, kind="stable")
-        quality = known.column("quality").to_numpy()[
+        quality = gathered.column("quality").to_numpy()[
             order[np.searchsorted(rows[order], batch.rows)]
         ]
         limited = self.least is not None or self.keep_share is not None
-        low = float(known.column("least")[0].as_py()) if limited else None
+        low = float(gathered.column("least")[0].as_py()) if limited else None
         return Outcome(
-            measures=[Measure("quality", quality, low=low)],
+            measures=[RuleMeasure("quality", quality, low=low)],
             notes={"quality": [f"{value:.6f}" for value in quality.tolist()]},
         )
 
 
 @functools.lru_cache(maxsize=2)
-def _of_examples(path: str, good_label: str, *state: object) -> tuple[Judged, Linear, Trial]:
-    examples = judged(path, good_label, "classifier")
-    return examples, *learned(examples.batch, examples.good)
+def _train_on_file(
+    path: str, good_label: str, *state: object
+) -> tuple[LabelledTexts, LinearClassifier, HeldOutScores]:
+    examples = read_labelled_texts(path, good_label, "classifier")
+    return examples, *train_classifier(examples.batch, examples.good)

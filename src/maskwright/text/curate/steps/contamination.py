@@ -1,12 +1,12 @@
-"""Documents that hold texts of evaluation files are removed, or those texts cut out of them.
+"""Documents that contain texts of evaluation files are removed, or those texts are cut out.
 
-A text of an evaluation file is found by any `overlap` consecutive words that it shares with a
-document (13 in GPT-3, Brown et al. 2020, appendix C). A shorter one, of at least `shortest` words,
-is found where the whole of it stands as a line or sentence of its own; still shorter ones, such as
-"yes", say nothing and are not looked for. Case and punctuation do not count. In scripts without
-spaces letters count in place of words: two for a word of Chinese and Japanese, four of Thai.
+A text of an evaluation file matches a document by any `overlap` consecutive words that they share
+(13 in GPT-3, Brown et al. 2020, appendix C). A shorter text, of at least `shortest` words, matches
+where all of it is a line or sentence of the document; still shorter ones, such as "yes", are not
+searched for. Case and punctuation are ignored. In scripts without spaces letters count in place of
+words: two for a word of Chinese and Japanese, four of Thai.
 
-The evaluation files are read only. How many of their rows are in the corpus is told for each.
+A finding tells for each evaluation file how many of its rows are in the corpus.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from maskwright.base.storage.files import state_of
 from maskwright.text.corpus.files import Source, find_all
 from maskwright.text.corpus.read import Reader
 from maskwright.text.curate.arrays.characters import characters_of
-from maskwright.text.curate.arrays.phrases import Spans, cut, merged
+from maskwright.text.curate.arrays.phrases import Spans, cut_spans, merge_spans
 from maskwright.text.curate.arrays.winnow import Stretches
 from maskwright.text.curate.arrays.words import Words, mix, words_of
 from maskwright.text.curate.step import (
     DOCUMENT,
-    Batch,
     Change,
-    Corpus,
+    CorpusHandle,
     CorpusStep,
+    CurationBatch,
     Outcome,
     Removal,
 )
@@ -129,24 +129,24 @@ class Grams:
     table of bits that says of most other hashes at once that they are not there."""
 
     size: int
-    whole: bool
+    complete: bool
     hashes: NDArray[np.uint64]
     sets: NDArray[np.int64]
-    seen: NDArray[np.bool_]
+    sieve: NDArray[np.bool_]
 
     @classmethod
     def of(
-        cls, size: int, whole: bool, hashes: NDArray[np.uint64], sets: NDArray[np.int64]
+        cls, size: int, complete: bool, hashes: NDArray[np.uint64], sets: NDArray[np.int64]
     ) -> Grams:
         bits = min(26, max(12, len(hashes).bit_length() + 4))
-        seen = np.zeros(1 << bits, np.bool_)
-        seen[hashes >> np.uint64(64 - bits)] = True
-        return cls(size, whole, hashes, sets, seen)
+        sieve = np.zeros(1 << bits, np.bool_)
+        sieve[hashes >> np.uint64(64 - bits)] = True
+        return cls(size, complete, hashes, sets, sieve)
 
     def find(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which of `hashes` are here, and the set of each."""
-        bits = len(self.seen).bit_length() - 1
-        likely = np.flatnonzero(self.seen[hashes >> np.uint64(64 - bits)])
+        bits = len(self.sieve).bit_length() - 1
+        likely = np.flatnonzero(self.sieve[hashes >> np.uint64(64 - bits)])
         entries = np.searchsorted(self.hashes, hashes[likely])
         entries = np.minimum(entries, len(self.hashes) - 1)
         right = self.hashes[entries] == hashes[likely]
@@ -184,8 +184,8 @@ class TextSets:
         marked = np.zeros(int(self.texts.max(initial=-1)) + 1, np.bool_)
         path: list[tuple[int, NDArray[np.int64]]] = []  # each set and the texts that it added
         sizes, total = [0] * len(combinations), 0
-        for place in sorted(range(len(combinations)), key=combinations.__getitem__):
-            combination = combinations[place]
+        for index in sorted(range(len(combinations)), key=combinations.__getitem__):
+            combination = combinations[index]
             shared = 0
             while shared < min(len(path), len(combination)):
                 if path[shared][0] != combination[shared]:
@@ -201,7 +201,7 @@ class TextSets:
                 marked[added] = True
                 total += len(added)
                 path.append((number, added))
-            sizes[place] = total
+            sizes[index] = total
         return sizes
 
 
@@ -221,14 +221,14 @@ class Index:
     sets: TextSets
     rows: dict[str, tuple[int, int]]
 
-    def matches(self, batch: Batch) -> Matches:
+    def matches(self, batch: CurationBatch) -> Matches:
         """Where the documents share words with evaluation texts."""
         words = batch.words
         stretches, boundaries = Stretches(words), boundaries_of(batch)
         begins_alone = np.flatnonzero(boundaries[:-1])
         matched = [(np.zeros(0, np.int64),) * 4]
         for grams in self.grams:
-            if grams.whole:
+            if grams.complete:
                 # A whole line or sentence: it begins and ends at a boundary, in one text.
                 firsts = begins_alone[begins_alone + grams.size <= len(words.hashes)]
                 firsts = firsts[boundaries[firsts + grams.size]]
@@ -240,7 +240,7 @@ class Index:
             inside = firsts + grams.size <= words.starts[texts + 1]
             texts, begins = texts[inside], (firsts - words.starts[texts])[inside]
             matched.append((texts, begins, begins + grams.size, sets[inside]))
-        texts, begins, ends, sets = (np.concatenate(part) for part in zip(*matched, strict=True))
+        texts, begins, ends, sets = map(np.concatenate, zip(*matched, strict=True))
         return Matches(Spans(texts, begins, ends), sets)
 
 
@@ -256,26 +256,27 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
     rows: dict[str, tuple[int, int]] = {}
     for source in sources_of(paths):
         read = list(read_texts(source))
-        words = words_of([one.text for one in read])
+        words = words_of([entry.text for entry in read])
         lengths, stretches = words.counts, Stretches(words)
-        letters = characters_of([one.text for one in read]).letters_per_word
+        letters = characters_of([entry.text for entry in read]).letters_per_word
         long_enough = lengths >= min(shortest, overlap) * letters
         numbers = np.cumsum(long_enough) - 1 + len(texts)
-        for each in np.unique(letters).tolist():
-            for size in range(min(shortest, overlap) * each, overlap * each + 1):
-                whole = size < overlap * each
+        for letters_each in np.unique(letters).tolist():
+            for size in range(min(shortest, overlap) * letters_each, overlap * letters_each + 1):
+                complete = size < overlap * letters_each
                 # Shorter texts whole, longer ones by all their overlaps.
-                own = (letters == each) & (lengths == size if whole else lengths >= size)
-                counts = np.where(own, lengths - size + 1, 0)
+                fits = lengths == size if complete else lengths >= size
+                chosen = (letters == letters_each) & fits
+                counts = np.where(chosen, lengths - size + 1, 0)
                 starts = np.cumsum(counts) - counts
                 firsts = np.arange(counts.sum()) + np.repeat(words.starts[:-1] - starts, counts)
-                key = (size, whole)
+                key = (size, complete)
                 hashes.setdefault(key, []).append(stretches.hashes(firsts, size))
                 owners.setdefault(key, []).append(np.repeat(numbers, counts))
-        kept = [one for one, fits in zip(read, long_enough.tolist(), strict=True) if fits]
-        texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in kept]
-        rows[source.shown] = (len({t.row for t in read}), len({t.row for t in kept}))
-    keys = [key for key in sorted(hashes) if any(len(part) for part in hashes[key])]
+        sought = [entry for entry, fits in zip(read, long_enough.tolist(), strict=True) if fits]
+        texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in sought]
+        rows[source.shown] = (len({t.row for t in read}), len({t.row for t in sought}))
+    keys = [key for key in sorted(hashes) if any(len(block) for block in hashes[key])]
     runs = [_runs(np.concatenate(hashes[key]), np.concatenate(owners[key])) for key in keys]
     sets, sets_of_runs = _sets([(starts, members) for _, starts, members in runs])
     grams = [
@@ -304,41 +305,41 @@ def _sets(
 ) -> tuple[TextSets, list[NDArray[np.int64]]]:
     """The distinct sets of owners, and for each part of `runs` the set of each run. Equal sets are
     known by the sum of their mixed numbers, as words are by their hashes."""
-    none = np.zeros(0, np.int64)
-    owners = np.concatenate([none, *(members for _, members in runs)])
-    sizes = np.concatenate([none, *(np.diff(starts) for starts, _ in runs)])
+    empty = np.zeros(0, np.int64)
+    owners = np.concatenate([empty, *(members for _, members in runs)])
+    sizes = np.concatenate([empty, *(np.diff(starts) for starts, _ in runs)])
     begins = np.cumsum(sizes) - sizes
     with np.errstate(over="ignore"):
         marks = mix(owners.astype(np.uint64) + np.uint64(1))
         sums = np.add.reduceat(marks, begins) if len(begins) else marks
-    _, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
-    largest_first = np.argsort(-sizes[first], kind="stable")
+    _, first_runs, inverse = np.unique(sums, return_index=True, return_inverse=True)
+    largest_first = np.argsort(-sizes[first_runs], kind="stable")
     rank = np.argsort(largest_first)
-    first = first[largest_first]
-    kept = sizes[first]
-    starts = np.concatenate([[0], np.cumsum(kept)])
-    members = np.arange(starts[-1]) + np.repeat(begins[first] - starts[:-1], kept)
+    first_runs = first_runs[largest_first]
+    set_sizes = sizes[first_runs]
+    starts = np.concatenate([[0], np.cumsum(set_sizes)])
+    members = np.arange(starts[-1]) + np.repeat(begins[first_runs] - starts[:-1], set_sizes)
     cuts = np.cumsum([len(run_starts) - 1 for run_starts, _ in runs])
     return TextSets(starts, owners[members]), np.split(rank[inverse], cuts)[: len(runs)]
 
 
-def boundaries_of(batch: Batch) -> NDArray[np.bool_]:
+def boundaries_of(batch: CurationBatch) -> NDArray[np.bool_]:
     """(W + 1,) whether a line or sentence begins at each word of a batch; at the end one does."""
     words, characters = batch.words, batch.characters
-    found = np.ones(len(words.hashes) + 1, np.bool_)
+    is_boundary = np.ones(len(words.hashes) + 1, np.bool_)
     offsets = characters.offsets[words.texts]
     marks = np.concatenate([[0], np.cumsum(_ends_a_sentence()[characters.points], dtype=np.int64)])
     begins, ends = (words.begins + offsets)[1:], (words.ends + offsets)[:-1]
-    found[1:-1] = marks[begins] > marks[ends]
-    return found
+    is_boundary[1:-1] = marks[begins] > marks[ends]
+    return is_boundary
 
 
 @functools.cache
 def _ends_a_sentence() -> NDArray[np.bool_]:
     """Of every code point whether it stands for more than a pause."""
-    found = np.ones(0x110000, np.bool_)
-    found[[ord(sign) for sign in WITHIN]] = False
-    return found
+    ends = np.ones(0x110000, np.bool_)
+    ends[[ord(sign) for sign in WITHIN]] = False
+    return ends
 
 
 if TYPE_CHECKING:
@@ -381,11 +382,11 @@ class Settings(CorpusStep):
         try:
             sources_of(self.evaluation)
         except MaskwrightError as error:
-            found = f"{error.what}: {error.where or error.found}"
+            evidence = f"{error.what}: {error.where or error.found}"
             raise ConfigError(
                 "the evaluation files cannot be read",
                 where="evaluation",
-                found=found,
+                found=evidence,
                 wanted=error.wanted,
                 do=error.do,
             ) from error
@@ -402,7 +403,7 @@ class Settings(CorpusStep):
         return opened_index(self)
 
     # -------------------------------------------------------------------------- passes
-    def hits(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def hits(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The pass: the sets of evaluation texts that a document shares words with."""
         import pyarrow as pa
 
@@ -415,8 +416,8 @@ class Settings(CorpusStep):
             }
         )
 
-    def gather(self, corpus: Corpus, opened: Index) -> pa.Table:
-        """Of each document that holds evaluation texts the first of them, and how many."""
+    def gather(self, corpus: CorpusHandle, opened: Index) -> pa.Table:
+        """Returns the documents with evaluation texts, each with the first text and the number."""
         import pyarrow as pa
 
         pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])
@@ -426,7 +427,7 @@ class Settings(CorpusStep):
         order = np.lexsort((sets, documents))
         documents, sets = documents[order], sets[order]
         begins = np.flatnonzero(np.append(True, np.diff(documents) != 0)[: len(documents)])
-        combinations = [tuple(part.tolist()) for part in np.split(sets, begins[1:])]
+        combinations = [tuple(block.tolist()) for block in np.split(sets, begins[1:])]
         first_texts = opened.sets.texts[opened.sets.starts[sets]]
         least = np.minimum.reduceat(first_texts, begins) if len(begins) else first_texts
         sizes = opened.sets.union_sizes(combinations)[: len(begins)]
@@ -438,17 +439,19 @@ class Settings(CorpusStep):
             }
         )
 
-    def apply(self, batch: Batch, opened: Index, known: pa.Table | None = None) -> Outcome:
-        if known is None or not known.num_rows:
+    def apply(
+        self, batch: CurationBatch, opened: Index, gathered: pa.Table | None = None
+    ) -> Outcome:
+        if gathered is None or not gathered.num_rows:
             return Outcome()
-        places = np.searchsorted(batch.rows, known.column("row").to_numpy())
-        order = np.argsort(places)
-        places = places[order]
+        indices = np.searchsorted(batch.rows, gathered.column("row").to_numpy())
+        order = np.argsort(indices)
+        indices = indices[order]
         chosen = np.zeros(len(batch), np.bool_)
-        chosen[places] = True
+        chosen[indices] = True
         hit = batch.take(chosen)
-        spans = merged(opened.matches(hit).spans)
-        texts, counts = (known.column(name).to_numpy()[order] for name in ("text", "texts"))
+        spans = merge_spans(opened.matches(hit).spans)
+        texts, counts = (gathered.column(name).to_numpy()[order] for name in ("text", "texts"))
         values = []
         for text, count in zip(texts.tolist(), counts.tolist(), strict=True):
             more = f" and {counted(count - 1, 'further text')}" if count > 1 else ""
@@ -456,20 +459,19 @@ class Settings(CorpusStep):
         where = span_places(spans, hit.words)
         of_text = np.searchsorted(spans.texts, np.arange(len(hit) + 1)).tolist()
         if self.action == "remove":
-            wanted = f"no {self.overlap} words in a row, or whole short text, of an evaluation file"
+            limit = f"no {self.overlap} words in a row, or whole short text, of an evaluation file"
+            rows = zip(indices.tolist(), values, of_text, of_text[1:], strict=False)
             return Outcome(
                 removals=[
-                    Removal(place, RULE, value, next(iter(where[begin:end]), None), wanted)
-                    for place, value, begin, end in zip(
-                        places.tolist(), values, of_text, of_text[1:], strict=False
-                    )
+                    Removal(index, RULE, value, next(iter(where[begin:end]), None), limit)
+                    for index, value, begin, end in rows
                 ]
             )
-        rewritten, cuts = list(batch.texts), cut(hit, spans)
-        for place, text in zip(places.tolist(), cuts.texts, strict=True):
-            rewritten[place] = text
+        rewritten, cuts = list(batch.texts), cut_spans(hit, spans)
+        for index, text in zip(indices.tolist(), cuts.texts, strict=True):
+            rewritten[index] = text
         changes = [
-            Change(int(places[number]), RULE, values[number], span)
+            Change(int(indices[number]), RULE, values[number], span)
             for number, span in zip(spans.texts.tolist(), where, strict=True)
         ]
         return Outcome(texts=rewritten, changes=changes)
@@ -505,8 +507,8 @@ def findings(
     rows_hit: dict[str, set[int]] = {}
     sets_of: dict[str, list[int]] = {}
     for number in np.unique(sets).tolist():
-        for place in index.sets.of(number).tolist():
-            text = index.texts[place]
+        for text_number in index.sets.of(number).tolist():
+            text = index.texts[text_number]
             rows_hit.setdefault(text.file, set()).add(text.row)
             numbers = sets_of.setdefault(text.file, [])
             if not numbers or numbers[-1] != number:
@@ -517,8 +519,8 @@ def findings(
         holders = len(np.unique(documents[np.isin(sets, sets_of.get(file, []))]))
         evidence = f"in {counted(holders, 'document')}" if hit else ""
         if short:
-            left = f"{counted(short, 'row')} with too short a text not looked for"
-            evidence = f"{evidence}; {left}" if evidence else left
+            skipped = f"{counted(short, 'row')} with too short a text not looked for"
+            evidence = f"{evidence}; {skipped}" if evidence else skipped
         yield Finding(
             "contamination",
             f"{hit} of {counted(rows, 'row')} of {file} found in the corpus",

@@ -1,7 +1,7 @@
-"""Documents with the same text are removed but one.
+"""All but one of the documents with the same text are removed.
 
-Texts are compared by a 128-bit hash (BLAKE2b) after a cheap normalisation: case and runs of white
-space do not count, punctuation does; each by a setting. What is kept stays as it was.
+Texts are compared by a 128-bit hash (BLAKE2b) after a normalisation, which settings control: case
+and runs of white space are ignored, punctuation is not. The texts that are kept stay unchanged.
 """
 
 from __future__ import annotations
@@ -16,11 +16,18 @@ from maskwright.text.curate.arrays.winnow import (
     ORDER,
     OrderedStep,
     bytes_128,
-    firsts,
     hash_128,
     ids_of,
+    rows_to_keep,
 )
-from maskwright.text.curate.step import DOCUMENT, Batch, Corpus, Outcome, Pass, Removal
+from maskwright.text.curate.step import (
+    DOCUMENT,
+    CorpusHandle,
+    CurationBatch,
+    Outcome,
+    Pass,
+    Removal,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,24 +52,24 @@ class Settings(OrderedStep):
     """Whether texts that differ in punctuation and symbols only are the same."""
 
     def compared(self, text: str) -> str:
-        """The text as it is compared; one of symbols only stays, so that it is not blank."""
+        """The normalised text; a text of symbols only keeps them, so that it is not blank."""
         if self.ignore_case:
             text = text.lower()
         if self.ignore_punctuation:
             text = PUNCTUATION.sub(" ", text) if PUNCTUATION.sub("", text).strip() else text
-        return spaced(text) if self.ignore_spaces else text
+        return collapse_spaces(text) if self.ignore_spaces else text
 
     def _key(self, text: str) -> tuple[int, int]:
-        """The hash of what is compared; of ASCII without leaving its bytes."""
+        """The hash of the normalised text; ASCII is normalised as bytes."""
         if not text.isascii() or self.ignore_punctuation:
             return hash_128(self.compared(text))
         plain = text.encode()
         if self.ignore_case:
             plain = plain.lower()
-        return bytes_128(_spaced(plain) if self.ignore_spaces else plain)
+        return bytes_128(_collapse_ascii(plain) if self.ignore_spaces else plain)
 
-    def hashes(self, batch: Batch, known: pa.Table | None) -> pa.Table:
-        """The pass: of each document the hash, the columns of the order and the id."""
+    def hashes(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+        """The pass: the hash, the columns of the order and the id of each document."""
         import pyarrow as pa
 
         keys = [self._key(text) for text in batch.texts]
@@ -75,49 +82,49 @@ class Settings(OrderedStep):
     def first_pass(self) -> tuple[str, Pass]:
         return "hashes", self.hashes
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
-        """Of each document to remove, the id of the one that is kept for it."""
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+        """Returns the documents to remove, each with the id of the one that is kept."""
         import pyarrow as pa
 
         tables = corpus.map("hashes", self.hashes)
-        found = tables.repeated(KEYS, [DOCUMENT, *ORDER])
-        keys = [found.column(name).to_numpy() for name in KEYS]
-        opening = np.zeros(found.num_rows, np.bool_)
+        repeated = tables.repeated(KEYS, [DOCUMENT, *ORDER])
+        keys = [repeated.column(name).to_numpy() for name in KEYS]
+        opening = np.zeros(repeated.num_rows, np.bool_)
         for key in keys:
             opening[1:] |= key[1:] != key[:-1]
-        kept = firsts(found, np.cumsum(opening))
-        documents = found.column(DOCUMENT).to_numpy()
-        copies = kept != np.arange(len(kept))
+        kept_rows = rows_to_keep(repeated, np.cumsum(opening))
+        documents = repeated.column(DOCUMENT).to_numpy()
+        copies = kept_rows != np.arange(len(kept_rows))
         return pa.table(
             {
                 DOCUMENT: pa.array(documents[copies], pa.int64()),
-                "kept": ids_of(tables, documents[kept[copies]]),
+                "kept": ids_of(tables, documents[kept_rows[copies]]),
             }
         )
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        if known is None or not known.num_rows:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        if gathered is None or not gathered.num_rows:
             return Outcome()
-        places = np.searchsorted(batch.rows, known.column("row").to_numpy()).tolist()
-        kept = known.column("kept").to_pylist()
-        wanted = "one document of this text"
+        indices = np.searchsorted(batch.rows, gathered.column("row").to_numpy()).tolist()
+        kept_ids = gathered.column("kept").to_pylist()
+        allowed = "one document of this text"
         return Outcome(
             removals=[
-                Removal(place, RULE, name, wanted=wanted, survivor=name)
-                for place, name in sorted(zip(places, kept, strict=True))
+                Removal(index, RULE, name, allowed=allowed, survivor=name)
+                for index, name in sorted(zip(indices, kept_ids, strict=True))
             ]
         )
 
 
-def spaced(text: str) -> str:
+def collapse_spaces(text: str) -> str:
     """The text with one blank for any run of white space, and none at its ends."""
     if not text.isascii():
         return " ".join(text.split())
     # The same, at some times its speed.
-    return _spaced(text.encode()).decode()
+    return _collapse_ascii(text.encode()).decode()
 
 
-def _spaced(plain: bytes) -> bytes:
+def _collapse_ascii(plain: bytes) -> bytes:
     """ASCII with one blank for any run of white space, and none at its ends."""
     plain = plain.translate(BLANKS)
     while b"  " in plain:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maskwright.text.curate.arrays.characters import LINE_END
-from maskwright.text.curate.arrays.lines import repeats
+from maskwright.text.curate.arrays.lines import find_repeats
 from maskwright.text.curate.arrays.sentences import TERMINALS
 from maskwright.text.curate.step import (
-    Batch,
-    Measure,
+    CurationBatch,
     Outcome,
+    RuleMeasure,
     Step,
     check_counts,
     check_shares,
@@ -52,36 +52,24 @@ class Settings(Step):
         check_shares(self, "line_punct_thr", "short_line_thr", "char_duplicates_ratio")
         check_counts(self, "short_line_length", "new_line_ratio")
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         applies = in_languages(batch, self.languages)
         lines, characters = batch.lines, batch.characters
         short = lines.total(lines.lengths <= self.short_line_length)
-        again = repeats(lines.hashes, lines.texts) * lines.lengths
+        again = find_repeats(lines.hashes, lines.texts) * lines.lengths
         ends = characters.count(characters.points == LINE_END) - 1  # one is laid behind each text
+        punctuated = shares(lines.total(lines.ending_in(TERMINALS)), lines.counts)
+        duplicated = shares(lines.total(again), lines.total(lines.lengths))
+        line_ends = shares(ends, np.maximum(batch.words.counts, 1))
         rules = [
-            (
-                "line_punct_ratio",
-                shares(lines.total(lines.ending_in(TERMINALS)), lines.counts),
-                self.line_punct_thr,
-                None,
-            ),
+            ("line_punct_ratio", punctuated, self.line_punct_thr, None),
             ("short_line_ratio", shares(short, lines.counts), None, self.short_line_thr),
-            (
-                "char_dup_ratio",
-                shares(lines.total(again), lines.total(lines.lengths)),
-                None,
-                self.char_duplicates_ratio,
-            ),
-            (
-                "list_ratio",
-                shares(ends, np.maximum(batch.words.counts, 1)),
-                None,
-                self.new_line_ratio,
-            ),
+            ("char_dup_ratio", duplicated, None, self.char_duplicates_ratio),
+            ("list_ratio", line_ends, None, self.new_line_ratio),
         ]
         return Outcome(
             measures=[
-                Measure(rule, where_applies(values, applies), low, high)
+                RuleMeasure(rule, where_applies(values, applies), low, high)
                 for rule, values, low, high in rules
             ]
         )

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.characters import ALPHABETIC, DIGIT, LOWER, SPACE, SYMBOL, UPPER
 from maskwright.text.curate.step import (
-    Batch,
-    Measure,
+    CurationBatch,
     Outcome,
+    RuleMeasure,
     Step,
     check_counts,
     check_shares,
@@ -63,7 +63,7 @@ class Settings(Step):
         check_shares(self, *names, "max_long_words")
         check_counts(self, "min_characters", "min_words")
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         characters, points = batch.characters, batch.characters.points
         classes = characters.classes
         dark = characters.count((classes & SPACE) == 0)
@@ -86,22 +86,19 @@ class Settings(Step):
             values[few] = 0
         runs_held = np.where(few, 0, characters.count(runs))
         counts, mixed, consonants, hexadecimal = self._words(batch, few)
+        rules = [
+            ("gibberish_symbols", shares(symbols, single), self.max_symbols),
+            ("gibberish_runs", shares(runs_held, dark), self.max_run),
+            ("gibberish_long_words", shares(long, dark), self.max_long_words),
+            ("gibberish_mixed_words", shares(mixed, counts), self.max_mixed_words),
+            ("gibberish_consonants", shares(consonants, counts), self.max_consonants),
+            ("gibberish_hexadecimal", shares(hexadecimal, counts), self.max_hexadecimal),
+        ]
         return Outcome(
-            measures=[
-                Measure("gibberish_symbols", shares(symbols, single), high=self.max_symbols),
-                Measure("gibberish_runs", shares(runs_held, dark), high=self.max_run),
-                Measure("gibberish_long_words", shares(long, dark), high=self.max_long_words),
-                Measure("gibberish_mixed_words", shares(mixed, counts), high=self.max_mixed_words),
-                Measure(
-                    "gibberish_consonants", shares(consonants, counts), high=self.max_consonants
-                ),
-                Measure(
-                    "gibberish_hexadecimal", shares(hexadecimal, counts), high=self.max_hexadecimal
-                ),
-            ]
+            measures=[RuleMeasure(rule, values, high=high) for rule, values, high in rules]
         )
 
-    def _words(self, batch: Batch, few: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
+    def _words(self, batch: CurationBatch, few: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
         """(B,) each: words, of these mixed ones, ones with many consonants, hexadecimal ones. 0
         where a document has too few."""
         words, size = batch.words, len(batch)
@@ -116,7 +113,7 @@ class Settings(Step):
         breaks[:-1] = digit[:-1] & letter[1:]
         if len(points) > 2:
             breaks[:-2] |= lower[:-2] & ((classes[1:-1] & UPPER) != 0) & ~lower[2:]
-        mixed = _hit(breaks, begins, ends - 1)
+        mixed = _has_flag(breaks, begins, ends - 1)
 
         marks = _marks(points)
         row = (marks & CONSONANT) != 0
@@ -125,24 +122,24 @@ class Settings(Step):
                 row = row[:-1] & row[1:]
         else:
             row = row[:0]
-        clusters = _hit(row, begins, ends)
+        clusters = _has_flag(row, begins, ends)
 
         # Most words are known for none by their first and last characters.
         hexadecimal = np.zeros(len(begins), np.bool_)
         digits = (marks & HEXADECIMAL) != 0
         maybe = np.flatnonzero(digits[begins] & digits[ends - 1])
-        only = maybe[_held(~digits, begins[maybe], ends[maybe]) == 0]
+        only = maybe[_count_flags(~digits, begins[maybe], ends[maybe]) == 0]
         # A decimal number is none; `be` alone is one by chance.
         begins, ends = begins[only], ends[only]
-        lettered = _held(letter, begins, ends) > 0
-        lettered &= (_held(digit, begins, ends) > 0) | (ends - begins == 2)
+        lettered = _count_flags(letter, begins, ends) > 0
+        lettered &= (_count_flags(digit, begins, ends) > 0) | (ends - begins == 2)
         hexadecimal[only] = lettered
 
         counts = words.counts
         judged = (counts >= self.min_words) & ~few
         flags = (mixed, clusters, hexadecimal)
-        found = [np.bincount(words.texts[f], minlength=size) for f in flags]
-        return tuple(np.where(judged, values, 0) for values in (counts, *found))
+        flagged = [np.bincount(words.texts[f], minlength=size) for f in flags]
+        return tuple(np.where(judged, values, 0) for values in (counts, *flagged))
 
 
 def _marks(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
@@ -163,18 +160,18 @@ def _table() -> bytes:
     return bytes(table)
 
 
-def _hit(
+def _has_flag(
     flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Whether each section has a flag; few flags cost little. Sections lie in order, apart."""
-    found = np.zeros(len(begins), np.bool_)
-    places = np.flatnonzero(flags)
-    sections = np.searchsorted(begins, places, "right") - 1
-    found[sections[(sections >= 0) & (places < ends[sections])]] = True
-    return found
+    is_hit = np.zeros(len(begins), np.bool_)
+    positions = np.flatnonzero(flags)
+    sections = np.searchsorted(begins, positions, "right") - 1
+    is_hit[sections[(sections >= 0) & (positions < ends[sections])]] = True
+    return is_hit
 
 
-def _held(
+def _count_flags(
     flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int32]:
     """How many flags each section has; few sections cost little. None is empty."""
@@ -182,5 +179,5 @@ def _held(
         return np.zeros(0, np.int32)
     sizes = ends - begins
     starts = np.cumsum(sizes) - sizes
-    places = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins - starts, sizes)
-    return np.add.reduceat(flags[places], starts, dtype=np.int32)
+    positions = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins - starts, sizes)
+    return np.add.reduceat(flags[positions], starts, dtype=np.int32)

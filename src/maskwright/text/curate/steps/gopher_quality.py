@@ -22,9 +22,9 @@ from maskwright.text.curate.arrays.words import words_of
 from maskwright.text.curate.step import (
     LANGUAGE,
     UNDECIDED,
-    Batch,
-    Measure,
+    CurationBatch,
     Outcome,
+    RuleMeasure,
     Step,
     check_counts,
     check_range,
@@ -110,7 +110,10 @@ class Settings(Step):
         }
 
     def apply(
-        self, batch: Batch, opened: Mapping[str, NDArray[np.uint64]], known: pa.Table | None = None
+        self,
+        batch: CurationBatch,
+        opened: Mapping[str, NDArray[np.uint64]],
+        gathered: pa.Table | None = None,
     ) -> Outcome:
         languages = {*self.languages, *opened} if self.languages else ()
         applies = in_languages(batch, tuple(languages))
@@ -130,60 +133,36 @@ class Settings(Step):
         # A hyphen is a bullet where white space is behind it; so is a star, unlike `**bold**`.
         behind = points[np.minimum(lines.begins + 1, len(points) - 1)]
         bullet &= (behind == 0x20) | (points[lines.begins] >= 0x80)
-        ending = ellipses[lines.ends - 1]
+        bullet_lines = shares(lines.total(bullet), lines.counts)
+        ending_lines = shares(lines.total(ellipses[lines.ends - 1]), lines.counts)
+        ellipsis_ratio = shares(characters.count(ellipses), counts)
+        alphabetic_share = np.where(unspaced, np.nan, shares(alphabetic, tokens))
+        unmarked_length = length - shares(marks, counts)
         hashes = characters.count(points == ord("#"))
-        found = [
+        rules = [
             ("gopher_short_doc", counts, self.min_doc_words, None),
             ("gopher_long_doc", counts, None, self.max_doc_words),
             ("gopher_below_avg_threshold", length, self.min_avg_word_length, None),
-            (
-                "gopher_above_avg_threshold",
-                length - shares(marks, counts),
-                None,
-                self.max_avg_word_length,
-            ),
+            ("gopher_above_avg_threshold", unmarked_length, None, self.max_avg_word_length),
             ("gopher_too_many_hashes", shares(hashes, counts), None, self.max_symbol_word_ratio),
-            (
-                "gopher_too_many_ellipsis",
-                shares(characters.count(ellipses), counts),
-                None,
-                self.max_symbol_word_ratio,
-            ),
-            (
-                "gopher_too_many_bullets",
-                shares(lines.total(bullet), lines.counts),
-                None,
-                self.max_bullet_lines_ratio,
-            ),
-            (
-                "gopher_too_many_end_ellipsis",
-                shares(lines.total(ending), lines.counts),
-                None,
-                self.max_ellipsis_lines_ratio,
-            ),
-            (
-                "gopher_below_alpha_threshold",
-                np.where(unspaced, np.nan, shares(alphabetic, tokens)),
-                self.min_alpha_words_ratio,
-                None,
-            ),
+            ("gopher_too_many_ellipsis", ellipsis_ratio, None, self.max_symbol_word_ratio),
+            ("gopher_too_many_bullets", bullet_lines, None, self.max_bullet_lines_ratio),
+            ("gopher_too_many_end_ellipsis", ending_lines, None, self.max_ellipsis_lines_ratio),
+            ("gopher_below_alpha_threshold", alphabetic_share, self.min_alpha_words_ratio, None),
         ]
         measures = [
-            Measure(rule, where_applies(values, applies), low, high)
-            for rule, values, low, high in found
+            RuleMeasure(rule, where_applies(values, applies), low, high)
+            for rule, values, low, high in rules
         ]
-        measures.append(
-            Measure(
-                "gopher_enough_stop_words", self._stop_words(batch, opened), self.min_stop_words
-            )
-        )
-        return Outcome(measures=measures)
+        stop_words = self._stop_words(batch, opened)
+        stop_word_rule = RuleMeasure("gopher_enough_stop_words", stop_words, self.min_stop_words)
+        return Outcome(measures=[*measures, stop_word_rule])
 
     def _stop_words(
-        self, batch: Batch, opened: Mapping[str, NDArray[np.uint64]]
+        self, batch: CurationBatch, opened: Mapping[str, NDArray[np.uint64]]
     ) -> NDArray[np.float64]:
         """(B,) different stop words of the document's language; NaN where none are known."""
-        words, found = batch.words, np.full(len(batch), np.nan)
+        words, stop_word_counts = batch.words, np.full(len(batch), np.nan)
         notes = batch.note(LANGUAGE)
         for language, hashes in opened.items():
             # A document whose language is not known is taken for English.
@@ -197,10 +176,10 @@ class Settings(Step):
             number = np.searchsorted(hashes, words.hashes).clip(max=len(hashes) - 1)
             hit = hashes[number] == words.hashes
             # A bit for each stop word of each text.
-            seen = np.zeros((len(batch), len(hashes)), np.bool_)
-            seen[words.texts[hit], number[hit]] = True
-            found = np.where(mine, seen.sum(axis=1), found)
-        return found
+            present = np.zeros((len(batch), len(hashes)), np.bool_)
+            present[words.texts[hit], number[hit]] = True
+            stop_word_counts = np.where(mine, present.sum(axis=1), stop_word_counts)
+        return stop_word_counts
 
     def _lists(self) -> dict[str, Sequence[str]]:
         """Of each language its stop words.
@@ -242,7 +221,7 @@ def _ends_of_dots(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
     return dot[3:-1] & dot[2:-2] & dot[1:-3] & ~dot[4:]
 
 
-def _tokens(batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _tokens(batch: CurationBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(B,) each: tokens between white space, and those of them that have a letter."""
     characters = batch.characters
     dark = (characters.classes & SPACE) == 0
@@ -250,16 +229,16 @@ def _tokens(batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     opening = dark.copy()
     opening[1:] &= ~dark[:-1]
     begins = np.flatnonzero(opening)
-    found = letter[begins]
+    has_letter = letter[begins]
     # Most tokens begin with a letter; the others are looked through.
-    other = np.flatnonzero(~found)
-    if other.size:
+    undecided = np.flatnonzero(~has_letter)
+    if undecided.size:
         # The end of a text is white space, so every token has one behind it.
-        ends = np.flatnonzero(dark[:-1] & ~dark[1:])[other] + 1
-        sizes = ends - begins[other]
+        ends = np.flatnonzero(dark[:-1] & ~dark[1:])[undecided] + 1
+        sizes = ends - begins[undecided]
         starts = np.cumsum(sizes) - sizes
-        places = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins[other] - starts, sizes)
-        found[other] = np.logical_or.reduceat(letter[places], starts)
+        positions = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins[undecided] - starts, sizes)
+        has_letter[undecided] = np.logical_or.reduceat(letter[positions], starts)
     starts = np.searchsorted(begins, characters.offsets)
-    lettered = np.concatenate([[0], np.cumsum(found)])
+    lettered = np.concatenate([[0], np.cumsum(has_letter)])
     return np.diff(starts), np.diff(lettered[starts])

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maskwright.text.curate.arrays.characters import section_hashes
-from maskwright.text.curate.arrays.lines import repeats
+from maskwright.text.curate.arrays.lines import find_repeats
 from maskwright.text.curate.arrays.ngrams import repeated_ngrams
 from maskwright.text.curate.step import (
-    Batch,
-    Measure,
+    CurationBatch,
     Outcome,
+    RuleMeasure,
     Step,
     check_counts,
     check_shares,
@@ -82,45 +82,47 @@ class Settings(Step):
         check_shares(self, *(name for name in vars(self) if not name.endswith(("words", "lines"))))
         check_counts(self, "top_min_words", "min_lines")
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         measures = [*self._lines(batch), *self._paragraphs(batch)]
         letters = batch.characters.letters_per_word
         top = {n: np.zeros(len(batch)) for n in TOP}
         duplicated = {n: np.zeros(len(batch)) for n in DUPLICATED}
-        for each in np.unique(letters).tolist():
-            chosen = letters == each
+        for count in np.unique(letters).tolist():
+            chosen = letters == count
             words = batch.words if chosen.all() else batch.words.of(chosen)
-            found = repeated_ngrams(words, [n * each for n in TOP], [n * each for n in DUPLICATED])
-            for shares_of, sizes in zip(found, (top, duplicated), strict=True):
+            sizes_of = [[n * count for n in sizes] for sizes in (TOP, DUPLICATED)]
+            repeated = repeated_ngrams(words, *sizes_of)
+            for shares_of, sizes in zip(repeated, (top, duplicated), strict=True):
                 for n in sizes:
-                    sizes[n][chosen] = shares_of[n * each]
+                    sizes[n][chosen] = shares_of[n * count]
         enough = batch.words.counts >= self.top_min_words * letters
         rules = [(f"top_{n}_gram", where_applies(top[n], enough)) for n in TOP]
         rules += [(f"duplicated_{n}_n_grams", duplicated[n]) for n in DUPLICATED]
-        measures += [Measure(rule, values, high=getattr(self, rule)) for rule, values in rules]
+        measures += [RuleMeasure(rule, values, high=getattr(self, rule)) for rule, values in rules]
         return Outcome(measures=measures)
 
-    def _lines(self, batch: Batch) -> list[Measure]:
+    def _lines(self, batch: CurationBatch) -> list[RuleMeasure]:
         lines = batch.lines
-        again = repeats(lines.hashes, lines.texts)
+        again = find_repeats(lines.hashes, lines.texts)
         frac = shares(lines.total(again), lines.counts)
         frac[lines.counts < self.min_lines] = 0.0
         chars = shares(lines.total(again * lines.lengths), lines.total(lines.lengths))
         return [
-            Measure("dup_line_frac", frac, high=self.dup_line_frac),
-            Measure("dup_line_char_frac", chars, high=self.dup_line_char_frac),
+            RuleMeasure("dup_line_frac", frac, high=self.dup_line_frac),
+            RuleMeasure("dup_line_char_frac", chars, high=self.dup_line_char_frac),
         ]
 
-    def _paragraphs(self, batch: Batch) -> list[Measure]:
+    def _paragraphs(self, batch: CurationBatch) -> list[RuleMeasure]:
         lines = batch.lines
         # A line begins a paragraph where its text begins, or a blank line stands before it.
         opening = np.ones(len(lines.begins), np.bool_)
         opening[1:] = (np.diff(lines.numbers) != 1) | (np.diff(lines.texts) != 0)
-        first = np.flatnonzero(opening)
-        last = np.concatenate([first[1:], [len(opening)]])[: len(first)] - 1
-        texts, begins, ends = lines.texts[first], lines.begins[first], lines.ends[last]
+        first_lines = np.flatnonzero(opening)
+        last_lines = np.concatenate([first_lines[1:], [len(opening)]])[: len(first_lines)] - 1
+        texts, begins = lines.texts[first_lines], lines.begins[first_lines]
+        ends = lines.ends[last_lines]
         hashes = section_hashes(batch.characters.sums, begins, ends)
-        again = repeats(hashes, texts)
+        again = find_repeats(hashes, texts)
         size = len(batch)
         counts = np.bincount(texts, minlength=size)
         frac = shares(np.bincount(texts, again, minlength=size), counts)
@@ -131,6 +133,6 @@ class Settings(Step):
             np.bincount(texts, lengths, minlength=size),
         )
         return [
-            Measure("dup_para_frac", frac, high=self.dup_para_frac),
-            Measure("dup_para_char_frac", chars, high=self.dup_para_char_frac),
+            RuleMeasure("dup_para_frac", frac, high=self.dup_para_frac),
+            RuleMeasure("dup_para_char_frac", chars, high=self.dup_para_char_frac),
         ]

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from maskwright.text.curate.step import Batch, Change, Outcome, Step, check_counts
+from maskwright.text.curate.step import Change, CurationBatch, Outcome, Step, check_counts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,18 +101,18 @@ class Settings(Step):
     def check(self) -> None:
         check_counts(self, "min_tags")
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         texts, changes = list(batch.texts), []
-        for place, text in enumerate(batch.texts):
+        for index, text in enumerate(batch.texts):
             counts = {"tags": 0, "elements": 0, "references": 0}
             markup = "<" in text and self._is_markup(text)
             if markup:
                 text = _plain(text, counts)
             if self.references and "&" in text:
-                text = _decoded(text, markup, counts)
-            if text != batch.texts[place]:
-                texts[place] = text
-                changes += [Change(place, rule, n) for rule, n in counts.items() if n]
+                text = _decode(text, markup, counts)
+            if text != batch.texts[index]:
+                texts[index] = text
+                changes += [Change(index, rule, n) for rule, n in counts.items() if n]
         return Outcome(texts=texts if changes else None, changes=changes)
 
     def _is_markup(self, text: str) -> bool:
@@ -174,31 +174,31 @@ def _plain(text: str, counts: dict[str, int]) -> str:
     # A noncharacter that the text does not have stands for a line end made by a tag.
     mark = next(c for c in map(chr, range(0xFDD0, 0xFDF0)) if c not in text)
     pieces: list[str] = []
-    place = 0
+    position = 0
     lower = ""
     link_end = -1
     unclosed: set[str] = set()
     matches = list(_outside_code(OPENING, text))
-    kept = _without_end(text, matches)
+    literal_tags = _without_end(text, matches)
     for match in matches:
         begin, end = match.span()
         name = (match["name"] or "").lower()
-        if begin < place or begin in kept:
+        if begin < position or begin in literal_tags:
             continue  # inside an element that vanished, or text
-        pieces.append(text[place:begin])
+        pieces.append(text[position:begin])
         opening = match[0].lower()
         ending = {"<!--": "-->", "<![cdata[": "]]>"}.get(opening, "")
         if name in DROPPED and not match["close"]:
             ending = f"</{name}"
         if ending and ending not in unclosed:
-            lower = lower or _lowered(text)
+            lower = lower or _lower_ascii(text)
             close = lower.find(ending, end)
             if close < 0:
                 unclosed.add(ending)  # its tag alone goes
             elif opening == "<![cdata[":
                 pieces.append(text[end:close])
                 counts["tags"] += 1
-                place = close + len(ending)
+                position = close + len(ending)
                 continue
             else:
                 close += len(ending)
@@ -206,9 +206,9 @@ def _plain(text: str, counts: dict[str, int]) -> str:
                     bracket = lower.find(">", close)
                     close = bracket + 1 if bracket >= 0 else close
                 counts["elements"] += 1
-                alone = _line_behind(text, close) and _line_before(text, begin)
-                pieces.append(mark if alone else "")
-                place = close
+                on_own_line = _line_behind(text, close) and _line_before(text, begin)
+                pieces.append(mark if on_own_line else "")
+                position = close
                 continue
         counts["tags"] += 1
         if name in CELLS and match["close"]:
@@ -218,15 +218,15 @@ def _plain(text: str, counts: dict[str, int]) -> str:
         elif name == "a" and begin == link_end and not match["close"]:
             pieces.append(" ")  # links of a menu, which are parted by their looks
         link_end = end if name == "a" else -1
-        place = end
-    pieces.append(text[place:])
-    return _joined("".join(pieces).split(mark))
+        position = end
+    pieces.append(text[position:])
+    return _join("".join(pieces).split(mark))
 
 
 def _without_end(text: str, matches: Sequence[re.Match[str]]) -> set[int]:
     """Where tags begin that are text for want of an end tag: `<file-name>`, `vector<i>`, and others
     if they are mentioned in a sentence."""
-    found: set[int] = set()
+    begins: set[int] = set()
     ends: Counter[str] = Counter()
     for match in reversed(matches):
         name = (match["name"] or "").lower()
@@ -243,11 +243,11 @@ def _without_end(text: str, matches: Sequence[re.Match[str]]) -> set[int]:
                 and _is_mentioned(text, match)
             )
         ):
-            found.add(match.start())
-    return found
+            begins.add(match.start())
+    return begins
 
 
-def _lowered(text: str) -> str:
+def _lower_ascii(text: str) -> str:
     """The text with the letters A to Z small, and of the same length."""
     return text.translate(LOWER)
 
@@ -263,36 +263,36 @@ def _line_behind(text: str, end: int) -> bool:
     return LINE_BEHIND.match(text, end) is not None
 
 
-def _joined(parts: list[str]) -> str:
+def _join(pieces: list[str]) -> str:
     """The parts, a line end between two of them; a blank line where the text had one there."""
-    found: list[str] = []
+    joined: list[str] = []
     blank = False
-    for part in parts:
-        core = part.strip()
+    for piece in pieces:
+        core = piece.strip()
         if not core:
-            blank |= part.count("\n") > 1
+            blank |= piece.count("\n") > 1
             continue
-        begin = part.index(core[0])
-        blank |= part[:begin].count("\n") > 1
-        if found:
-            found.append("\n\n" if blank else "\n")
-        found.append(core)
-        blank = part[begin + len(core) :].count("\n") > 1
-    lines = "".join(found).split("\n")
+        begin = piece.index(core[0])
+        blank |= piece[:begin].count("\n") > 1
+        if joined:
+            joined.append("\n\n" if blank else "\n")
+        joined.append(core)
+        blank = piece[begin + len(core) :].count("\n") > 1
+    lines = "".join(joined).split("\n")
     return "\n".join(line.rstrip(" \t") for line in lines)
 
 
-def _decoded(text: str, markup: bool, counts: dict[str, int]) -> str:
+def _decode(text: str, markup: bool, counts: dict[str, int]) -> str:
     """The text with its character references as characters."""
 
     def character(match: re.Match[str]) -> str:
         if not markup and match[0].lower() in SUBJECTS:
             return match[0]
-        found = html.unescape(match[0])
-        if found == match[0]:
-            return found
+        decoded = html.unescape(match[0])
+        if decoded == match[0]:
+            return decoded
         counts["references"] += 1
-        return " " if found == "\u00a0" else found
+        return " " if decoded == "\u00a0" else decoded
 
     if not markup and "`" in text:
         spans = [m.span() for m in CODE.finditer(text)]

@@ -15,12 +15,20 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.base import config
 from maskwright.base.errors import ConfigError, DataError, UsageError, near
 from maskwright.base.findings import Finding
 from maskwright.base.packages import install, require
 from maskwright.base.storage.files import refusal
 from maskwright.text.curate.arrays.words import passages_of
-from maskwright.text.curate.step import Batch, Measure, Outcome, Removal, Step
+from maskwright.text.curate.step import (
+    CurationBatch,
+    Outcome,
+    Removal,
+    RuleMeasure,
+    Step,
+    check_shares,
+)
 
 LANES = 8192
 RESET = 0xFF  # a byte that UTF-8 never has; it leads every state to the first one
@@ -65,16 +73,17 @@ class NaiveBayes:
 
         data = np.frombuffer(b"\xff".join(passages) + b"\xff", np.uint8)
         lengths = np.fromiter(map(len, passages), np.int64, len(passages)) + 1
-        found = self._walk(data)
-        there = np.flatnonzero(found >= 0)
-        held = np.diff(np.searchsorted(there, np.concatenate([[0], np.cumsum(lengths)])))
+        completed = self._walk(data)
+        gram_ends = np.flatnonzero(completed >= 0)
+        held = np.diff(np.searchsorted(gram_ends, np.concatenate([[0], np.cumsum(lengths)])))
         owners = np.repeat(np.arange(len(passages)), held)
         # By n-gram, so that the large table of weights is read once, in order.
         bits = len(passages).bit_length()
-        pairs = _by_gram(found[there], owners, bits)
-        first = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)])
-        often = np.diff(np.append(first, len(pairs))).astype(np.float32)
-        pairs = pairs[first]
+        pairs = _by_gram(completed[gram_ends], owners, bits)
+        opening = np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)]
+        begins = np.flatnonzero(opening)
+        often = np.diff(np.append(begins, len(pairs))).astype(np.float32)
+        pairs = pairs[begins]
         grams, rows = pairs >> bits, (pairs & ((1 << bits) - 1)).astype(np.int32)
         begins = np.zeros(len(self.weights) + 1, np.int32)
         np.cumsum(np.bincount(grams, minlength=len(self.weights)), out=begins[1:])
@@ -91,14 +100,14 @@ class NaiveBayes:
         padded[self.depth : self.depth + len(data)] = data
         stretches = np.lib.stride_tricks.sliding_window_view(padded, length + self.depth)[::length]
         columns = np.ascontiguousarray(stretches.T)  # (length + depth, lanes)
-        found = np.empty((length, lanes), np.int32)
+        completed = np.empty((length, lanes), np.int32)
         rows, moves = np.zeros(lanes, np.int32), np.empty(lanes, np.int64)
-        for place, column in enumerate(columns):
+        for step, column in enumerate(columns):
             np.add(rows, column, out=moves)
-            if place >= self.depth:
-                np.take(self.features, moves, out=found[place - self.depth], mode="clip")
+            if step >= self.depth:
+                np.take(self.features, moves, out=completed[step - self.depth], mode="clip")
             np.take(self.rows, moves, out=rows, mode="clip")
-        return found.T.ravel()[: len(data)]
+        return completed.T.ravel()[: len(data)]
 
 
 def _by_gram(
@@ -118,7 +127,7 @@ def _by_gram(
     if most <= 0xFFFF:
         return pairs
     high = pairs >> np.uint32(bits + 16)
-    return np.concatenate([pairs[high == part] for part in range((most >> 16) + 1)])
+    return np.concatenate([pairs[high == high_bits] for high_bits in range((most >> 16) + 1)])
 
 
 @functools.cache
@@ -162,13 +171,13 @@ def open_py3langid() -> NaiveBayes:
 def _depth(moves: NDArray[np.uint32], rows: NDArray[np.int32]) -> int:
     """After how many bytes at most a state forgets: its distance from the first one."""
     table = moves.reshape(-1, 256)
-    seen = np.zeros(len(rows), np.bool_)
-    seen[0], front, depth = True, np.zeros(1, np.int64), 0
+    reached = np.zeros(len(rows), np.bool_)
+    reached[0], front, depth = True, np.zeros(1, np.int64), 0
     while front.size:
         after = np.zeros(len(rows), np.bool_)
         after[table[np.unique(rows[front] >> 8)].ravel()] = True
-        front = np.flatnonzero(after & ~seen)
-        seen[front] = True
+        front = np.flatnonzero(after & ~reached)
+        reached[front] = True
         depth += bool(front.size)
     return depth
 
@@ -184,13 +193,13 @@ class FastText:
     def scores(self, passages: Sequence[bytes]) -> NDArray[np.float32]:
         texts = [" ".join(p.decode("utf-8", "replace").split()) for p in passages]
         labels, numbers = self.model.predict(texts, k=8)
-        places = {name: place for place, name in enumerate(self.languages)}
-        found = np.full((len(texts), len(places)), LEAST, np.float32)
+        columns = {name: column for column, name in enumerate(self.languages)}
+        scores = np.full((len(texts), len(columns)), LEAST, np.float32)
         for n, (names, values) in enumerate(zip(labels, numbers, strict=True)):
             for name, value in zip(names, values, strict=True):
-                found[n, places[_code(name)]] = np.log(max(float(value), 1e-12))
+                scores[n, columns[_code(name)]] = np.log(max(float(value), 1e-12))
         # A probability says no more of a long passage: as many units as naive Bayes has.
-        return found * np.sqrt([[max(1, len(p))] for p in passages]).astype(np.float32)
+        return scores * np.sqrt([[max(1, len(p))] for p in passages]).astype(np.float32)
 
 
 def open_fasttext(path: Path) -> FastText:
@@ -260,13 +269,13 @@ class Languages:
     Attributes:
         codes: (B,) the languages, `und` or `zxx`.
         probabilities: (B,) of the languages; 0 for `und` and `zxx`.
-        others: (B,) the share of a document in other languages than its own and those wanted.
+        other_shares: (B,) the share of a document in other languages than its own and those wanted.
         second: (B,) the language of most of that share, or "".
     """
 
     codes: Sequence[str]
     probabilities: NDArray[np.float64]
-    others: NDArray[np.float64]
+    other_shares: NDArray[np.float64]
     second: Sequence[str]
 
 
@@ -291,21 +300,21 @@ class Settings(Step):
 
     def proposed(self, counts: Mapping[str, int]) -> tuple[Self, Finding | None]:
         """With the language that most documents have, if there is one."""
-        known = Counter(
+        decided = Counter(
             {name: n for name, n in counts.items() if name not in ("", UNDECIDED, NO_LANGUAGE)}
         )
-        if self.keep or not known:
+        if self.keep or not decided:
             return self, None
-        name, count = known.most_common(1)[0]
-        share = count / known.total()
+        name, count = decided.most_common(1)[0]
+        share = count / decided.total()
         if share < DOMINANT:
-            listed = ", ".join(f"{n} {c / known.total():.0%}" for n, c in known.most_common(5))
+            listed = ", ".join(f"{n} {c / decided.total():.0%}" for n, c in decided.most_common(5))
             remedy = f"name those to keep: --set 'language.keep=[\"{name}\"]'"
-            what = "several languages, all are kept"
-            return self, Finding("several-languages", what, listed, remedy)
-        what = f"only documents in the language {name!r} are kept, that of {share:.1%}"
+            message = "several languages, all are kept"
+            return self, Finding("several-languages", message, listed, remedy)
+        message = f"only documents in the language {name!r} are kept, that of {share:.1%}"
         remedy = "to keep all: --set 'language.keep=[]'"
-        return replace(self, keep=(name,)), Finding("one-language", what, "", remedy)
+        return replace(self, keep=(name,)), Finding("one-language", message, "", remedy)
 
     def check(self) -> None:
         require_model(self.model)
@@ -324,24 +333,8 @@ class Settings(Step):
                 found="false with keep = []",
                 do='set keep = ["en"], or leave it out',
             )
-        for name in ("least", "most_other"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise ConfigError(
-                    "not a probability or share",
-                    where=name,
-                    found=value,
-                    wanted="0 to 1",
-                    do="use 0.5",
-                )
-        if self.passages < 1:
-            raise ConfigError(
-                "nothing to read of a document",
-                where="passages",
-                found=self.passages,
-                wanted="1 or more",
-                do="leave it out for 8",
-            )
+        check_shares(self, "least", "most_other")
+        config.require("passages", self.passages, 1)
 
     def files(self) -> Sequence[Path]:
         return () if self.model == "py3langid" else (Path(self.model[9:]),)
@@ -370,27 +363,28 @@ class Settings(Step):
                 )
         return model
 
-    def apply(self, batch: Batch, opened: Identifier, known: Any = None) -> Outcome:
-        found = identify(batch.texts, opened, self.passages, self.keep)
-        decided = found.probabilities > 0
+    def apply(self, batch: CurationBatch, opened: Identifier, gathered: Any = None) -> Outcome:
+        languages = identify(batch.texts, opened, self.passages, self.keep)
+        decided = languages.probabilities > 0
         measures, removals = [], []
         if self.keep:
-            for place, code in enumerate(found.codes):
-                if code in self.keep or (self.keep_undecided and not decided[place]):
+            for index, code in enumerate(languages.codes):
+                if code in self.keep or (self.keep_undecided and not decided[index]):
                     continue
-                removals.append(Removal(place, "language", code, None, ", ".join(self.keep)))
+                removals.append(Removal(index, "language", code, None, ", ".join(self.keep)))
             if self.least is not None:
-                values = np.where(decided, found.probabilities, np.nan)
-                measures.append(Measure("language_probability", values, low=self.least))
+                values = np.where(decided, languages.probabilities, np.nan)
+                measures.append(RuleMeasure("language_probability", values, low=self.least))
         if self.most_other is not None:
-            measures.append(Measure("other_language_share", found.others, high=self.most_other))
-        numbers = [f"{p:.4f}" if p else None for p in found.probabilities.tolist()]
+            shares = languages.other_shares
+            measures.append(RuleMeasure("other_language_share", shares, high=self.most_other))
+        numbers = [f"{p:.4f}" if p else None for p in languages.probabilities.tolist()]
         second = [
             f"{code} {share:.2f}" if code else None
-            for code, share in zip(found.second, found.others.tolist(), strict=True)
+            for code, share in zip(languages.second, languages.other_shares.tolist(), strict=True)
         ]
         notes = {
-            "language": found.codes,
+            "language": languages.codes,
             "language_probability": numbers,
             "second_language": second,
         }
@@ -398,7 +392,7 @@ class Settings(Step):
 
 
 def identify(
-    texts: Sequence[str], model: Identifier, most: int, wanted: Sequence[str] = ()
+    texts: Sequence[str], model: Identifier, most: int, preferred: Sequence[str] = ()
 ) -> Languages:
     """The languages of texts, from at most so many passages of each.
 
@@ -414,12 +408,12 @@ def identify(
     logits = total / np.sqrt(read)[:, None]
     names, columns, twice = _merged(model.languages)
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    for first, other_column in twice:
-        odds[:, first] += odds[:, other_column]
+    for first_column, other_column in twice:
+        odds[:, first_column] += odds[:, other_column]
     merged = odds[:, columns]
     merged /= merged.sum(axis=1, keepdims=True)
     best = merged.argmax(axis=1)
-    columns_wanted = [names.index(code) for code in wanted if code in names]
+    columns_wanted = [names.index(code) for code in preferred if code in names]
     if columns_wanted:
         # What cannot be told from a wanted language is taken for it.
         nearest = np.array(columns_wanted)[merged[:, columns_wanted].argmax(axis=1)]
@@ -434,23 +428,24 @@ def identify(
             codes[n], probabilities[n] = undecided, 0.0
 
     # A passage in another language, and by a margin.
-    for first, other_column in twice:
-        scores[:, first] = np.maximum(scores[:, first], scores[:, other_column])
+    for first_column, other_column in twice:
+        scores[:, first_column] = np.maximum(scores[:, first_column], scores[:, other_column])
     passage_scores = scores[:, columns]
-    own = passage_scores[np.arange(len(passages)), best[owners]]
-    for code in wanted:
+    own_scores = passage_scores[np.arange(len(passages)), best[owners]]
+    for code in preferred:
         if code in names:
-            own = np.maximum(own, passage_scores[:, names.index(code)])
-    other = passage_scores.argmax(axis=1)
-    lead = passage_scores.max(axis=1) - own
+            own_scores = np.maximum(own_scores, passage_scores[:, names.index(code)])
+    best_columns = passage_scores.argmax(axis=1)
+    lead = passage_scores.max(axis=1) - own_scores
     foreign = (lead > MARGIN * np.sqrt(sizes)) & (sizes >= SHORT) & (probabilities[owners] > 0)
-    others = np.add.reduceat(np.where(foreign, sizes, 0), starts) / read
+    other_shares = np.add.reduceat(np.where(foreign, sizes, 0), starts) / read
     second = [""] * len(texts)
-    for n in np.flatnonzero(others).tolist():
-        here = slice(starts[n], starts[n + 1] if n + 1 < len(texts) else len(passages))
-        amounts = np.bincount(other[here], np.where(foreign[here], sizes[here], 0), len(names))
+    for n in np.flatnonzero(other_shares).tolist():
+        span = slice(starts[n], starts[n + 1] if n + 1 < len(texts) else len(passages))
+        foreign_sizes = np.where(foreign[span], sizes[span], 0)
+        amounts = np.bincount(best_columns[span], foreign_sizes, len(names))
         second[n] = names[int(amounts.argmax())]
-    return Languages(codes, probabilities, others, second)
+    return Languages(codes, probabilities, other_shares, second)
 
 
 def _priors(model: Identifier) -> NDArray[np.float32]:

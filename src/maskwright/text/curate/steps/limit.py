@@ -1,4 +1,4 @@
-"""limit: at most so many documents or words are kept, chosen by their content."""
+"""limit: at most a given number of documents or words is kept, chosen by their content."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ import numpy as np
 
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.winnow import LIMIT, draws, hashes, within
-from maskwright.text.curate.step import DOCUMENT, Batch, Corpus, CorpusStep, Outcome, Removal
+from maskwright.text.curate.arrays.winnow import LIMIT, draws, fill_groups, hashes
+from maskwright.text.curate.step import (
+    DOCUMENT,
+    CorpusHandle,
+    CorpusStep,
+    CurationBatch,
+    Outcome,
+    Removal,
+)
 from maskwright.text.curate.steps.sample import check_seed
 
 if TYPE_CHECKING:
@@ -43,8 +50,8 @@ class Settings(CorpusStep):
                 require(name, value, 1)
         check_seed(self.seed)
 
-    def count(self, batch: Batch, known: pa.Table | None) -> pa.Table:
-        """Of each document its words, its draw, and a hash of its place for equal draws."""
+    def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+        """The words and draw of each document, and a hash of its id to break ties."""
         import pyarrow as pa
 
         return pa.table(
@@ -56,24 +63,25 @@ class Settings(CorpusStep):
             }
         )
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
-        """The documents that go."""
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+        """Returns the documents to remove."""
         import pyarrow as pa
 
         table = corpus.map("count", self.count).read()
         words = table.column("words").to_numpy()
         order = np.lexsort((table.column("place").to_numpy(), table.column("draw").to_numpy()))
-        one = np.zeros(len(words), np.int64)
-        kept = np.ones(len(words), np.bool_)
+        single_group = np.zeros(len(words), np.int64)
+        is_kept = np.ones(len(words), np.bool_)
         if self.documents is not None:
-            kept &= within(order, np.ones(len(words), np.int64), one, np.array([self.documents]))
+            units = np.ones(len(words), np.int64)
+            is_kept &= fill_groups(order, units, single_group, np.array([self.documents]))
         if self.words is not None:
-            kept &= within(order, words, one, np.array([self.words]))
-        return pa.table({DOCUMENT: table.column(DOCUMENT).filter(pa.array(~kept))})
+            is_kept &= fill_groups(order, words, single_group, np.array([self.words]))
+        return pa.table({DOCUMENT: table.column(DOCUMENT).filter(pa.array(~is_kept))})
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        assert known is not None
-        places = np.flatnonzero(np.isin(batch.rows, known.column("row").to_numpy())).tolist()
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        assert gathered is not None
+        indices = np.flatnonzero(np.isin(batch.rows, gathered.column("row").to_numpy())).tolist()
         limits = [("documents", self.documents), ("words", self.words)]
-        wanted = " and ".join(f"at most {n:,} {name}" for name, n in limits if n is not None)
-        return Outcome(removals=[Removal(p, "limit", "not drawn", None, wanted) for p in places])
+        allowed = " and ".join(f"at most {n:,} {name}" for name, n in limits if n is not None)
+        return Outcome(removals=[Removal(p, "limit", "not drawn", None, allowed) for p in indices])

@@ -1,17 +1,17 @@
-"""Documents that are nearly the same are removed but one of each cluster.
+"""All but one of each cluster of nearly equal documents are removed.
 
     signatures   MinHash of the shingles of words, in bands (Broder 1997; Lee et al. 2107.06499)
     candidates   documents that agree in a band: found with probability 1 - (1 - s**rows)**bands
                  for a pair of Jaccard similarity s
-    comparison   the true Jaccard similarity of the candidates' sets of shingles; a pair below the
-                 threshold is none, so no document goes for a chance of its hashes
-    clusters     what such pairs connect; the first in order is kept
+    comparison   the true Jaccard similarity of the candidates' sets of shingles; pairs below the
+                 threshold are dropped, so no document is removed by a chance of its hashes
+    clusters     the connected components of the remaining pairs; the first in order is kept
 
 The default, 14 bands of 8 rows over 5 words, is that of FineWeb: half of all pairs of similarity
 0.72 are found, 0.92 of those of 0.8. The threshold is 0.7 since these bands find little below it
 anyway; to catch less similar pairs take fewer rows.
 
-For a document about 200 bytes go to disk, and about 150 are in memory at a time.
+A document takes about 200 bytes on disk, and about 150 in memory.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.winnow import ORDER, OrderedStep, firsts, ids_of, in_order
+from maskwright.text.curate.arrays.winnow import ORDER, OrderedStep, ids_of, in_order, rows_to_keep
 from maskwright.text.curate.arrays.words import BASE, Words, mix
 from maskwright.text.curate.step import (
     DOCUMENT,
     NO_NEAR_COPIES,
-    Batch,
-    Corpus,
+    CorpusHandle,
+    CurationBatch,
     Outcome,
     Pass,
     Removal,
@@ -55,21 +55,21 @@ def shingles_of(words: Words, size: int) -> tuple[NDArray[np.uint64], NDArray[np
         return hashes, starts
     counts = np.diff(starts)
     counts[short] = 1
-    found = np.empty(len(hashes) + len(short), np.uint64)
+    shingles = np.empty(len(hashes) + len(short), np.uint64)
     begins = np.concatenate([[0], np.cumsum(counts)])
-    whole = np.zeros(len(found), np.bool_)
-    whole[begins[short]] = True
-    found[~whole] = hashes
+    is_whole_text = np.zeros(len(shingles), np.bool_)
+    is_whole_text[begins[short]] = True
+    shingles[~is_whole_text] = hashes
     values = np.zeros(len(short), np.uint64)
     with np.errstate(over="ignore"):
-        for place in range(size - 1):
-            here = place < words.counts[short]
-            first = words.starts[short[here]] + place
-            values[here] = values[here] * BASE + words.hashes[first]
+        for offset in range(size - 1):
+            long_enough = offset < words.counts[short]
+            word_indices = words.starts[short[long_enough]] + offset
+            values[long_enough] = values[long_enough] * BASE + words.hashes[word_indices]
         # The number of words keeps a short text apart from a shingle that begins with it.
         values += words.counts[short].astype(np.uint64)
-    found[whole] = mix(values)
-    return found, begins
+    shingles[is_whole_text] = mix(values)
+    return shingles, begins
 
 
 def signatures(
@@ -83,18 +83,18 @@ def signatures(
     factors = multipliers(count)
     points = (hashes >> np.uint64(32)).astype(np.uint32)
     texts = len(starts) - 1
-    found = np.empty((count, texts), np.uint32)
+    minima = np.empty((count, texts), np.uint32)
     begin = 0
     while begin < texts:
         end = max(begin + 1, int(np.searchsorted(starts, starts[begin] + block, "right")) - 1)
-        here = points[starts[begin] : starts[end]]
-        product = np.empty_like(here)
+        block_points = points[starts[begin] : starts[end]]
+        product = np.empty_like(block_points)
         cuts = starts[begin:end] - starts[begin]
-        for place in range(count):
-            np.multiply(here, factors[place], out=product)
-            np.minimum.reduceat(product, cuts, out=found[place, begin:end])
+        for number in range(count):
+            np.multiply(block_points, factors[number], out=product)
+            np.minimum.reduceat(product, cuts, out=minima[number, begin:end])
         begin = end
-    return found
+    return minima
 
 
 @functools.cache
@@ -143,22 +143,22 @@ def pairs_in_buckets(
     keys, documents = keys[rows], documents[rows]
     begins = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))[: len(keys)]
     sizes = np.diff(np.append(begins, len(keys)))
-    found = []
-    places = np.arange(len(keys)) - np.repeat(begins, sizes)
-    own = np.repeat(sizes, sizes)
-    small = own <= SMALL
+    pair_blocks = []
+    ranks = np.arange(len(keys)) - np.repeat(begins, sizes)
+    bucket_sizes = np.repeat(sizes, sizes)
+    small = bucket_sizes <= SMALL
     for step in range(1, min(SMALL, int(sizes.max(initial=1)))):
         # All pairs of a small bucket; the neighbours in a large one.
-        first = np.flatnonzero((places + step < own) & (small | (step <= NEXT)))
-        found.append(np.stack([documents[first], documents[first + step]], axis=1))
+        first_rows = np.flatnonzero((ranks + step < bucket_sizes) & (small | (step <= NEXT)))
+        pair_blocks.append(np.stack([documents[first_rows], documents[first_rows + step]], axis=1))
     large = np.flatnonzero(~small)
     if large.size:
         hubs = np.lexsort((order[-1], keys_given))
-        first = np.repeat(begins, sizes)[large]
+        first_rows = np.repeat(begins, sizes)[large]
         for hub in range(HUBS):
-            pairs = np.stack([documents[large], documents_given[hubs[first + hub]]], axis=1)
-            found.append(pairs[pairs[:, 0] != pairs[:, 1]])
-    return unique_pairs(np.concatenate(found)) if found else np.zeros((0, 2), np.int64)
+            pairs = np.stack([documents[large], documents_given[hubs[first_rows + hub]]], axis=1)
+            pair_blocks.append(pairs[pairs[:, 0] != pairs[:, 1]])
+    return unique_pairs(np.concatenate(pair_blocks)) if pair_blocks else np.zeros((0, 2), np.int64)
 
 
 def unique_pairs(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -174,18 +174,18 @@ def components(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    ones = np.ones(len(pairs), np.int8)
-    graph = coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(count, count))
+    weights = np.ones(len(pairs), np.int8)
+    graph = coo_array((weights, (pairs[:, 0], pairs[:, 1])), shape=(count, count))
     return connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 def portions(
     pairs: NDArray[np.int64], sizes: NDArray[np.int64], limit: int
 ) -> list[NDArray[np.int64]]:
-    """The pairs in portions whose documents together are no larger than about `limit`.
+    """The pairs in portions whose documents together have a size of about `limit` at most.
 
-    Documents that are connected stay together as far as they can, so that few portions are needed
-    and a document is in few of them.
+    Connected documents stay together as far as possible, so that there are few portions and a
+    document is in few of them.
 
     Args:
         pairs: (P, 2) of documents, numbers below len(sizes).
@@ -199,17 +199,17 @@ def portions(
     groups = components(pairs, len(sizes))[used]
     rows = np.lexsort((used, groups))
     used, groups = used[rows], groups[rows]
-    own = sizes[used]
+    used_sizes = sizes[used]
     opening = np.concatenate([[True], np.diff(groups) != 0])
     group = np.cumsum(opening) - 1
-    group_sizes = np.add.reduceat(own, np.flatnonzero(opening))
+    group_sizes = np.add.reduceat(used_sizes, np.flatnonzero(opening))
     half = max(1, limit // 2)
     small = (group_sizes <= half)[group]
     # Groups that fit lie in blocks of the whole size; of larger ones two half blocks meet.
-    before = np.cumsum(np.where(small, own, 0)) - np.where(small, own, 0)
+    before = np.cumsum(np.where(small, used_sizes, 0)) - np.where(small, used_sizes, 0)
     room = limit - int(group_sizes[group_sizes <= half].max(initial=0))
     blocks = before[opening][group] // room
-    before = np.cumsum(np.where(small, 0, own)) - np.where(small, 0, own)
+    before = np.cumsum(np.where(small, 0, used_sizes)) - np.where(small, 0, used_sizes)
     blocks = np.where(small, blocks, blocks.max() + 1 + before // half)
     block = np.zeros(len(sizes), np.int64)
     block[used] = blocks
@@ -217,17 +217,17 @@ def portions(
     codes = low * (block.max() + 1) + high
     order = np.argsort(codes, kind="stable")
     cuts = np.flatnonzero(np.diff(codes[order])) + 1
-    found: list[NDArray[np.int64]] = []
+    chunks: list[NDArray[np.int64]] = []
     room = 0
-    for part in np.split(order, cuts):
-        size = int(sizes[np.unique(pairs[part])].sum())
-        if found and size <= room:
-            found[-1] = np.concatenate([found[-1], pairs[part]])
+    for chunk in np.split(order, cuts):
+        size = int(sizes[np.unique(pairs[chunk])].sum())
+        if chunks and size <= room:
+            chunks[-1] = np.concatenate([chunks[-1], pairs[chunk]])
         else:
-            found.append(pairs[part])
+            chunks.append(pairs[chunk])
             room = limit
         room -= size
-    return found
+    return chunks
 
 
 if TYPE_CHECKING:
@@ -267,36 +267,36 @@ class Settings(OrderedStep):
             )
 
     # -------------------------------------------------------------------------- passes
-    def signatures(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def signatures(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The pass: of each document with words its bands, the hash of its set, the number of its
         shingles, the columns of the order and the id."""
         import pyarrow as pa
 
         hashes, starts = shingles_of(batch.words, self.shingle)
         with_words = np.diff(starts) > 0
-        own = batch.take(with_words)
+        nonempty = batch.take(with_words)
         starts = np.append(starts[:-1][with_words], len(hashes))
         minima = signatures(hashes, starts, self.bands * self.rows)
         hashed = band_hashes(minima, self.bands, self.rows)
-        sets = set_hashes(hashes, starts) if len(own) else np.zeros(0, np.uint64)
+        sets = set_hashes(hashes, starts) if len(nonempty) else np.zeros(0, np.uint64)
         return pa.table(
             {
-                "row": pa.array(own.rows, pa.int64()),
+                "row": pa.array(nonempty.rows, pa.int64()),
                 **{name: pa.array(hashed[n]) for n, name in enumerate(self._bands())},
                 "set": pa.array(sets),
                 "size": pa.array(np.diff(starts).astype(np.int32)),
-                **self.order(own),
-                "id": pa.array(own.ids, pa.large_string()),
+                **self.order(nonempty),
+                "id": pa.array(nonempty.ids, pa.large_string()),
             }
         )
 
-    def sets(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def sets(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The pass: the sets of shingles of the documents that are known, each sorted."""
         import pyarrow as pa
 
-        assert known is not None
-        own = batch.take(np.isin(batch.rows, known.column("row").to_numpy()))
-        hashes, starts = shingles_of(own.words, self.shingle)
+        assert side_input is not None
+        chosen = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
+        hashes, starts = shingles_of(chosen.words, self.shingle)
         for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
             hashes[begin:end].sort()
         new = np.ones(len(hashes), np.bool_)
@@ -304,15 +304,15 @@ class Settings(OrderedStep):
         new[starts[:-1][np.diff(starts) > 0]] = True
         cuts = np.concatenate([[0], np.cumsum(new)])[starts]
         listed = pa.LargeListArray.from_arrays(pa.array(cuts), pa.array(hashes[new]))
-        return pa.table({"row": pa.array(own.rows, pa.int64()), "set": listed})
+        return pa.table({"row": pa.array(chosen.rows, pa.int64()), "set": listed})
 
     # -------------------------------------------------------------------------- gather
     def first_pass(self) -> tuple[str, Pass]:
         return "signatures", self.signatures
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
-        """Of each document to remove the id of the one that is kept, the similarity to the document
-        that it is linked by, and the id of that."""
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+        """Returns the documents to remove, each with the id of the one that is kept, and the id and
+        similarity of the document that links them."""
         tables = corpus.map("signatures", self.signatures)
         about = tables.read([DOCUMENT, "size"])
         documents = about.column(DOCUMENT).to_numpy()
@@ -320,10 +320,10 @@ class Settings(OrderedStep):
         equal = self._equal_sets(tables, documents)
         candidates = self._candidates(tables, documents, equal)
         pairs, similarities = self._compared(corpus, candidates, documents, sizes)
-        # A document whose set another one has, too, is linked to it with similarity 1.
-        same = np.flatnonzero(equal != np.arange(len(equal)))
-        pairs = np.concatenate([pairs, np.stack([equal[same], same], axis=1)])
-        similarities = np.concatenate([similarities, np.ones(len(same))])
+        # Documents with equal sets are linked with similarity 1.
+        copies = np.flatnonzero(equal != np.arange(len(equal)))
+        pairs = np.concatenate([pairs, np.stack([equal[copies], copies], axis=1)])
+        similarities = np.concatenate([similarities, np.ones(len(copies))])
         return self._removals(tables, documents, pairs, similarities)
 
     def _bands(self) -> list[str]:
@@ -332,13 +332,13 @@ class Settings(OrderedStep):
     def _equal_sets(self, tables: Tables, documents: NDArray[np.int64]) -> NDArray[np.int64]:
         """(D,) for each document, by its place in `documents`, the first in order of those with the
         same set."""
-        found = tables.repeated(["set"], [DOCUMENT, *ORDER])
-        keys = found.column("set").to_numpy()
-        places = np.searchsorted(documents, found.column(DOCUMENT).to_numpy())
+        repeated = tables.repeated(["set"], [DOCUMENT, *ORDER])
+        keys = repeated.column("set").to_numpy()
+        indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
         equal = np.arange(len(documents))
         if len(keys):
             opening = np.concatenate([[True], keys[1:] != keys[:-1]])
-            equal[places] = places[firsts(found, np.cumsum(opening))]
+            equal[indices] = indices[rows_to_keep(repeated, np.cumsum(opening))]
         return equal
 
     def _candidates(
@@ -347,22 +347,22 @@ class Settings(OrderedStep):
         """(P, 2) places in `documents` of the pairs that share a band; documents with the same set
         are there once. One band is in memory at a time."""
         names = self._bands()
-        alone = equal == np.arange(len(equal))
+        is_unique = equal == np.arange(len(equal))
         pairs = np.zeros((0, 2), np.int64)
         for number, name in enumerate(names):
             nexts = [names[(number + step) % len(names)] for step in (1, 2)]
             arranged = [column for column in dict.fromkeys(nexts) if column != name] + ["set"]
-            found = tables.repeated([name], [DOCUMENT, *arranged])
-            places = np.searchsorted(documents, found.column(DOCUMENT).to_numpy())
-            own = alone[places]
-            order = np.stack([found.column(column).to_numpy()[own] for column in arranged])
-            here = pairs_in_buckets(found.column(name).to_numpy()[own], places[own], order)
-            pairs = unique_pairs(np.concatenate([pairs, here]))
+            repeated = tables.repeated([name], [DOCUMENT, *arranged])
+            indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
+            rows = is_unique[indices]
+            keys, *order = (repeated.column(key).to_numpy()[rows] for key in (name, *arranged))
+            band_pairs = pairs_in_buckets(keys, indices[rows], np.stack(order))
+            pairs = unique_pairs(np.concatenate([pairs, band_pairs]))
         return pairs
 
     def _compared(
         self,
-        corpus: Corpus,
+        corpus: CorpusHandle,
         candidates: NDArray[np.int64],
         documents: NDArray[np.int64],
         sizes: NDArray[np.int64],
@@ -371,14 +371,14 @@ class Settings(OrderedStep):
         import pyarrow as pa
 
         pairs, similarities = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
-        for number, part in enumerate(portions(candidates, sizes, COMPARED_AT_ONCE)):
-            wanted = np.unique(part)
-            known = pa.table({DOCUMENT: pa.array(documents[wanted], pa.int64())})
-            table = corpus.map(f"sets-{number}", self.sets, known).read([DOCUMENT, "set"])
-            found = jaccards(np.searchsorted(wanted, part), table.column("set"))
-            passed = found >= self.threshold
-            pairs.append(part[passed])
-            similarities.append(found[passed])
+        for number, portion in enumerate(portions(candidates, sizes, COMPARED_AT_ONCE)):
+            members = np.unique(portion)
+            side_input = pa.table({DOCUMENT: pa.array(documents[members], pa.int64())})
+            table = corpus.map(f"sets-{number}", self.sets, side_input).read([DOCUMENT, "set"])
+            jaccard = jaccards(np.searchsorted(members, portion), table.column("set"))
+            passed = jaccard >= self.threshold
+            pairs.append(portion[passed])
+            similarities.append(jaccard[passed])
         return np.concatenate(pairs), np.concatenate(similarities)
 
     def _removals(
@@ -393,30 +393,30 @@ class Settings(OrderedStep):
         used = np.unique(pairs)
         rows = np.searchsorted(used, pairs)
         order = tables.read([DOCUMENT, *ORDER]).take(pa.array(used))
-        kept = firsts(order, components(rows, len(used)))
-        removed = np.flatnonzero(kept != np.arange(len(used)))
+        kept_rows = rows_to_keep(order, components(rows, len(used)))
+        removed = np.flatnonzero(kept_rows != np.arange(len(used)))
         ranks = np.argsort(in_order(order))
-        linked, closest = closest_links(rows, similarities, kept, ranks)
+        linked, closest = closest_links(rows, similarities, kept_rows, ranks)
         return pa.table(
             {
                 DOCUMENT: pa.array(documents[used[removed]], pa.int64()),
-                "kept": ids_of(tables, documents[used[kept[removed]]]),
+                "kept": ids_of(tables, documents[used[kept_rows[removed]]]),
                 "linked": ids_of(tables, documents[used[linked[removed]]]),
                 "jaccard": pa.array(closest[removed], pa.float64()),
             }
         )
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        if known is None or not known.num_rows:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        if gathered is None or not gathered.num_rows:
             return Outcome()
-        columns = [known.column(name).to_pylist() for name in ("kept", "linked", "jaccard")]
-        places = np.searchsorted(batch.rows, known.column("row").to_numpy()).tolist()
+        columns = [gathered.column(name).to_pylist() for name in ("kept", "linked", "jaccard")]
+        indices = np.searchsorted(batch.rows, gathered.column("row").to_numpy()).tolist()
         removals = []
-        for place, kept, linked, similarity in sorted(zip(places, *columns, strict=True)):
-            over = "" if linked == kept else f" through {linked}"
-            value = f"{kept}{over}, Jaccard {similarity:.3f}"
-            wanted = f"below {self.threshold:g} to every document that is kept before it"
-            removals.append(Removal(place, RULE, value, wanted=wanted, survivor=kept))
+        for index, kept_id, linked, similarity in sorted(zip(indices, *columns, strict=True)):
+            over = "" if linked == kept_id else f" through {linked}"
+            value = f"{kept_id}{over}, Jaccard {similarity:.3f}"
+            allowed = f"below {self.threshold:g} to every document that is kept before it"
+            removals.append(Removal(index, RULE, value, allowed=allowed, survivor=kept_id))
         return Outcome(removals=removals)
 
 
@@ -430,30 +430,29 @@ def jaccards(pairs: NDArray[np.int64], sets: Any) -> NDArray[np.float64]:
     merged = sets.combine_chunks() if hasattr(sets, "combine_chunks") else sets
     values = merged.values.to_numpy(zero_copy_only=False)
     cuts = merged.offsets.to_numpy()
-    found = np.empty(len(pairs))
-    for number, (first, second) in enumerate(pairs.tolist()):
-        one, two = values[cuts[first] : cuts[first + 1]], values[cuts[second] : cuts[second + 1]]
-        both = np.concatenate([one, two])
-        both.sort()
-        common = np.count_nonzero(both[1:] == both[:-1])
-        found[number] = common / (len(both) - common)
-    return found
+    similarities = np.empty(len(pairs))
+    for number, pair in enumerate(pairs.tolist()):
+        combined = np.concatenate([values[cuts[row] : cuts[row + 1]] for row in pair])
+        combined.sort()
+        common = np.count_nonzero(combined[1:] == combined[:-1])
+        similarities[number] = common / (len(combined) - common)
+    return similarities
 
 
 def closest_links(
     pairs: NDArray[np.int64],
     similarities: NDArray[np.float64],
-    kept: NDArray[np.int64],
+    kept_rows: NDArray[np.int64],
     ranks: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """(D,) for each document the one that it is linked to, and how similar that is: the kept one
     where they were compared, else the most similar, the first in order of equals."""
-    both = np.concatenate([pairs, pairs[:, ::-1]])
+    links = np.concatenate([pairs, pairs[:, ::-1]])
     values = np.concatenate([similarities, similarities])
-    if not len(both):
+    if not len(links):
         return np.zeros(0, np.int64), np.zeros(0)
-    direct = both[:, 1] == kept[both[:, 0]]
-    rows = np.lexsort((ranks[both[:, 1]], -values, ~direct, both[:, 0]))
-    opening = np.concatenate([[True], np.diff(both[rows, 0]) != 0])
+    direct = links[:, 1] == kept_rows[links[:, 0]]
+    rows = np.lexsort((ranks[links[:, 1]], -values, ~direct, links[:, 0]))
+    opening = np.concatenate([[True], np.diff(links[rows, 0]) != 0])
     # Every document of a pair has a link, so these are all of them in their order.
-    return both[rows, 1][opening], values[rows][opening]
+    return links[rows, 1][opening], values[rows][opening]

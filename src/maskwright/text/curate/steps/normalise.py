@@ -29,7 +29,7 @@ import numpy as np
 from maskwright.base.packages import require
 from maskwright.text.curate import mojibake
 from maskwright.text.curate.arrays.characters import Characters, characters_of
-from maskwright.text.curate.step import Batch, Change, Outcome, Step, check_counts
+from maskwright.text.curate.step import Change, CurationBatch, Outcome, Step, check_counts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,45 +93,45 @@ class Settings(Step):
     def wordless(self) -> Collection[str]:
         return {*RULES, "blank-lines", *(("form",) if self.form == "NFC" else ())}
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         texts, changes = list(batch.texts), []
         characters = batch.characters
-        suspicious = mojibake.suspicious(characters)
-        for place in np.flatnonzero(suspicious).tolist() if self.mojibake else ():
-            texts[place], numbers = mojibake.repaired(texts[place])
+        suspicious = mojibake.find_suspicious(characters)
+        for index in np.flatnonzero(suspicious).tolist() if self.mojibake else ():
+            texts[index], numbers = mojibake.repair(texts[index])
             if numbers:
                 where = f"line {numbers[0]}" + (" and further" if len(numbers) > 1 else "")
-                changes.append(Change(place, "mojibake", len(numbers), where))
+                changes.append(Change(index, "mojibake", len(numbers), where))
         if changes:
             characters = characters_of(texts)
         if self.quotes or self.references:
-            texts = [self._plain_marks(place, text, changes) for place, text in enumerate(texts)]
+            texts = [self._plain_marks(index, text, changes) for index, text in enumerate(texts)]
             characters = characters_of(texts)
         rules = {rule: RULES[rule] for rule in RULES if getattr(self, rule.replace("-", "_"))}
-        for place, present in _present(characters, {c for rule in rules.values() for c in rule}):
-            texts[place] = _replaced(place, texts[place], rules, present, changes)
-        for place, text in enumerate(texts):
+        for index, present in _texts_with(characters, {c for rule in rules.values() for c in rule}):
+            texts[index] = _replace(index, texts[index], rules, present, changes)
+        for index, text in enumerate(texts):
             if self.form != "as-is" and not text.isascii():
-                text = _composed(place, text, self.form, changes)
+                text = _normalise_form(index, text, self.form, changes)
             if self.blank_lines >= 0 and ("\n\n" in text or "\n " in text or "\n\t" in text):
-                text = self._shortened(place, text, changes)
-            texts[place] = text
+                text = self._shortened(index, text, changes)
+            texts[index] = text
         return Outcome(texts=texts if changes else None, changes=changes)
 
-    def _shortened(self, place: int, text: str, changes: list[Change]) -> str:
+    def _shortened(self, index: int, text: str, changes: list[Change]) -> str:
         rows = text.split("\n")
-        kept: list[str] = []
+        remaining: list[str] = []
         blank = 0
         for row in rows:
             blank = 0 if row.strip() else blank + 1
             if blank <= self.blank_lines:
-                kept.append(row)
-        if len(kept) < len(rows):
-            changes.append(Change(place, "blank-lines", len(rows) - len(kept)))
-            return "\n".join(kept)
+                remaining.append(row)
+        if len(remaining) < len(rows):
+            changes.append(Change(index, "blank-lines", len(rows) - len(remaining)))
+            return "\n".join(remaining)
         return text
 
-    def _plain_marks(self, place: int, text: str, changes: list[Change]) -> str:
+    def _plain_marks(self, index: int, text: str, changes: list[Change]) -> str:
         from ftfy import fixes
 
         functions: dict[str, Callable[[str], str]] = {}
@@ -143,24 +143,24 @@ class Settings(Step):
             better = function(text)
             if better != text:
                 rows = zip(text.split("\n"), better.split("\n"), strict=False)
-                changes.append(Change(place, rule, sum(old != new for old, new in rows)))
+                changes.append(Change(index, rule, sum(old != new for old, new in rows)))
                 text = better
         return text
 
 
-def _present(characters: Characters, wanted: set[str]) -> Iterator[tuple[int, set[str]]]:
+def _texts_with(characters: Characters, sought: set[str]) -> Iterator[tuple[int, set[str]]]:
     """The texts that have some of the wanted characters, and which of them the batch has."""
     table = np.zeros(sys.maxunicode + 1, np.bool_)
-    table[[ord(c) for c in wanted]] = True
+    table[[ord(c) for c in sought]] = True
     chosen = table[characters.points]
     chosen[characters.offsets[1:] - 1] = False  # the line ends between the texts
     present = set(map(chr, np.unique(characters.points[chosen]).tolist()))
-    for place in np.flatnonzero(characters.count(chosen)).tolist():
-        yield place, present
+    for index in np.flatnonzero(characters.count(chosen)).tolist():
+        yield index, present
 
 
-def _replaced(
-    place: int,
+def _replace(
+    index: int,
     text: str,
     rules: Mapping[str, Mapping[str, str]],
     present: set[str],
@@ -180,13 +180,15 @@ def _replaced(
                 count += text.count(character)
                 text = text.replace(character, table[character])
         if text != before:
-            changes.append(Change(place, rule, count))
+            changes.append(Change(index, rule, count))
     return text
 
 
-def _composed(place: int, text: str, form: Literal["NFC", "NFKC"], changes: list[Change]) -> str:
+def _normalise_form(
+    index: int, text: str, form: Literal["NFC", "NFKC"], changes: list[Change]
+) -> str:
     if unicodedata.is_normalized(form, text):
         return text
     rows = sum(not unicodedata.is_normalized(form, row) for row in text.split("\n"))
-    changes.append(Change(place, "form", rows))
+    changes.append(Change(index, "form", rows))
     return unicodedata.normalize(form, text)

@@ -1,8 +1,8 @@
 """perplexity: texts that a language model finds far too surprising, or far too little, are removed.
 
-The model is a word n-gram model of a good part that you name, or of the corpus itself, or a model
-of Maskwright. No text is scored by a model that has read it: the training texts are halved by their
-content, and each text is scored by the half that equal texts are not in. Senseless text has a high
+The model is a word n-gram model of the files `good`, or of the corpus itself, or a model of
+Maskwright. No text is scored by a model that was trained on it: the training texts are divided into
+halves by their content, and each text is scored by the half without it. Senseless text has a high
 perplexity, boilerplate and repeated text a low one (Wenzek et al. 2019, CCNet, section 3.3).
 """
 
@@ -25,33 +25,33 @@ from maskwright.text.corpus.read import Reader
 from maskwright.text.curate.arrays.winnow import PERPLEXITY, draws
 from maskwright.text.curate.arrays.words import word_counts
 from maskwright.text.curate.markov import (
-    Counts,
-    Markov,
+    NgramCounts,
+    NgramModel,
     Units,
-    counted,
+    concatenate,
+    count_ngrams,
     models_of,
     table_of,
-    together,
-    trained,
+    train,
     units_of,
 )
 from maskwright.text.curate.step import (
     DOCUMENT,
     NO_NEAR_COPIES,
-    Batch,
-    Corpus,
+    CorpusHandle,
     CorpusStep,
-    Measure,
+    CurationBatch,
     Outcome,
     Pass,
+    RuleMeasure,
 )
 from maskwright.text.curate.steps.sample import check_seed
 
 SIZE = 1000
 
 
-def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iterator[Batch]:
-    """The documents of these files in their order, until so many words were read.
+def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iterator[CurationBatch]:
+    """The documents of these files in their order, until `most_words` were read.
 
     Raises:
         UsageError, DataError: as the reader, `where` put before the place.
@@ -62,7 +62,7 @@ def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iter
             texts.append(document.text)
             ids.append(document.id)
             if len(texts) == SIZE:
-                batch = Batch(np.arange(SIZE), ids, texts)
+                batch = CurationBatch(np.arange(SIZE), ids, texts)
                 words += int(batch.words.counts.sum())
                 yield batch
                 texts, ids = [], []
@@ -71,7 +71,7 @@ def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iter
     except MaskwrightError as error:
         raise error.under(f"{where}: ") from None
     if texts:
-        yield Batch(np.arange(len(texts)), ids, texts)
+        yield CurationBatch(np.arange(len(texts)), ids, texts)
 
 
 MAD = 1.4826  # the standard deviation of a normal distribution, in median absolute deviations
@@ -92,25 +92,25 @@ def deviations(
 ) -> NDArray[np.float64]:
     """(N,) how many deviations each of `values` is from the median of its group, or of the
     `reference`; NaN in groups of fewer than 20 numbers."""
-    found = np.full(len(values), np.nan)
+    scaled = np.full(len(values), np.nan)
     if reference is not None:
-        known = reference[~np.isnan(reference)]
-        if len(known) >= FEWEST:
-            middle, width = robust(known)
-            found = (values - middle) / width
-        return found.round(6)
+        usable = reference[~np.isnan(reference)]
+        if len(usable) >= FEWEST:
+            middle, width = robust(usable)
+            scaled = (values - middle) / width
+        return scaled.round(6)
     _, numbers, counts = np.unique(
         np.array(groups, dtype=object).astype(str), return_inverse=True, return_counts=True
     )
     ends = np.cumsum(counts)
     order = np.argsort(numbers, kind="stable")
     for number in np.flatnonzero(counts >= FEWEST).tolist():
-        here = order[ends[number] - counts[number] : ends[number]]
-        known = values[here][~np.isnan(values[here])]
-        if len(known) >= FEWEST:
-            middle, width = robust(known)
-            found[here] = (values[here] - middle) / width
-    return found.round(6)
+        members = order[ends[number] - counts[number] : ends[number]]
+        usable = values[members][~np.isnan(values[members])]
+        if len(usable) >= FEWEST:
+            middle, width = robust(usable)
+            scaled[members] = (values[members] - middle) / width
+    return scaled.round(6)
 
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class Settings(CorpusStep):
     def first_pass(self) -> tuple[str, Pass] | None:
         return None if self.model or self.good else ("size", self.size_pass)
 
-    def size_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def size_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """Of each document its words, and a draw for the training part."""
         import pyarrow as pa
 
@@ -243,12 +243,12 @@ class Settings(CorpusStep):
         draw = draws(batch.texts, PERPLEXITY, self.seed + 1)
         return pa.table({"row": batch.rows, "words": words, "draw": draw})
 
-    def units_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
+    def units_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
         """The units of the training documents of a batch, their halves and groups, and whether they
         are long enough to have a perplexity."""
         import pyarrow as pa
 
-        batch = batch.take(np.isin(batch.rows, known.column("row").to_numpy()))
+        batch = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
         units = units_of(batch)
         return pa.table(
             {
@@ -260,33 +260,33 @@ class Settings(CorpusStep):
             }
         )
 
-    def score_pass(self, batch: Batch, known: pa.Table) -> pa.Table:
+    def score_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
         """The bits per word of each document, and its group."""
-        return self._scores(batch, self.bits(batch, models_of(known)))
+        return self._scores(batch, self.bits(batch, models_of(side_input)))
 
-    def model_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def model_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The bits per token of each document, by the model."""
         return self._scores(batch, self._long(batch, bits_per_token(self.model, batch.texts)))
 
-    def _scores(self, batch: Batch, bits: NDArray[np.float64]) -> pa.Table:
+    def _scores(self, batch: CurationBatch, bits: NDArray[np.float64]) -> pa.Table:
         import pyarrow as pa
 
         return pa.table({"row": batch.rows, "bits": bits, "group": self._groups(batch)})
 
-    def _groups(self, batch: Batch) -> pa.Array:
+    def _groups(self, batch: CurationBatch) -> pa.Array:
         import pyarrow as pa
 
         return pa.array([value or "" for value in batch.note(self.by)], pa.string())
 
-    def bits(self, batch: Batch, models: Sequence[Markov]) -> NDArray[np.float64]:
+    def bits(self, batch: CurationBatch, models: Sequence[NgramModel]) -> NDArray[np.float64]:
         """(B,) the bits per word, by the model of the other half; NaN for short texts."""
         bits = crossed_bits(units_of(batch), self.halves(batch.texts), models)
         return self._long(batch, bits)
 
-    def _long(self, batch: Batch, bits: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _long(self, batch: CurationBatch, bits: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.where(batch.lengths >= self.least_characters, bits, np.nan)
 
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """The perplexity of each document and the limits.
 
         Raises:
@@ -319,17 +319,18 @@ class Settings(CorpusStep):
             }
         )
 
-    def _of_good(self) -> tuple[list[Markov], NDArray[np.float64]]:
+    def _of_good(self) -> tuple[list[NgramModel], NDArray[np.float64]]:
         """Models of the good part, and the bits of its own texts, each by the other half."""
         batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
         halves = np.concatenate([self.halves(batch.texts) for batch in batches])
-        lesson = Lesson.of(together([units_of(batch) for batch in batches]), halves, self.order)
+        units = concatenate([units_of(batch) for batch in batches])
+        lesson = TrainingHalves.of(units, halves, self.order)
         models = lesson.models()
         return models, np.concatenate([self.bits(batch, models) for batch in batches])
 
-    def _of_corpus(self, corpus: Corpus) -> pa.Table:
-        """The scores of the documents by models of the corpus; learned twice, the second time
-        without the documents that were far too surprising."""
+    def _of_corpus(self, corpus: CorpusHandle) -> pa.Table:
+        """The scores of the documents by models of the corpus. The models are trained twice, the
+        second time without documents that were far too surprising."""
         import pyarrow as pa
 
         sizes = corpus.map("size", self.size_pass).read()
@@ -345,14 +346,14 @@ class Settings(CorpusStep):
         halves = read.column("half").to_numpy()
         if halves.all() or not halves.any():
             return self._unscored(corpus)
-        lesson = Lesson.of(units, halves, self.order)
+        lesson = TrainingHalves.of(units, halves, self.order)
         # The first scores only decide who teaches the second models.
         bits = np.where(read.column("long").to_numpy(), lesson.bits(), np.nan)
         away = deviations(bits, read.column("group").to_pylist())
         models = lesson.models(without=away > SPREAD)
         return corpus.map("score", self.score_pass, table_of(models)).read()
 
-    def _unscored(self, corpus: Corpus) -> pa.Table:
+    def _unscored(self, corpus: CorpusHandle) -> pa.Table:
         """No perplexity for any document, where a limit is a distance from others.
 
         Raises:
@@ -362,7 +363,7 @@ class Settings(CorpusStep):
             raise _too_little()
         return corpus.map("none", self.no_pass).read()
 
-    def no_pass(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def no_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """No bits of any document."""
         return self._scores(batch, np.full(len(batch), np.nan))
 
@@ -373,33 +374,33 @@ class Settings(CorpusStep):
         Raises:
             DataError: there are fewer than 20 texts to take a quantile from, or in the good part.
         """
-        known = np.sort(bits[~np.isnan(bits)])
-        found: list[float | None] = []
+        sorted_bits = np.sort(bits[~np.isnan(bits)])
+        bounds: list[float | None] = []
         for side, usual in zip(("low", "high"), QUANTILES, strict=True):
             number, quantile = getattr(self, side), getattr(self, f"{side}_quantile")
             if number is not None:
-                found.append(number)
+                bounds.append(number)
                 continue
             if quantile is None and self.spread is None and good:
                 quantile = usual
             if quantile is None and not good:
-                found.append(None)  # by deviations, which too few texts do not have
+                bounds.append(None)  # by deviations, which too few texts do not have
                 continue
-            if len(known) < FEWEST:
+            if len(sorted_bits) < FEWEST:
                 raise DataError(
                     "too few texts to take limits of perplexity from",
                     where="perplexity.good" if good else "perplexity",
-                    found=f"{len(known)} of at least {self.least_characters} characters",
+                    found=f"{len(sorted_bits)} of at least {self.least_characters} characters",
                     wanted=f"{FEWEST} or more",
                     do="set `low` and `high` to numbers, or name more files in `good`; "
                     "or leave the step out (--without perplexity)",
                 )
             if quantile is None:
-                found.append(None)
+                bounds.append(None)
             else:
-                value = 2 ** float(np.quantile(known, quantile)) * 1000
-                found.append((math.floor if side == "low" else math.ceil)(value) / 1000)
-        return found[0], found[1]
+                value = 2 ** float(np.quantile(sorted_bits, quantile)) * 1000
+                bounds.append((math.floor if side == "low" else math.ceil)(value) / 1000)
+        return bounds[0], bounds[1]
 
     def _finding(
         self,
@@ -408,41 +409,41 @@ class Settings(CorpusStep):
         limits: tuple[float | None, float | None],
     ) -> Finding:
         spread = SPREAD if self.spread is None else self.spread
-        parts = [
+        bounds = [
             f"{spread:g} deviations {'below' if name == 'from' else 'above'} the median"
             if limit is None
             else f"{limit:,.1f}"
             for name, limit in zip(("from", "to"), limits, strict=True)
         ]
-        known = bits[~np.isnan(bits)]
-        evidence = f"median {2 ** float(np.median(known)):,.1f}" if len(known) else ""
+        usable = bits[~np.isnan(bits)]
+        evidence = f"median {2 ** float(np.median(usable)):,.1f}" if len(usable) else ""
         without = int((np.isnan(away) & ~np.isnan(bits)).sum())
         if without and None in limits:
             evidence += f"; {without:,} documents have no limit, as their group is too small"
-        what = f"perplexity is allowed from {parts[0]} to {parts[1]}"
-        if not len(known) and None in limits:
+        message = f"perplexity is allowed from {bounds[0]} to {bounds[1]}"
+        if not len(usable) and None in limits:
             return Finding(
                 "perplexity-limits", "too few texts for a perplexity; all of them stay", "", ""
             )
-        return Finding("perplexity-limits", what, evidence)
+        return Finding("perplexity-limits", message, evidence)
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        assert known is not None
-        rows = known.column("row").to_numpy()
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        assert gathered is not None
+        rows = gathered.column("row").to_numpy()
         order = np.argsort(rows, kind="stable")
         at = order[np.searchsorted(rows[order], batch.rows)]
         # Rounded: the last bits of a power depend on how many are computed at once.
-        values = np.exp2(known.column("bits").to_numpy()[at]).round(3)
-        limits = [float(known.column(name)[0].as_py()) for name in ("low", "high")]
+        values = np.exp2(gathered.column("bits").to_numpy()[at]).round(3)
+        limits = [float(gathered.column(name)[0].as_py()) for name in ("low", "high")]
         low, high = (None if math.isnan(limit) else limit for limit in limits)
         measures = (
-            [] if low is None and high is None else [Measure("perplexity", values, low, high)]
+            [] if low is None and high is None else [RuleMeasure("perplexity", values, low, high)]
         )
         if low is None or high is None:
             spread = SPREAD if self.spread is None else self.spread
-            away = known.column("deviation").to_numpy()[at]
+            away = gathered.column("deviation").to_numpy()[at]
             measures.append(
-                Measure(
+                RuleMeasure(
                     "perplexity_deviation",
                     away,
                     low=-spread if low is None else None,
@@ -464,7 +465,7 @@ def _too_little() -> DataError:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingHalves:
     """Texts that models learn from.
 
     Attributes:
@@ -475,14 +476,15 @@ class Lesson:
 
     halves: NDArray[np.bool_]
     units: tuple[Units, Units]
-    counts: tuple[Counts, Counts]
+    counts: tuple[NgramCounts, NgramCounts]
 
     @classmethod
-    def of(cls, units: Units, halves: NDArray[np.bool_], order: int) -> Lesson:
-        parts = units.of(~halves), units.of(halves)
-        return cls(halves, parts, (counted(parts[0], order), counted(parts[1], order)))
+    def of(cls, units: Units, halves: NDArray[np.bool_], order: int) -> TrainingHalves:
+        by_half = units.of(~halves), units.of(halves)
+        counts = count_ngrams(by_half[0], order), count_ngrams(by_half[1], order)
+        return cls(halves, by_half, counts)
 
-    def models(self, without: NDArray[np.bool_] | None = None) -> list[Markov]:
+    def models(self, without: NDArray[np.bool_] | None = None) -> list[NgramModel]:
         """The model of each half.
 
         Args:
@@ -491,29 +493,29 @@ class Lesson:
         Raises:
             DataError: no text is in one of the halves.
         """
-        found = []
+        trained_models = []
         for half, (units, counts) in enumerate(zip(self.units, self.counts, strict=True)):
             if without is not None:
                 left_out = units.of(without[self.halves == bool(half)])
-                counts = counts.without(counted(left_out, len(counts.grams)))
+                counts = counts.without(count_ngrams(left_out, len(counts.grams)))
             if not len(counts.grams[0]):
                 raise _too_little()
-            found.append(trained(counts))
-        return found
+            trained_models.append(train(counts))
+        return trained_models
 
     def bits(self) -> NDArray[np.float64]:
         """(B,) the bits per unit of each text, by the model of the other half."""
-        found, models = np.empty(len(self.halves)), self.models()
+        bits, models = np.empty(len(self.halves)), self.models()
         for half, units in enumerate(self.units):
-            found[self.halves == bool(half)] = models[1 - half].bits(units)
-        return found
+            bits[self.halves == bool(half)] = models[1 - half].bits(units)
+        return bits
 
 
 def crossed_bits(
-    units: Units, halves: NDArray[np.bool_], models: Sequence[Markov]
+    units: Units, halves: NDArray[np.bool_], models: Sequence[NgramModel]
 ) -> NDArray[np.float64]:
     """(B,) the bits per unit of texts, each by the model of the half that it is not in."""
-    found = np.empty(len(halves))
+    bits = np.empty(len(halves))
     for chosen, model in ((halves, models[0]), (~halves, models[1])):
-        found[chosen] = model.bits(units.of(chosen))
-    return found
+        bits[chosen] = model.bits(units.of(chosen))
+    return bits

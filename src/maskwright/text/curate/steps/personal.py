@@ -10,9 +10,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from maskwright.base.errors import ConfigError, near
-from maskwright.text.curate.arrays.phrases import entries
+from maskwright.text.curate.arrays.phrases import read_entries
 from maskwright.text.curate.personal_data.details import TYPES, Detail, details_of
-from maskwright.text.curate.step import Batch, Change, Measure, Outcome, Step
+from maskwright.text.curate.step import (
+    Change,
+    CurationBatch,
+    Outcome,
+    RuleMeasure,
+    Step,
+    check_counts,
+)
 
 SUMMARY = (
     "masks e-mail addresses, telephone, bank, card and other personal numbers, or removes them"
@@ -57,10 +64,7 @@ class Settings(Step):
                     wanted=", ".join(TYPES),
                     do=near(name, TYPES),
                 )
-        if self.most < 0:
-            raise ConfigError(
-                "fewer than none", where="most", found=self.most, wanted="0 or more", do="use 0"
-            )
+        check_counts(self, "most")
         if self.most and self.action == "mask":
             raise ConfigError(
                 "`most` has no effect where details are masked",
@@ -90,28 +94,29 @@ class Settings(Step):
         """
         if not self.allow:
             return frozenset()
-        return frozenset(text.casefold() for text, _ in entries(self.allow, "allow"))
+        return frozenset(text.casefold() for text, _ in read_entries(self.allow, "allow"))
 
-    def apply(self, batch: Batch, opened: frozenset[str], known: Any = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: frozenset[str], gathered: Any = None) -> Outcome:
         def allowed(value: str) -> bool:
             value = value.casefold()
             return value in opened or f"@{value.rpartition('@')[2]}" in opened
 
-        found = details_of(batch.texts, self.detect, allowed if opened else lambda value: False)
+        all_details = details_of(batch.texts, self.detect, allowed)
         if self.action == "remove":
-            counts = np.bincount([d.text for d in found], minlength=len(batch))
-            return Outcome(measures=[Measure("personal_details", counts, high=self.most)])
-        texts, by_text = list(batch.texts), _grouped(found)
-        for place, details in by_text.items():
-            texts[place] = self._masked(texts[place], details)
+            counts = np.bincount([d.text for d in all_details], minlength=len(batch))
+            return Outcome(measures=[RuleMeasure("personal_details", counts, high=self.most)])
+        texts, by_text = list(batch.texts), _group_by_text(all_details)
+        for index, details in by_text.items():
+            texts[index] = self._masked(texts[index], details)
         return Outcome(texts=texts, changes=list(_changes(by_text)))
 
     def _masked(self, text: str, details: Sequence[Detail]) -> str:
-        pieces, last = [], 0
+        pieces, position = [], 0
         for detail in details:
-            pieces += [text[last : detail.begin], self.placeholder.format_map(_Type(detail.type))]
-            last = detail.end
-        return "".join([*pieces, text[last:]])
+            placeholder = self.placeholder.format_map(_Type(detail.type))
+            pieces += [text[position : detail.begin], placeholder]
+            position = detail.end
+        return "".join([*pieces, text[position:]])
 
 
 class _Type(dict[str, str]):
@@ -124,9 +129,9 @@ class _Type(dict[str, str]):
         return f"{{{key}}}"
 
 
-def _grouped(found: Sequence[Detail]) -> dict[int, list[Detail]]:
+def _group_by_text(details: Sequence[Detail]) -> dict[int, list[Detail]]:
     by_text: dict[int, list[Detail]] = {}
-    for detail in found:
+    for detail in details:
         by_text.setdefault(detail.text, []).append(detail)
     return by_text
 
@@ -134,10 +139,10 @@ def _grouped(found: Sequence[Detail]) -> dict[int, list[Detail]]:
 def _changes(by_text: dict[int, list[Detail]]) -> list[Change]:
     """One for each document and type: how many, and where; never the value."""
     changes = []
-    for place, details in by_text.items():
+    for index, details in by_text.items():
         for name in sorted({d.type for d in details}):
             spans = [f"{d.begin} to {d.end}" for d in details if d.type == name]
             more = f" and {len(spans) - LISTED} more" if len(spans) > LISTED else ""
             where = f"characters {', '.join(spans[:LISTED])}{more}"
-            changes.append(Change(place, f"personal-{name}", len(spans), where))
+            changes.append(Change(index, f"personal-{name}", len(spans), where))
     return changes

@@ -1,8 +1,8 @@
-"""Stretches of at least `length` words that stand in the corpus before are cut out of the texts.
+"""Stretches of at least `length` words that occur earlier in the corpus are cut out of the texts.
 
-What is found is what a suffix array of the whole corpus finds (Lee et al. 2107.06499), without
-holding one: two windows of `length` words that are equal have the same fingerprint (`winnow.py`),
-so only around fingerprints that occur twice is anything compared.
+The result is that of a suffix array of the whole corpus (Lee et al. 2107.06499), without its
+memory: equal windows of `length` words have the same fingerprint (`winnow.py`), so that only the
+surroundings of fingerprints that occur twice are compared.
 
     prints    the fingerprints of all texts; those that occur once are out
     runs      around the others, neighbouring windows with one fingerprint, as one hash: runs that
@@ -10,9 +10,8 @@ so only around fingerprints that occur twice is anything compared.
     windows   of runs that share a fingerprint and differ, at the ends of what is repeated, one run
               of each form is compared window by window
 
-A window is kept where it comes first: in the first document in order, there at its first place. All
-others are cut, up to the next word that stays. Work and memory grow with the repeated words, not
-with the square of how often they occur.
+A window is kept at its first place in the first document in order. All others are cut, up to the
+next word that stays. Work and memory are linear in the number of repeated words.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.config import require
-from maskwright.text.curate.arrays.phrases import Spans, cut, merged
+from maskwright.text.curate.arrays.phrases import Spans, cut_spans, merge_spans
 from maskwright.text.curate.arrays.winnow import ORDER, OrderedStep, Stretches, in_order, runs_of
-from maskwright.text.curate.step import DOCUMENT, Batch, Change, Corpus, Outcome
+from maskwright.text.curate.step import DOCUMENT, Change, CorpusHandle, CurationBatch, Outcome
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +51,7 @@ class Settings(OrderedStep):
         require("length", self.length, SHORTEST)
 
     # -------------------------------------------------------------------------- passes
-    def prints(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def prints(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The pass: the fingerprints of a batch and how often each occurs."""
         import pyarrow as pa
 
@@ -67,15 +66,15 @@ class Settings(OrderedStep):
             }
         )
 
-    def runs(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def runs(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The pass: the runs whose fingerprints are known."""
         import pyarrow as pa
 
-        assert known is not None
+        assert side_input is not None
         words = batch.words
         stretches = Stretches(words)
         runs = runs_of(words, stretches, self.length)
-        hot = known.column("print").to_numpy()
+        hot = side_input.column("print").to_numpy()
         at = np.minimum(np.searchsorted(hot, runs.prints), len(hot) - 1)
         runs = runs.take(hot[at] == runs.prints)
         texts = np.searchsorted(words.starts, runs.firsts, "right") - 1
@@ -90,45 +89,45 @@ class Settings(OrderedStep):
             }
         )
 
-    def windows(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def windows(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The pass: every window of the runs that are known."""
         import pyarrow as pa
 
-        assert known is not None
-        texts = np.searchsorted(batch.rows, known.column("row").to_numpy())
-        places = known.column("place").to_numpy().astype(np.int64)
-        counts = known.column("count").to_numpy().astype(np.int64)
+        assert side_input is not None
+        texts = np.searchsorted(batch.rows, side_input.column("row").to_numpy())
+        positions = side_input.column("place").to_numpy().astype(np.int64)
+        counts = side_input.column("count").to_numpy().astype(np.int64)
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        texts, places = np.repeat(texts, counts), np.repeat(places, counts) + within
-        hashes = Stretches(batch.words).hashes(batch.words.starts[texts] + places, self.length)
+        texts, positions = np.repeat(texts, counts), np.repeat(positions, counts) + within
+        hashes = Stretches(batch.words).hashes(batch.words.starts[texts] + positions, self.length)
         return pa.table(
             {
                 "row": pa.array(batch.rows[texts], pa.int64()),
                 "window": pa.array(hashes),
-                "place": pa.array(places.astype(np.int32)),
+                "place": pa.array(positions.astype(np.int32)),
             }
         )
 
-    def ordered(self, batch: Batch, known: pa.Table | None) -> pa.Table:
+    def ordered(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """The pass: the columns of the order of the documents that are known."""
         import pyarrow as pa
 
-        assert known is not None
-        own = batch.take(np.isin(batch.rows, known.column("row").to_numpy()))
-        return pa.table({"row": pa.array(own.rows, pa.int64()), **self.order(own)})
+        assert side_input is not None
+        chosen = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
+        return pa.table({"row": pa.array(chosen.rows, pa.int64()), **self.order(chosen)})
 
     # -------------------------------------------------------------------------- gather
-    def gather(self, corpus: Corpus, opened: Any) -> pa.Table:
-        """The stretches to cut: the document, the first word and the one behind the last."""
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+        """Returns the stretches to cut: document, first word, and the word after the last."""
         import pyarrow as pa
 
         hot = corpus.map("prints", self.prints).totals(["print"], ["count"], least=2)
-        found = [Spans(*np.zeros((3, 0), np.int64))]
-        for number, part in enumerate(portions(hot.column("count").to_numpy(), AT_ONCE)):
-            known = pa.table({"print": pa.array(hot.column("print").to_numpy()[part])})
-            found += self._of_prints(corpus, number, known)
-            found = [_joined(found)]
-        spans = found[0]
+        span_blocks = [Spans(*np.zeros((3, 0), np.int64))]
+        for number, portion in enumerate(portions(hot.column("count").to_numpy(), AT_ONCE)):
+            side_input = pa.table({"print": pa.array(hot.column("print").to_numpy()[portion])})
+            span_blocks += self._of_prints(corpus, number, side_input)
+            span_blocks = [_merge_all(span_blocks)]
+        spans = span_blocks[0]
         return pa.table(
             {
                 DOCUMENT: pa.array(spans.texts, pa.int64()),
@@ -137,81 +136,83 @@ class Settings(OrderedStep):
             }
         )
 
-    def _of_prints(self, corpus: Corpus, number: int, known: pa.Table) -> Iterator[Spans]:
-        """What is to be cut around some fingerprints."""
+    def _of_prints(
+        self, corpus: CorpusHandle, number: int, side_input: pa.Table
+    ) -> Iterator[Spans]:
+        """The spans to cut around some fingerprints."""
         import pyarrow as pa
 
-        tables = corpus.map(f"runs-{number}", self.runs, known)
+        tables = corpus.map(f"runs-{number}", self.runs, side_input)
         table = tables.repeated(["print"], ["run", DOCUMENT, "place", "count"])
         prints, runs, documents = (
             table.column(name).to_numpy() for name in ("print", "run", DOCUMENT)
         )
-        places = table.column("place").to_numpy().astype(np.int64)
+        positions = table.column("place").to_numpy().astype(np.int64)
         counts = table.column("count").to_numpy().astype(np.int64)
         if not len(prints):
             return
-        own, texts = np.unique(documents, return_inverse=True)
-        ranks = self._ranks(corpus, number, own)
-        rows = np.lexsort((places, ranks[texts], runs, prints))
+        involved, texts = np.unique(documents, return_inverse=True)
+        ranks = self._ranks(corpus, number, involved)
+        rows = np.lexsort((positions, ranks[texts], runs, prints))
         new_print = np.concatenate([[True], prints[rows][1:] != prints[rows][:-1]])
         new_run = new_print | np.concatenate([[True], runs[rows][1:] != runs[rows][:-1]])
         again = rows[~new_run]
-        ends = places + counts + self.length - 1
-        yield Spans(documents[again], places[again], ends[again])
+        ends = positions + counts + self.length - 1
+        yield Spans(documents[again], positions[again], ends[again])
         # Fingerprints with runs of more than one form.
         forms = np.bincount(np.cumsum(new_print)[new_run])[np.cumsum(new_print)]
         mixed = rows[new_run & (forms > 1)]
         # Equal windows have one fingerprint, so they are cut between fingerprints only.
-        for second, part in enumerate(portions(counts[mixed], AT_ONCE, prints[mixed])):
-            chosen = mixed[part]
+        for second, portion in enumerate(portions(counts[mixed], AT_ONCE, prints[mixed])):
+            chosen = mixed[portion]
             about = pa.table(
                 {
                     DOCUMENT: pa.array(documents[chosen], pa.int64()),
-                    "place": pa.array(places[chosen], pa.int32()),
+                    "place": pa.array(positions[chosen], pa.int32()),
                     "count": pa.array(counts[chosen], pa.int32()),
                 }
             )
-            yield self._of_windows(corpus, f"windows-{number}-{second}", about, own, ranks)
+            yield self._of_windows(corpus, f"windows-{number}-{second}", about, involved, ranks)
 
     def _of_windows(
         self,
-        corpus: Corpus,
+        corpus: CorpusHandle,
         name: str,
-        known: pa.Table,
-        own: NDArray[np.int64],
+        side_input: pa.Table,
+        involved: NDArray[np.int64],
         ranks: NDArray[np.int64],
     ) -> Spans:
-        table = corpus.map(name, self.windows, known).repeated(["window"], [DOCUMENT, "place"])
+        table = corpus.map(name, self.windows, side_input).repeated(["window"], [DOCUMENT, "place"])
         windows = table.column("window").to_numpy()
         documents = table.column(DOCUMENT).to_numpy()
-        places = table.column("place").to_numpy().astype(np.int64)
-        rows = np.lexsort((places, ranks[np.searchsorted(own, documents)], windows))
+        positions = table.column("place").to_numpy().astype(np.int64)
+        rows = np.lexsort((positions, ranks[np.searchsorted(involved, documents)], windows))
         new = np.ones(len(rows), np.bool_)
         new[1:] = windows[rows][1:] != windows[rows][:-1]
         again = rows[~new]
-        return Spans(documents[again], places[again], places[again] + self.length)
+        return Spans(documents[again], positions[again], positions[again] + self.length)
 
     def _ranks(
-        self, corpus: Corpus, number: int, documents: NDArray[np.int64]
+        self, corpus: CorpusHandle, number: int, documents: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """(D,) the place of each document in the order of these."""
         import pyarrow as pa
 
-        known = pa.table({DOCUMENT: pa.array(documents, pa.int64())})
-        table = corpus.map(f"order-{number}", self.ordered, known).read([DOCUMENT, *ORDER])
+        side_input = pa.table({DOCUMENT: pa.array(documents, pa.int64())})
+        table = corpus.map(f"order-{number}", self.ordered, side_input).read([DOCUMENT, *ORDER])
         ranks = np.empty(len(documents), np.int64)
         ranks[in_order(table)] = np.arange(len(documents))
         return ranks
 
-    def apply(self, batch: Batch, opened: Any, known: pa.Table | None = None) -> Outcome:
-        if known is None or not known.num_rows:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        if gathered is None or not gathered.num_rows:
             return Outcome()
-        columns = [known.column(name).to_numpy() for name in ("row", "begin", "end")]
-        spans = merged(Spans(np.searchsorted(batch.rows, columns[0]), columns[1], columns[2]))
-        done = cut(batch, spans)
+        columns = [gathered.column(name).to_numpy() for name in ("row", "begin", "end")]
+        spans = merge_spans(Spans(np.searchsorted(batch.rows, columns[0]), columns[1], columns[2]))
+        done = cut_spans(batch, spans)
         changes = [
-            Change(text, RULE, f"{end - begin} words", f"characters {first} to {last}")
-            for text, begin, end, (first, last) in zip(
+            Change(text, RULE, f"{end - begin} words", f"characters {low} to {high}")
+            for text, begin, end, (low, high) in zip(
                 spans.texts.tolist(),
                 spans.begins.tolist(),
                 spans.ends.tolist(),
@@ -236,10 +237,10 @@ def portions(
     return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
 
-def _joined(spans: list[Spans]) -> Spans:
+def _merge_all(spans: list[Spans]) -> Spans:
     """All spans as one, merged."""
     columns = [
-        np.concatenate([getattr(one, name) for one in spans])
+        np.concatenate([getattr(block, name) for block in spans])
         for name in ("texts", "begins", "ends")
     ]
-    return merged(Spans(*columns))
+    return merge_spans(Spans(*columns))

@@ -7,7 +7,7 @@ from typing import Any
 
 from maskwright.base.errors import ConfigError
 from maskwright.text.curate.arrays.winnow import SAMPLE, draws
-from maskwright.text.curate.step import Batch, Measure, Outcome, Step
+from maskwright.text.curate.step import CurationBatch, Outcome, RuleMeasure, Step
 
 SUMMARY = "keeps a share of the documents, drawn by their content"
 
@@ -31,9 +31,9 @@ class Settings(Step):
             )
         check_seed(self.seed)
 
-    def apply(self, batch: Batch, opened: Any, known: Any = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
         numbers = draws(batch.texts, SAMPLE, self.seed)
-        return Outcome(measures=[Measure("sample_share", numbers, high=self.share)])
+        return Outcome(measures=[RuleMeasure("sample_share", numbers, high=self.share)])
 
 
 def check_seed(seed: int) -> None:

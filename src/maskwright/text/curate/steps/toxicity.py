@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.phrases import Phrases, entries, phrases_of
-from maskwright.text.curate.step import Batch, Outcome, Removal, Step
+from maskwright.text.curate.arrays.phrases import Phrases, phrases_of, read_entries
+from maskwright.text.curate.step import CurationBatch, Outcome, Removal, Step
 
 SUMMARY = "removes documents with words or phrases of your own lists"
 
@@ -76,11 +76,13 @@ class Settings(Step):
         Raises:
             UsageError, DataError: a file cannot be read, or has nothing, or an entry without words.
         """
-        listed = [(*e, path) for path in self.words for e in entries(path, "words")]
-        allowed = [(*e, self.allow) for e in entries(self.allow, "allow")] if self.allow else []
+        listed = [(*e, path) for path in self.words for e in read_entries(path, "words")]
+        allowed = (
+            [(*e, self.allow) for e in read_entries(self.allow, "allow")] if self.allow else []
+        )
         return Lists(phrases_of(listed), phrases_of(allowed) if allowed else None)
 
-    def apply(self, batch: Batch, opened: Lists, known: Any = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Lists, gathered: Any = None) -> Outcome:
         words = batch.words
         firsts, lasts, phrases = opened.listed.find(words)
         if opened.allowed is not None and firsts.size:
@@ -91,14 +93,14 @@ class Settings(Step):
         covered = np.bincount(owners, lasts - firsts + 1, len(batch))
         shares = covered / np.maximum(words.counts, 1)
         removals = []
-        for place in np.flatnonzero(counts).tolist():
-            over = self._over(int(counts[place]), float(shares[place]))
+        for index in np.flatnonzero(counts).tolist():
+            over = self._over(int(counts[index]), float(shares[index]))
             if over is not None:
-                rule, wanted = over
-                at = int(np.searchsorted(owners, place))
+                rule, allowed = over
+                at = int(np.searchsorted(owners, index))
                 where = f"characters {words.begins[firsts[at]]} to {words.ends[lasts[at]]}"
                 value = opened.listed.texts[phrases[at]]
-                removals.append(Removal(place, rule, value, where, wanted))
+                removals.append(Removal(index, rule, value, where, allowed))
         return Outcome(removals=removals)
 
     def _over(self, count: int, share: float) -> tuple[str, str] | None:

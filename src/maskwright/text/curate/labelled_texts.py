@@ -1,14 +1,15 @@
-"""Examples of good and bad texts that the user labelled: read, and checked to be two classes."""
+"""Texts that the user labelled as good or bad: read, and checked to be of two classes."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import ConfigError, DataError, MaskwrightError, near
-from maskwright.text.curate.step import Batch
+from maskwright.text.curate.step import CurationBatch
 from maskwright.text.tables import files
 from maskwright.text.tables.examples import Single
 from maskwright.text.tables.infer import infer
@@ -20,16 +21,16 @@ BAD_NAMES = {"bad", "no", "drop", "false", "0", "negative", "neg", "low", "rejec
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Texts, (B,) whether each is good, and the name of the class that is."""
+class LabelledTexts:
+    """Texts, (B,) whether each is good, and the name of the class of good texts."""
 
-    batch: Batch
+    batch: CurationBatch
     good: NDArray[np.bool_]
     label: str
 
 
-def judged(path: str, label: str, where: str) -> Judged:
-    """The examples in a labelled file.
+def read_labelled_texts(path: str, label: str, where: str) -> LabelledTexts:
+    """Read the examples of a labelled file.
 
     Args:
         label: the class of good texts; "" where its name says so (yes, good, keep, ...).
@@ -47,7 +48,8 @@ def judged(path: str, label: str, where: str) -> Judged:
         if error.where is None or path not in error.where:
             raise error.under(f"{where}.examples, {path}: ") from None
         raise
-    singles = [e for part in examples.parts.values() for e in part if isinstance(e, Single)]
+    every = itertools.chain.from_iterable(examples.parts.values())
+    singles = [example for example in every if isinstance(example, Single)]
     names = () if examples.labels is None else examples.labels.names
     if len(names) != 2 or not all(isinstance(single.label, int) for single in singles):
         raise DataError(
@@ -68,20 +70,20 @@ def judged(path: str, label: str, where: str) -> Judged:
                 wanted=f"{FEWEST} or more of each class; some hundred are better",
                 do="label more texts",
             )
-    seen: dict[str, Single] = {}
+    by_text: dict[str, Single] = {}
     for single in singles:
-        other = seen.setdefault(single.text, single)
-        if other.label != single.label:
+        earlier = by_text.setdefault(single.text, single)
+        if earlier.label != single.label:
             raise DataError(
                 "one text is in both classes",
-                where=f"{other.where} and {single.where}",
+                where=f"{earlier.where} and {single.where}",
                 found=single.text[:80],
                 wanted="one label for each text",
                 do="correct one of the labels",
             )
     texts = [single.text for single in singles]
     ids = [single.where for single in singles]
-    return Judged(Batch(np.arange(len(texts)), ids, texts), good, names[number])
+    return LabelledTexts(CurationBatch(np.arange(len(texts)), ids, texts), good, names[number])
 
 
 def good_label(names: tuple[str, ...] | list[str], label: str, where: str) -> str:
