@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maskwright.base import catalogue
+from maskwright.base import packages
 from maskwright.base.config import require
 from maskwright.base.errors import MaskwrightError, OutputError, ResourceError
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say, quiet
 from maskwright.base.report.tables import Table
 from maskwright.ship.bench.processor import facts
-from maskwright.ship.bench.side import OURS, ROOM, absence, missing, peers
+from maskwright.ship.bench.sides import OURS, PEERS, SIDES, missing
 from maskwright.ship.bench.work import Work, items_of, work_of
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
@@ -338,7 +338,7 @@ def bench(
         work, absent = _prepared(model, work, Path(place), beside)
         del model  # its memory is free for the sides
         work.write(Path(place), items)
-        names = [OURS, *(name for name in peers() if beside and name not in absent)]
+        names = [OURS, *(name for name in PEERS if beside and name not in absent)]
         measured = _measured(names, absent, Path(place), threads, seconds, pause, say)
     ours = measured[OURS]
     tokens = _tokens(tokenizer, work, items, ours.answers)
@@ -347,7 +347,7 @@ def bench(
         for name, side in measured.items()
     }
     machine = facts(threads, [])
-    reasons = {catalogue.load(ROOM, name).LABEL: reason for name, reason in absent.items()}
+    reasons = {SIDES[name].label: reason for name, reason in absent.items()}
     result = Measurement(work, about, found, reasons, machine)
     say("\n".join(f"{name}: {value or 'none'}" for name, value in machine.items()) + "\n")
     say(tables.for_terminal(result.table()))
@@ -362,16 +362,19 @@ def _prepared(
     """The work with a graph, if a side wants one, and why sides take no turn, by their labels."""
     if not beside:
         return work, {}
-    wanting = [name for name in peers() if catalogue.load(ROOM, name).GRAPH and not missing(name)]
-    reasons: dict[str, str | None] = {}
-    if wanting and work.kind in ("label", "vector"):
+    absent = {
+        name: f"not installed ({', '.join(lacking)}): {packages.install(*lacking)}"
+        for name in PEERS
+        if (lacking := missing(name))
+    }
+    installed = [name for name in PEERS if name not in absent]
+    refusal = work.refusal
+    if installed and not refusal:
         try:
             work = replace(work, graph=str(_write_graph(model, work, place)))
         except MaskwrightError as error:
-            why = error.what if error.found is None else f"{error.what}: {error.found}"
-            reasons |= dict.fromkeys(wanting, why)
-    reasons |= {name: absence(name, work) for name in peers() if name not in reasons}
-    return work, {name: reason for name, reason in reasons.items() if reason is not None}
+            refusal = error.what if error.found is None else f"{error.what}: {error.found}"
+    return work, absent | (dict.fromkeys(installed, refusal) if refusal else {})
 
 
 def _write_graph(model: LanguageModel, work: Work, place: Path) -> Path:
@@ -432,7 +435,7 @@ def _measured(
             side = processes[name]
             turns = list(side.turns)
             answers = side.step({"answers": COMPARED if not work.tokens else many})["answers"]
-            label = catalogue.load(ROOM, name).LABEL
+            label = SIDES[name].label
             found[name] = Measured(label, opened[name]["precision"], turns, side.started, answers)
         return found
     finally:

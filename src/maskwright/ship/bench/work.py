@@ -5,7 +5,7 @@
     no task, it writes           text      a prompt -> so many new tokens
     no task                      vector    a text -> the pooled states
 
-Other libraries are asked the first, the third and the last of these, of one text each.
+Other engines are asked for labels and vectors of one text each.
 """
 
 from __future__ import annotations
@@ -42,24 +42,21 @@ class Work:
 
     Attributes:
         folder: as the user named it, and `base` of an adapter.
-        model: the folder with the weights, as other libraries read it.
-        apart: why no other library answers alike from that folder; "": one could.
-        family: the model type in its config.json.
+        model: the folder with the weights.
+        refusal: why no graph of the model answers this; "": one could.
         labels: of a head over whole texts; `multi`: any number of them may hold.
         pooling: of vectors.
         longest: tokens of a text.
         tokens: how many each prompt is continued by; 0: none.
         decoder: whether the model is a decoder alone.
         graph: the model as an ONNX file, where one was written for the sides that need it.
-        precision: what our side was told to compute in.
     """
 
     kind: Kind
     folder: str
     model: str
     base: str | None = None
-    apart: str = ""
-    family: str = ""
+    refusal: str = ""
     labels: tuple[str, ...] = ()
     multi: bool = False
     pooling: str = "mean"
@@ -67,7 +64,6 @@ class Work:
     tokens: int = 0
     decoder: bool = False
     graph: str = ""
-    precision: str = "auto"
 
     def write(self, place: Path, items: Sequence[Any]) -> None:
         """For the sides' processes."""
@@ -98,14 +94,9 @@ def work_of(model: LanguageModel, folder: Path, base: Path | None = None) -> Wor
         "folder": str(folder.resolve()),
         "base": None if base is None else str(base.resolve()),
         "model": str((below or opened.path).resolve()),
-        "family": opened.model_type,
         "longest": min(config.longest or 512, 512) - opened.positions,
         "decoder": config.encoder is None,
     }
-    attached = opened.is_adapter or (opened.task is not None and opened.task.attached)
-    apart = "what was learned is an adapter beside the model" if attached else ""
-    if opened.model_type == "maskwright":
-        apart = "the model belongs to no family that other libraries know"
     _ = opened.tokenizer
     if "predict" in model.abilities:
         predictor = model.predictor
@@ -114,26 +105,22 @@ def work_of(model: LanguageModel, folder: Path, base: Path | None = None) -> Wor
         if task_type.alone and task_type.head is None:
             made = sentence_transformers_folder.read(opened.path)
             extra = [] if made is None else made.beside_the_model()
-            if extra:
-                apart = f"the folder adds {', '.join(extra)}"
+            refusal = f"the folder adds {', '.join(extra)}" if extra else ""
             pooling = "mean" if made is None else made.poolings[0]
-            return Work(kind="vector", apart=apart, pooling=pooling, **common)
+            return Work(kind="vector", refusal=refusal, pooling=pooling, **common)
         plain = task_type.head == "sequence" and task_type.problem != "number"
         if plain and len(task_type.roles) == 1 and task_type.labels and not task_type.writes:
             multi = task_type.problem == "multi"
             labels = tuple(task_type.labels)
-            return Work(kind="label", apart=apart, labels=labels, multi=multi, **common)
-        return Work(kind="answer", apart=apart or f"the task is {task_type.task}", **common)
+            return Work(kind="label", labels=labels, multi=multi, **common)
+        return Work(kind="answer", refusal=f"the task is {task_type.task}", **common)
     if config.decoder is not None and "generate" in model.abilities:
         tokens = min(NEW_TOKENS, common["longest"] // 2)
-        return Work(kind="text", apart=apart, tokens=tokens, **common)
+        refusal = "a graph of one pass does not write"
+        return Work(kind="text", refusal=refusal, tokens=tokens, **common)
     if "embed" in model.abilities:
-        return Work(kind="vector", apart=apart, **common)
-    raise _nothing_to_measure(model, folder)
-
-
-def _nothing_to_measure(model: LanguageModel, folder: Path) -> UsageError:
-    return UsageError(
+        return Work(kind="vector", **common)
+    raise UsageError(
         "this model has nothing whose speed is measured",
         where=folder,
         found=f"it can: {', '.join(model.abilities) or 'nothing'}",
