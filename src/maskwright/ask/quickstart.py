@@ -42,7 +42,7 @@ from maskwright.learn.pretrain import build, run
 from maskwright.learn.pretrain.mixing import weights_of
 from maskwright.learn.pretrain.prepare import Prepared, prepare
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, training_rows
-from maskwright.learn.recipes import quickstart as member
+from maskwright.learn.recipes import quickstart as quickstart_recipe
 from maskwright.learn.recipes.base.find import read
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train import loop
@@ -285,7 +285,6 @@ def _tune(task: Task, model: Transformer, tokenizer: Tokenizer, seed: int) -> np
 
 
 RESULTS = "results.json"
-MARKER = "quickstart.json"  # says that a run is the quickstart's
 # What the labelled task, evaluations and the corpus take of the time, measured on two cores.
 OVERHEAD_SECONDS = 60.0
 TRIAL_STEPS, FEWEST_STEPS = 6, 200
@@ -315,11 +314,11 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     say(f"maskwright quickstart: {minutes:g} minutes asked for; everything goes to {out}\n")
 
     def adjust(recipe: Recipe, prepared: Prepared) -> Recipe:
-        document.write(out / MARKER, json.dumps({"minutes": minutes}) + "\n")
+        document.write(out / quickstart_recipe.MARKER, json.dumps({"minutes": minutes}) + "\n")
         step_seconds = _seconds_per_step(recipe, prepared)
         return sized(recipe, _fit_steps(step_seconds, minutes * 60, time.monotonic() - started))
 
-    run.pretrain(member.recipe(), out, adjust=adjust)
+    run.pretrain(quickstart_recipe.recipe(), out, adjust=adjust)
     results = {"tables": compare(out, say), "seconds": round(time.monotonic() - started, 1)}
     _write(out, results)
     say(f"report: {write_report(out)}")

@@ -23,8 +23,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -251,6 +249,9 @@ def _probed(
     mean, deviation = _scale(known)
     predicted = np.full(len(truth), labels[0])
     if len(np.unique(labels)) > 1:
+        from sklearn.exceptions import ConvergenceWarning  # a second to import
+        from sklearn.linear_model import LogisticRegression
+
         probe = LogisticRegression(max_iter=ITERATIONS, tol=TOLERANCE)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
