@@ -97,20 +97,22 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
     source = held_out_rows(recipe, prepared.held_out)
     train = training_rows(recipe, prepared.train)
     rows, batch = recipe.evaluation.rows, recipe.evaluation.batch
-    other = replace(recipe, training=replace(recipe.training, seed=recipe.training.seed + 1))
+    reseeded = replace(recipe, training=replace(recipe.training, seed=recipe.training.seed + 1))
     objectives = [
         build.objective(usual, network, prepared.tokenizer)
-        for network in (model, build.model(other, model.config))
+        for network in (model, build.model(reseeded, model.config))
     ]
-    own, random = (likelihood.evaluate(o, source, rows=rows, batch_rows=batch) for o in objectives)
+    figures, untrained = (
+        likelihood.evaluate(o, source, rows=rows, batch_rows=batch) for o in objectives
+    )
     counts = likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train))
     lines = likelihood.reference_lines(
         objectives[0], counts, train, source, rows=rows, batch_rows=batch
     )
     shown = [
-        ("this model", own.loss, own.top1, own.top5),
+        ("this model", figures.loss, figures.top1, figures.top5),
         ("unigram line", lines.unigram_loss, lines.unigram_top1, lines.unigram_top5),
-        ("random encoder", random.loss, random.top1, random.top5),
+        ("random encoder", untrained.loss, untrained.top1, untrained.top5),
         ("uniform", lines.uniform_loss, lines.uniform_top1, lines.uniform_top5),
     ]
     return {
@@ -118,19 +120,19 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
         "own_first": True,
         "head": ["", "loss", "top-1", "top-5"],
         "rows": [[name, *(f"{v:.3f}" for v in values)] for name, *values in shown],
-        "note": f"{own.targets:,} masked tokens; loss in nats. The unigram line is what guessing "
+        "note": f"{figures.targets:,} masked tokens; loss in nats. The unigram line is what guessing "
         "by frequency reaches: below it, the model reads the context.",
     }
 
 
 def _filled(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
-    found = fill(model, prepared.tokenizer, SENTENCES, top=4)
+    holes_by_text = fill(model, prepared.tokenizer, SENTENCES, top=4)
     return {
         "title": "Filled masks",
         "head": ["text", "likeliest"],
         "rows": [
             [text, "  ".join(f"{c.token} {c.probability:.0%}" for c in holes[0].candidates)]
-            for text, holes in zip(SENTENCES, found, strict=True)
+            for text, holes in zip(SENTENCES, holes_by_text, strict=True)
         ],
         "note": "The four sentences are fixed; they were not chosen for their answers.",
     }
@@ -151,7 +153,7 @@ def _labelled_task(recipe: Recipe, prepared: Prepared, model: Transformer) -> Ta
 
 # ---------------------------------------------------------------------------- the labelled task
 @dataclass(frozen=True)
-class Task:
+class EncodedTask:
     """The task, encoded for one tokenizer and row length."""
 
     names: list[str]
@@ -161,27 +163,27 @@ class Task:
     truncated: int
 
 
-def load_task(tokenizer: Tokenizer, length: int) -> Task:
+def load_task(tokenizer: Tokenizer, length: int) -> EncodedTask:
     """Collect the messages of this installation and split them by file."""
-    parts = labelled.split(labelled.exception_messages(), seed=0)
-    order = permute(key("draw", 0), len(parts.train), np.arange(min(LABELS, len(parts.train))))
-    few = [parts.train[i] for i in order]
-    names = sorted({e.label for e in few})
-    scored = [e for e in parts.test if e.label in names]
+    split = labelled.split(labelled.exception_messages(), seed=0)
+    order = permute(key("draw", 0), len(split.train), np.arange(min(LABELS, len(split.train))))
+    train = [split.train[i] for i in order]
+    names = sorted({e.label for e in train})
+    test = [e for e in split.test if e.label in names]
     truncated = 0
 
-    def encode(known: Sequence[labelled.Labelled]) -> Examples:
+    def encode(rows: Sequence[labelled.Labelled]) -> Examples:
         nonlocal truncated
         ids = [
             tokenizer.frame([int(i) for i in row])[0]
-            for row in tokenizer.encode_batch([e.text for e in known])
+            for row in tokenizer.encode_batch([e.text for e in rows])
         ]
         truncated += sum(len(i) > length for i in ids)
         ids = [i[: length - 1] + i[-1:] if len(i) > length else i for i in ids]
-        return Examples(framed(ids), np.array([names.index(e.label) for e in known]))
+        return Examples(framed(ids), np.array([names.index(e.label) for e in rows]))
 
-    texts = ([e.text for e in few], [e.text for e in scored])
-    return Task(names, texts, encode(few), encode(scored), truncated)
+    texts = ([e.text for e in train], [e.text for e in test])
+    return EncodedTask(names, texts, encode(train), encode(test), truncated)
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,9 @@ class Score:
         return [*columns, str(len(self.accuracy))]
 
 
-def compare_on_task(task: Task, pretrained: Transformer, tokenizer: Tokenizer) -> dict[str, Score]:
+def compare_on_task(
+    task: EncodedTask, pretrained: Transformer, tokenizer: Tokenizer
+) -> dict[str, Score]:
     """All six methods on `task`, three seeds where chance plays a part."""
     fresh = [_with_head(pretrained.config, None, len(task.names), s) for s in SEEDS]
     scores = {"majority": _majority(task), "words": _words(task)}
@@ -228,20 +232,20 @@ def _with_head(
     return transfer(source, config, generator).model
 
 
-def _score(task: Task, predictions: list[np.ndarray]) -> Score:
-    wanted = task.test.labels
+def _score(task: EncodedTask, predictions: list[np.ndarray]) -> Score:
+    labels = task.test.labels
     return Score(
-        [float(accuracy_score(wanted, p)) for p in predictions],
-        [float(f1_score(wanted, p, average="macro")) for p in predictions],
+        [float(accuracy_score(labels, p)) for p in predictions],
+        [float(f1_score(labels, p, average="macro")) for p in predictions],
     )
 
 
-def _majority(task: Task) -> Score:
+def _majority(task: EncodedTask) -> Score:
     common = np.bincount(task.train.labels).argmax()
     return _score(task, [np.full(len(task.test), common)])
 
 
-def _words(task: Task) -> Score:
+def _words(task: EncodedTask) -> Score:
     model = make_pipeline(
         TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2),
         LogisticRegression(C=10.0, max_iter=1000),
@@ -250,10 +254,12 @@ def _words(task: Task) -> Score:
     return _score(task, [model.predict(task.texts[1])])
 
 
-def _probe(task: Task, models: list[Transformer], tokenizer: Tokenizer) -> Score:
+def _probe(task: EncodedTask, models: list[Transformer], tokenizer: Tokenizer) -> Score:
     runs = []
     for model in models:
-        train, test = (_features(model, part, tokenizer) for part in (task.train, task.test))
+        train, test = (
+            _features(model, examples, tokenizer) for examples in (task.train, task.test)
+        )
         probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -262,17 +268,17 @@ def _probe(task: Task, models: list[Transformer], tokenizer: Tokenizer) -> Score
     return _score(task, runs)
 
 
-def _features(model: Transformer, part: Examples, tokenizer: Tokenizer) -> np.ndarray:
+def _features(model: Transformer, examples: Examples, tokenizer: Tokenizer) -> np.ndarray:
     network: Any = prepare_network(model, precision="float32")
     objective = Supervised(network, Options(), vocabulary(tokenizer)).eval()
-    return vectors(objective, part, _collation(tokenizer))
+    return vectors(objective, examples, _collation(tokenizer))
 
 
 def _collation(tokenizer: Tokenizer) -> Collation:
     return Collation(pad=tokenizer.pad or 0, last=False)
 
 
-def _tune(task: Task, model: Transformer, tokenizer: Tokenizer, seed: int) -> np.ndarray:
+def _tune(task: EncodedTask, model: Transformer, tokenizer: Tokenizer, seed: int) -> np.ndarray:
     """Fine-tune all weights; returns the predictions on the test part."""
     objective, collation = (
         Supervised(model, Options(), vocabulary(tokenizer)),
@@ -368,9 +374,9 @@ def _fit_steps(step_seconds: float, seconds: float, used: float) -> int:
         f"{steps:,} steps, in all about {duration(used + steps * step_seconds + OVERHEAD_SECONDS)}"
     )
     if fitting < steps:
-        what = f"longer than the {duration(seconds)} asked for"
+        message = f"longer than the {duration(seconds)} asked for"
         why = f"with fewer than {FEWEST_STEPS} steps there is nothing to see"
-        print(Finding("longer-than-asked", what, why).line())
+        print(Finding("longer-than-asked", message, why).line())
     return steps
 
 

@@ -62,7 +62,7 @@ def read_trees(path: Path) -> list[Tree]:
             are no UTF-8.
         UsageError: no such file, one of another kind, or none with a sentence.
     """
-    found: list[Tree] = []
+    trees: list[Tree] = []
     ledger = Ledger(Reading(), Counts(), None)
     for source in find_all(path):
         if source.format != "columns":
@@ -74,24 +74,24 @@ def read_trees(path: Path) -> list[Tree]:
             )
         with RegularFile(source) as opened:
             blocks = text_blocks(opened, source, ledger)
-            found += [
+            trees += [
                 _tree(source.shown, words) for words in sentences(blocks, source.shown, ledger)
             ]
             opened.finish()
-    if not found:
+    if not trees:
         raise UsageError("no sentence in the file", where=path, wanted="CoNLL-U")
-    return found
+    return trees
 
 
 def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
     heads = []
-    for place, (number, columns) in enumerate(words, 1):
-        if columns[0] != str(place):
+    for position, (number, columns) in enumerate(words, 1):
+        if columns[0] != str(position):
             raise DataError(
                 "the words of a sentence are not numbered from 1 on",
                 where=at(file, number),
                 found=repr(columns[0]),
-                wanted=place,
+                wanted=position,
             )
         if columns[6] == columns[0]:
             raise DataError(
@@ -120,19 +120,19 @@ def compare_with_trees(
     relations with too few words to ask; and how many sentences were passed over, too long or with
     two words in one token."""
     hits, fixed, names, halves, used = _hits(subject, trees)
-    found, rare = [], []
+    best_heads, rare = [], []
     commonest = sorted(set(names), key=lambda name: (-names.count(name), name))
     listed = np.array(names)
     for name in (ALL, *commonest):
-        here = np.ones(len(listed), bool) if name == ALL else listed == name
-        choose, score = here & (halves == 0), here & (halves == 1)
+        of_relation = np.ones(len(listed), bool) if name == ALL else listed == name
+        choose, score = of_relation & (halves == 0), of_relation & (halves == 1)
         if min(choose.sum(), score.sum()) < LEAST:
             rare.append(name)
             continue
         shares = hits[choose].mean(0)  # ways, layers, heads
         direction, layer, head = np.unravel_index(shares.argmax(), shares.shape)
         distance = int(fixed[choose].mean(0).argmax())
-        found.append(
+        best_heads.append(
             Relation(
                 name,
                 int(score.sum()),
@@ -144,7 +144,7 @@ def compare_with_trees(
                 float(fixed[score][:, distance].mean()),
             )
         )
-    return found, rare, len(trees) - used
+    return best_heads, rare, len(trees) - used
 
 
 def _hits(
@@ -162,11 +162,11 @@ def _hits(
         # Where a word sees no other there is no choice: -1 is nobody's governor.
         forth = np.where(masked.max(3) > 0, masked.argmax(3), -1)  # L, H, words
         back = np.where(masked.max(2) > 0, masked.argmax(2), -1)
-        for place, (head, relation) in enumerate(zip(tree.heads, tree.relations, strict=True)):
+        for position, (head, relation) in enumerate(zip(tree.heads, tree.relations, strict=True)):
             if head < 0 or relation == "punct":
                 continue
-            hits.append(np.stack([forth[:, :, place] == head, back[:, :, place] == head]))
-            fixed.append([head - place == d for d in DISTANCES])
+            hits.append(np.stack([forth[:, :, position] == head, back[:, :, position] == head]))
+            fixed.append([head - position == d for d in DISTANCES])
             names.append(relation)
             halves.append(number % 2)
     if not hits:
@@ -183,23 +183,23 @@ def _by_words(
     before = tokenizer.frame_margins()[0]
     used_trees, ids, owners = [], [], []
     encoded = tokenizer.encode_batch((" ".join(tree.words) for tree in trees), offsets=True)
-    for place, (tree, (tokens, spans)) in enumerate(zip(trees, encoded, strict=True)):
+    for tree_number, (tree, (tokens, spans)) in enumerate(zip(trees, encoded, strict=True)):
         owner = words_of(tree, spans)
         framed_ids, _ = tokenizer.frame(tokens.tolist())
         if len(framed_ids) <= subject.frame.length and len(set(owner.tolist())) == len(tree.words):
-            used_trees.append(place)
+            used_trees.append(tree_number)
             ids.append(framed_ids)
             owners.append(owner)
-    numbers = iter(np.argsort([-len(each) for each in ids], kind="stable"))
+    numbers = iter(np.argsort([-len(token_ids) for token_ids in ids], kind="stable"))
     for _, weights in attention(subject, ids):
         stacked = np.stack([w.numpy() for w in weights]).astype(np.float64)  # L, B, H, T, T
         for row in range(stacked.shape[1]):
             number = int(next(numbers))
             owner = owners[number]
             inside = slice(before, before + len(owner))
-            part = stacked[:, row][:, :, inside, inside]
+            word_weights = stacked[:, row][:, :, inside, inside]
             joined = np.eye(len(trees[used_trees[number]].words))[owner]  # tokens, words
-            yield used_trees[number], (joined.T @ part @ joined) / joined.sum(0)[:, None]
+            yield used_trees[number], (joined.T @ word_weights @ joined) / joined.sum(0)[:, None]
 
 
 def words_of(tree: Tree, spans: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -208,5 +208,5 @@ def words_of(tree: Tree, spans: NDArray[np.int64]) -> NDArray[np.int64]:
     it tells, or what comes after it."""
     text, ends = " ".join(tree.words), np.cumsum([len(word) + 1 for word in tree.words])
     blank = np.array([text[begin:end].isspace() for begin, end in spans], bool)
-    last = np.where(blank, spans[:, 1], np.maximum(spans[:, 1] - 1, 0))
-    return np.searchsorted(ends, last, side="right")
+    last_characters = np.where(blank, spans[:, 1], np.maximum(spans[:, 1] - 1, 0))
+    return np.searchsorted(ends, last_characters, side="right")

@@ -62,7 +62,9 @@ def look_at_heads(subject: ProbedModel, texts: Sequence[str]) -> Heads:
     length = min(LONGEST, subject.frame.length)
     room = length - sum(tokenizer.frame_margins())
     token_ids = tokenizer.encode_batch(texts)
-    ids = [tokenizer.frame(each[:room].tolist())[0] for each in token_ids if len(each) > 1]
+    ids = [
+        tokenizer.frame(text_ids[:room].tolist())[0] for text_ids in token_ids if len(text_ids) > 1
+    ]
     if not ids:
         raise DataError("there is no text of two tokens to look at", found=f"{len(texts)} texts")
     sums, even, count = np.zeros(()), np.zeros(()), 0
@@ -73,25 +75,25 @@ def look_at_heads(subject: ProbedModel, texts: Sequence[str]) -> Heads:
             counted &= batch.documents > 0
         is_special = torch.isin(batch.tokens, special)
         # A weight may fall to 0 in one head, and not what the mask hides from all of them.
-        seen = [(w > 0).any(1, keepdim=True) for w in weights]
-        layers = [_sums(w, s, counted, is_special) for w, s in zip(weights, seen, strict=True)]
-        even = even + np.stack([_sums(_even(s), s, counted, is_special)[0] for s in seen])
+        visible = [(w > 0).any(1, keepdim=True) for w in weights]
+        layers = [_sums(w, s, counted, is_special) for w, s in zip(weights, visible, strict=True)]
+        even = even + np.stack([_sums(_even(s), s, counted, is_special)[0] for s in visible])
         sums = sums + np.stack(layers)
         count += int(counted.sum())
     means = sums / max(1, count)  # layers, heads, measures
     return Heads(
         len(ids),
         count,
-        sum(len(each) > room for each in token_ids),
+        sum(len(text_ids) > room for text_ids in token_ids),
         length,
         {name: means[:, :, i] for i, name in enumerate(MEASURES)},
         {name: even[:, i] / max(1, count) for i, name in enumerate(MEASURES)},
     )
 
 
-def _even(seen: Tensor) -> Tensor:
+def _even(visible: Tensor) -> Tensor:
     """(B, 1, T, T): the same weight for all that a layer's queries see."""
-    return seen / seen.sum(-1, keepdim=True).clamp(min=1)
+    return visible / visible.sum(-1, keepdim=True).clamp(min=1)
 
 
 @torch.inference_mode()
@@ -99,17 +101,17 @@ def attention(
     subject: ProbedModel, ids: Sequence[list[int]]
 ) -> Iterator[tuple[Batch, list[Tensor]]]:
     """Batches of texts, one to a row, and the weights (B, H, T, T) of each layer."""
-    lengths = np.array([len(each) for each in ids], np.int64)
+    lengths = np.array([len(token_ids) for token_ids in ids], np.int64)
     examples = Examples(framed(list(ids)), np.zeros(len(ids), np.int64))
     collation = Collation(pad=subject.tokenizer.pad or 0, last=False, alone=True)
     for numbers in by_length(lengths, "weights"):
         batch, _ = examples.batch(numbers, collation)
-        seen = look(subject.model, batch.to(subject.model.device)).weights
-        yield batch, [weights.cpu() for weights in seen]
+        layer_weights = look(subject.model, batch.to(subject.model.device)).weights
+        yield batch, [weights.cpu() for weights in layer_weights]
 
 
 @dataclass(frozen=True)
-class Seen:
+class TextAttention:
     """A text as a model sees it: what of it was looked at, its tokens as pieces of it, and all
     weights (layers, heads, T, T)."""
 
@@ -119,7 +121,7 @@ class Seen:
     weights: NDArray[np.float32]
 
 
-def one_text(subject: ProbedModel, text: str, most: int) -> Seen:
+def one_text(subject: ProbedModel, text: str, most: int) -> TextAttention:
     """The first `most` tokens of `text`, special ones among them."""
     tokenizer = subject.tokenizer
     before, after = tokenizer.frame_margins()
@@ -134,7 +136,9 @@ def one_text(subject: ProbedModel, text: str, most: int) -> Seen:
     size = len(names)
     cut = len(token_ids) > room
     shown = text[: max((end for _, end in spans), default=0)] if cut else text
-    return Seen(shown, cut, names, np.stack([w[0, :, :size, :size].numpy() for w in weights]))
+    return TextAttention(
+        shown, cut, names, np.stack([w[0, :, :size, :size].numpy() for w in weights])
+    )
 
 
 def _pieces(
@@ -155,17 +159,19 @@ def _pieces(
     return pieces
 
 
-def _sums(weights: Tensor, seen: Tensor, counted: Tensor, special: Tensor) -> NDArray[np.float64]:
+def _sums(
+    weights: Tensor, visible: Tensor, counted: Tensor, special: Tensor
+) -> NDArray[np.float64]:
     """(H, measures): sums over the positions that are `counted` (B, T); `weights` (B, H, T, T), of
-    keys that are `seen` (B, 1, T, T)."""
+    keys that are `visible` (B, 1, T, T)."""
     size = weights.shape[-1]
-    places = torch.arange(size)
-    apart = (places[None] - places[:, None]).abs().to(weights.dtype)  # query, key
+    positions = torch.arange(size)
+    apart = (positions[None] - positions[:, None]).abs().to(weights.dtype)  # query, key
     begins = torch.zeros(size, dtype=weights.dtype)
     begins[0] = 1.0
-    most = seen.sum(-1).clamp(min=2).to(weights.dtype).log()
+    most = visible.sum(-1).clamp(min=2).to(weights.dtype).log()
     logs = torch.where(weights > 0, weights, 1.0).log()
-    each = torch.stack(
+    measures = torch.stack(
         [
             torch.nn.functional.pad(weights.diagonal(-1, -2, -1), (1, 0)),
             torch.nn.functional.pad(weights.diagonal(1, -2, -1), (0, 1)),
@@ -177,5 +183,5 @@ def _sums(weights: Tensor, seen: Tensor, counted: Tensor, special: Tensor) -> ND
         ],
         dim=-1,
     )  # B, H, T, measures
-    weighted = each * counted[:, None, :, None].to(weights.dtype)
+    weighted = measures * counted[:, None, :, None].to(weights.dtype)
     return np.asarray(weighted.double().sum((0, 2)).numpy())

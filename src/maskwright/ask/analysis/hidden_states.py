@@ -98,7 +98,7 @@ def layer_states(
     model: Prepared, examples: Examples, collation: Collation, pooling: Pooling
 ) -> NDArray[np.float32]:
     """(L + 1, N, D): of the embeddings and each layer, what `pooling` keeps, in order."""
-    found: NDArray[np.float32] | None = None
+    states: NDArray[np.float32] | None = None
     count = examples.num_scores * (examples.choices if examples.places is None else 1)
     for numbers in by_length(examples.lengths * examples.choices, "states"):
         batch, which = examples.batch(numbers, collation)
@@ -106,10 +106,10 @@ def layer_states(
             which = (which[:, None] * examples.choices + np.arange(examples.choices)).reshape(-1)
         batch = batch.to(model.device)
         pooled = torch.stack([pooling(hidden, batch) for hidden in look(model, batch).hidden])
-        if found is None:
-            found = np.zeros((len(pooled), count, pooled.shape[-1]), np.float32)
-        found[:, which] = pooled.cpu().numpy()
-    return np.zeros((0, 0, 0), np.float32) if found is None else found
+        if states is None:
+            states = np.zeros((len(pooled), count, pooled.shape[-1]), np.float32)
+        states[:, which] = pooled.cpu().numpy()
+    return np.zeros((0, 0, 0), np.float32) if states is None else states
 
 
 def at_places(hidden: Tensor, batch: Batch) -> Tensor:
@@ -125,11 +125,11 @@ def unit(states: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(wide / np.where(norms > 0, norms, 1.0))
 
 
-def distance_steps(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+def distance_steps(vectors: NDArray[Any], other_vectors: NDArray[Any]) -> NDArray[np.float64]:
     """The distances of vectors at length 1 in whole steps. They rank as cosines do and tie where
     they differ by rounding alone; near 1 a cosine has half the digits of its distance, so these are
     compared, in steps by how far they spread."""
-    distances = np.linalg.norm(unit(first) - unit(second), axis=-1)
+    distances = np.linalg.norm(unit(vectors) - unit(other_vectors), axis=-1)
     spread = float(np.ptp(distances))
     step = min(VECTOR_ROUNDING, spread / STEPS) if spread > VECTOR_ROUNDING else np.inf
     return np.asarray(np.round(distances / step))

@@ -51,7 +51,7 @@ MIX_STEPS = 1000  # at least, or of few places the mix would stay where it began
 
 
 @dataclass(frozen=True)
-class Layered:
+class LayerProbe:
     """What was found.
 
     Attributes:
@@ -83,20 +83,20 @@ class Layered:
     @property
     def best(self) -> int:
         """The layer with the highest accuracy."""
-        return int(np.argmax([each.value for each in self.accuracy]))
+        return int(np.argmax([estimate.value for estimate in self.accuracy]))
 
     @property
     def tied(self) -> list[int]:
         """The layers within the interval of the best, itself among them."""
         best = self.accuracy[self.best]
         least = best.low if np.isfinite(best.low) else best.value
-        return [n for n, each in enumerate(self.accuracy) if each.value >= least]
+        return [n for n, estimate in enumerate(self.accuracy) if estimate.value >= least]
 
     @property
     def selectivity(self) -> list[float]:
         """How far the task is above its control."""
         pairs = zip(self.accuracy, self.control, strict=True)
-        return [one.value - other.value for one, other in pairs]
+        return [task.value - control.value for task, control in pairs]
 
     @property
     def gravity(self) -> float:
@@ -105,7 +105,7 @@ class Layered:
 
 
 @dataclass(frozen=True)
-class _Labelled:
+class _LabelledStates:
     """Places of a part: their states by layer, their classes, and the word each hangs on."""
 
     states: NDArray[np.float32]
@@ -117,7 +117,7 @@ class _Labelled:
 
 def probe_layers(
     subject: ProbedModel, data: labelled.Examples, *, items: int = 10_000, seed: int = 0
-) -> Layered:
+) -> LayerProbe:
     """Probe every layer for the labels of `data`.
 
     Args:
@@ -138,37 +138,39 @@ def probe_layers(
             found=data.task.name,
             wanted="one class of each text, tags of words, or how alike two texts are",
         )
-    last = TEST if TEST in data.parts else VALIDATION
+    evaluated_part = TEST if TEST in data.parts else VALIDATION
     models = subject.model, subject.untrained()
-    known, evaluated = (
-        _of_part(subject, models, task_type, data.parts[part], items, seed)
-        for part in (TRAIN, last)
+    train, evaluated = (
+        _of_part(subject, models, task_type, data.parts[name], items, seed)
+        for name in (TRAIN, evaluated_part)
     )
-    random = _control(known.words, len(names), known.labels, seed)
-    other = _control(evaluated.words, len(names), known.labels, seed)
+    train_control = _control(train.words, len(names), train.labels, seed)
+    evaluated_control = _control(evaluated.words, len(names), train.labels, seed)
     of_texts = task_type.head == "sequence"
-    no_control = _says_nothing(known.words, random, of_texts=of_texts)
+    no_control = _says_nothing(train.words, train_control, of_texts=of_texts)
     accuracy, control, untrained = [], [], []
-    for layer in range(len(known.states)):
-        here = known.states[layer], evaluated.states[layer]
-        accuracy.append(_probed(*here, known.labels, evaluated.labels))
-        control.append(NOTHING if no_control else _probed(*here, random, other))
-        there = known.untrained[layer], evaluated.untrained[layer]
-        untrained.append(_probed(*there, known.labels, evaluated.labels))
-    weights, mixed = _mix(known, evaluated, len(names), seed)
-    return Layered(
+    for layer in range(len(train.states)):
+        states = train.states[layer], evaluated.states[layer]
+        accuracy.append(_probed(*states, train.labels, evaluated.labels))
+        control.append(
+            NOTHING if no_control else _probed(*states, train_control, evaluated_control)
+        )
+        untrained_states = train.untrained[layer], evaluated.untrained[layer]
+        untrained.append(_probed(*untrained_states, train.labels, evaluated.labels))
+    weights, mixed = _mix(train, evaluated, len(names), seed)
+    return LayerProbe(
         task_type.task,
-        last,
+        evaluated_part,
         subject.layers,
-        len(known.labels),
+        len(train.labels),
         len(evaluated.labels),
         accuracy,
         control,
         untrained,
         weights,
         mixed,
-        _baselines(known, evaluated, of_texts=of_texts),
-        (*known.findings, *evaluated.findings),
+        _baselines(train, evaluated, of_texts=of_texts),
+        (*train.findings, *evaluated.findings),
         no_control,
         of_texts=of_texts,
     )
@@ -181,7 +183,7 @@ def _of_part(
     rows: Sequence[Any],
     items: int,
     seed: int,
-) -> _Labelled:
+) -> _LabelledStates:
     of_texts = task_type.head == "sequence"
     order = permute(key("draw", seed), len(rows), np.arange(len(rows)))
     counts = np.array([1 if of_texts else len(rows[i].tokens) for i in order])
@@ -200,8 +202,12 @@ def _of_part(
             examples = _fewer(examples, chosen)
             words = [words[n] for n in chosen]
     pooling: Pooling = _mean if of_texts else at_places
-    states, others = (layer_states(model, examples, subject.collation, pooling) for model in models)
-    return _Labelled(states, others, np.asarray(examples.labels, np.int64), words, encoded.findings)
+    states, untrained_states = (
+        layer_states(model, examples, subject.collation, pooling) for model in models
+    )
+    return _LabelledStates(
+        states, untrained_states, np.asarray(examples.labels, np.int64), words, encoded.findings
+    )
 
 
 def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:
@@ -209,8 +215,8 @@ def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:
     assert examples.places is not None
     owners = np.repeat(np.arange(len(examples.places.lengths)), examples.places.lengths)
     counts = np.bincount(owners[chosen], minlength=len(examples.places.lengths))
-    places = Sequences(examples.places.tokens[chosen], counts)
-    return replace(examples, labels=examples.labels[chosen], places=places)
+    positions = Sequences(examples.places.tokens[chosen], counts)
+    return replace(examples, labels=examples.labels[chosen], places=positions)
 
 
 def _mean(hidden: Tensor, batch: Batch) -> Tensor:
@@ -241,12 +247,12 @@ def _says_nothing(words: Sequence[str], control: NDArray[np.int64], *, of_texts:
 
 
 def _probed(
-    known: NDArray[np.float32],
-    evaluated: NDArray[np.float32],
+    train_states: NDArray[np.float32],
+    evaluated_states: NDArray[np.float32],
     labels: NDArray[np.int64],
     truth: NDArray[np.int64],
 ) -> Estimate:
-    mean, deviation = _scale(known)
+    mean, deviation = _scale(train_states)
     predicted = np.full(len(truth), labels[0])
     if len(np.unique(labels)) > 1:
         from sklearn.exceptions import ConvergenceWarning  # a second to import
@@ -255,8 +261,8 @@ def _probed(
         probe = LogisticRegression(max_iter=ITERATIONS, tol=TOLERANCE)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            probe.fit((known - mean) / deviation, labels)
-        predicted = probe.predict((evaluated - mean) / deviation)
+            probe.fit((train_states - mean) / deviation, labels)
+        predicted = probe.predict((evaluated_states - mean) / deviation)
     return estimate(metrics.accuracy, truth, predicted)
 
 
@@ -285,35 +291,38 @@ class _Mix(nn.Module):
 
 
 def _mix(
-    known: _Labelled, evaluated: _Labelled, classes: int, seed: int
+    train: _LabelledStates, evaluated: _LabelledStates, classes: int, seed: int
 ) -> tuple[list[float], Estimate]:
-    mean, deviation = _scale(known.states)
-    states, others = (
-        torch.from_numpy((part.states - mean) / deviation) for part in (known, evaluated)
+    mean, deviation = _scale(train.states)
+    train_states, evaluated_states = (
+        torch.from_numpy((labelled_states.states - mean) / deviation)
+        for labelled_states in (train, evaluated)
     )
-    labels = torch.from_numpy(known.labels)
-    mix = _Mix(len(states), states.shape[2], classes)
+    labels = torch.from_numpy(train.labels)
+    mix = _Mix(len(train_states), train_states.shape[2], classes)
     optimizer = torch.optim.Adam(mix.parameters(), lr=MIX_RATE)
     generator = torch.Generator().manual_seed(torch_seed(key("shuffle", seed)))
     for _ in range(max(MIX_EPOCHS, -(-MIX_STEPS // -(-len(labels) // MIX_BATCH)))):
         for chosen in torch.randperm(len(labels), generator=generator).split(MIX_BATCH):
             optimizer.zero_grad()
-            functional.cross_entropy(mix(states[:, chosen]), labels[chosen]).backward()
+            functional.cross_entropy(mix(train_states[:, chosen]), labels[chosen]).backward()
             optimizer.step()
     with torch.inference_mode():
-        predicted = mix(others).argmax(1).numpy()
+        predicted = mix(evaluated_states).argmax(1).numpy()
         weights = mix.weights.softmax(0).tolist()
     return weights, estimate(metrics.accuracy, evaluated.labels, predicted)
 
 
-def _baselines(known: _Labelled, evaluated: _Labelled, *, of_texts: bool) -> dict[str, float]:
+def _baselines(
+    train: _LabelledStates, evaluated: _LabelledStates, *, of_texts: bool
+) -> dict[str, float]:
     """The commonest class, and the commonest class of each word; of `of_texts` texts, of their
     first."""
-    usual = int(np.bincount(known.labels).argmax())
-    seen: dict[str, list[int]] = {}
-    for word, label in zip(known.words, known.labels.tolist(), strict=True):
-        seen.setdefault(word, []).append(label)
-    best = {word: int(np.bincount(labels).argmax()) for word, labels in seen.items()}
+    usual = int(np.bincount(train.labels).argmax())
+    labels_by_word: dict[str, list[int]] = {}
+    for word, label in zip(train.words, train.labels.tolist(), strict=True):
+        labels_by_word.setdefault(word, []).append(label)
+    best = {word: int(np.bincount(labels).argmax()) for word, labels in labels_by_word.items()}
     predicted = np.array([best.get(word, usual) for word in evaluated.words])
     hung_on = "commonest by first word" if of_texts else "commonest by word"
     return {

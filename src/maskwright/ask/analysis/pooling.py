@@ -38,8 +38,8 @@ def _first(hidden: Tensor, batch: Batch) -> Tensor:
 
 def _last(hidden: Tensor, batch: Batch) -> Tensor:
     numbers, count = numbered(batch.documents, hidden)
-    places = torch.arange(len(numbers), device=numbers.device)
-    ends = places.new_zeros(count + 1).scatter_reduce(0, numbers, places, "amax")[1:]
+    positions = torch.arange(len(numbers), device=numbers.device)
+    ends = positions.new_zeros(count + 1).scatter_reduce(0, numbers, positions, "amax")[1:]
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, ends)
 
 
@@ -60,7 +60,7 @@ WAYS: dict[str, Pooling] = {
 
 
 @dataclass(frozen=True)
-class Pooled:
+class PoolingComparison:
     """Spearman's correlations by way of pooling, each by layer; of the model, and of one that
     learned nothing (by its mean); `words` is that of TF-IDF. `pairs` were asked, drawn from
     `there`."""
@@ -77,28 +77,37 @@ class Pooled:
 
 def compare_pooling(
     subject: ProbedModel, data: labelled.Examples, items: int | None = None
-) -> Pooled:
+) -> PoolingComparison:
     """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them, drawn:
     on all where they are in no parts, else on those of the test part."""
     task_type = task_for_vectors({})
     last = next(part for part in (ALL, TEST, VALIDATION, TRAIN) if part in data.parts)
     every = data.parts[last]
-    wanted = np.arange(len(every) if items is None else min(items, len(every)))
-    order = np.sort(permute(key("draw", 0), len(every), wanted))  # files are often in an order
-    rows = [every[place] for place in order]
+    numbers = np.arange(len(every) if items is None else min(items, len(every)))
+    order = np.sort(permute(key("draw", 0), len(every), numbers))  # files are often in an order
+    rows = [every[number] for number in order]
     encoded = task_type.encode(rows, subject.frame)
     truth = np.array([row.label for row in rows], np.float64)
-    found = {
+    correlations = {
         name: _scored(subject.model, subject, encoded.examples, method, truth)
         for name, method in WAYS.items()
     }
     untrained = _scored(subject.untrained(), subject, encoded.examples, _pooled_mean, truth)
-    known = data if TRAIN in data.parts else replace(data, parts={**data.parts, TRAIN: every})
-    answers = dict(task_type.baselines(known, last))
+    with_training = (
+        data if TRAIN in data.parts else replace(data, parts={**data.parts, TRAIN: every})
+    )
+    answers = dict(task_type.baselines(with_training, last))
     words = np.asarray(next(iter(answers.values())))[order]
     baseline = metrics.spearman(truth, words)
-    return Pooled(
-        last, len(rows), len(every), subject.layers, found, untrained, baseline, encoded.findings
+    return PoolingComparison(
+        last,
+        len(rows),
+        len(every),
+        subject.layers,
+        correlations,
+        untrained,
+        baseline,
+        encoded.findings,
     )
 
 

@@ -84,8 +84,8 @@ def evaluate_file(
         folder, model, data, part=part, columns=columns, read=read, rejects=rejects, say=say
     )
     encoded = task_type.encode(rows, model.frame)
-    for found in (*encoded.findings, *model.findings):
-        say(found.line())
+    for finding in (*encoded.findings, *model.findings):
+        say(finding.line())
     outputs = model.reader(task_type)(encoded)
     answers = task_type.answers(encoded, outputs)
     figures = task_type.estimated(rows, answers)
@@ -183,13 +183,13 @@ def _rows(
     for line in task.columns.lines():
         say(line)
     if part in (ALL, TRAIN) and _learned_from(folder, data):
-        what = "these are the files that the model learned from, so the figures flatter it"
-        say(Finding("evaluated-on-training-data", what).line())
+        message = "these are the files that the model learned from, so the figures flatter it"
+        say(Finding("evaluated-on-training-data", message).line())
     learned_from = loaded.parts.get(TRAIN, []) if part != TRAIN else []
     hidden = hidden_by(asked_of.first, learned_from, task.columns)
     if hidden is not None and (learned_from or hidden not in model.task_type.labels):
         raise no_answers(part, asked_of.first, task.columns, hidden)
-    made = build(
+    examples = build(
         asked_of,
         task,
         fold_labels=read.fold_labels,
@@ -201,10 +201,10 @@ def _rows(
         assume=bool(model.task_type.options.get(UNTOLD)),
     )
     of_labels = task.columns.layout.label_findings(model.task_type.labels)
-    of_part = task.columns.layout.findings(ALL, made)
-    for found in (*as_read(part, loaded.counts[part]), *left_out(made), *of_part, *of_labels):
-        say(found.line())
-    return made.parts[ALL], model.task_type
+    of_part = task.columns.layout.findings(ALL, examples)
+    for finding in (*as_read(part, loaded.counts[part]), *left_out(examples), *of_part, *of_labels):
+        say(finding.line())
+    return examples.parts[ALL], model.task_type
 
 
 def _of_pairs(
@@ -222,18 +222,18 @@ def _of_pairs(
         or task_type.problem == "multi"
     ):
         return model, columns
-    given = {TWO.get(role, role): names for role, names in columns.items()}
-    if "second" not in given:
-        named = "first" in given
-        if not named and all(stands(name, asked_of.columns) for name in TWO):
-            given |= {role: [name] for name, role in TWO.items()}
-        elif named or not _has_two(asked_of, columns, no_label):
+    named_columns = {TWO.get(role, role): names for role, names in columns.items()}
+    if "second" not in named_columns:
+        has_first = "first" in named_columns
+        if not has_first and all(stands(name, asked_of.columns) for name in TWO):
+            named_columns |= {role: [name] for name, role in TWO.items()}
+        elif has_first or not _has_two(asked_of, columns, no_label):
             return model, columns
     two = shape_for(PAIR, task_type.shape.label)
     assert two is not None
     return replace(
         model, task_type=task_for(two.name, task_type.labels, task_type.options), columns={}
-    ), given
+    ), named_columns
 
 
 def _has_two(
@@ -271,13 +271,15 @@ def _task(
                 wanted=", ".join(missing),
                 do=f"add it, or say which are read: --column {role}=NAME",
             )
-    known = {
+    trained_columns = {
         role: list(names)
         for role, names in (model.columns | model.targets).items()
         if all(stands(name, asked_of.columns) for name in names)
     }
-    task = infer(asked_of, {**known, **columns}, model.task_type.task, no_label)
-    task.columns.why.update(dict.fromkeys(known.keys() - set(columns), "as in the training data"))
+    task = infer(asked_of, {**trained_columns, **columns}, model.task_type.task, no_label)
+    task.columns.why.update(
+        dict.fromkeys(trained_columns.keys() - set(columns), "as in the training data")
+    )
     if task.separator is not None and model.separator is not None:
         task = replace(task, separator=model.separator)  # few rows may have none, or another
     return task

@@ -189,16 +189,16 @@ def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None
         return None
     try:
         plain = parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
-        own = plain.pop("sha256", None)  # which earlier releases did not write
-        if own is not None and own != fingerprint(plain):
+        digest = plain.pop("sha256", None)  # which earlier releases did not write
+        if digest is not None and digest != fingerprint(plain):
             raise ValueError("its own hash does not fit")
         if (plain["pairs"], plain.get("model")) != (minimal_pairs.identity(paradigms), model):
             return None
         values = {sign: value for value, sign in SIGNS.items()}
         return Result(
             {
-                name: np.array([values[sign] for sign in each["outcomes"]])
-                for name, each in plain["paradigms"].items()
+                name: np.array([values[sign] for sign in paradigm["outcomes"]])
+                for name, paradigm in plain["paradigms"].items()
             }
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:

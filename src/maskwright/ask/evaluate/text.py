@@ -92,11 +92,11 @@ class TextEvaluation:
             text.append(f"{figures.bits_per_byte:.4f} bits per byte of text")
         text.append(f"{figures.targets:,} targets")
         if figures.sorts:
-            each = (f"{name} {value:.4f}" for name, value in figures.sorts.items())
-            text.append(f"loss by sort of target: {', '.join(each)}")
+            losses = (f"{name} {value:.4f}" for name, value in figures.sorts.items())
+            text.append(f"loss by sort of target: {', '.join(losses)}")
         if figures.decided is not None:
             text.append(figures.decided.render())
-        return "\n".join([*self.read, *text, *(found.line() for found in self.findings)])
+        return "\n".join([*self.read, *text, *(finding.line() for finding in self.findings)])
 
 
 def evaluate_text(
@@ -120,7 +120,7 @@ def evaluate_text(
     model = model if isinstance(model, Model) else open_model(model)
     tokenizer, data = model.tokenizer, model.folder / "data"
     recipe = _measured_by(model)
-    read_of = [found.line() for found in model.findings]
+    read_of = [finding.line() for finding in model.findings]
     with tempfile.TemporaryDirectory() as scratch:
         if texts:
             built = Path(scratch) / "store"
@@ -143,8 +143,8 @@ def evaluate_text(
         objective, rows_of, otherwise = _measure(model, recipe)
         source = rows_of(store)
         if len(source) > rows:
-            what = f"measured on {rows:,} of its {counted(len(source), 'row')}, drawn evenly"
-            read_of.append(Finding("measured-on-a-sample", what).line())
+            message = f"measured on {rows:,} of its {counted(len(source), 'row')}, drawn evenly"
+            read_of.append(Finding("measured-on-a-sample", message).line())
         keeps_all = not objective.is_language_model or keeps_text(tokenizer, store)
         bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
         figures = likelihood.evaluate(
@@ -159,7 +159,7 @@ def evaluate_text(
         lines = likelihood.reference_lines(
             objective,
             likelihood.token_counts(learned, weights),
-            mixed([rows_of(each) for each in learned], weights),
+            mixed([rows_of(trained_store) for trained_store in learned], weights),
             source,
             rows=rows,
         )
@@ -201,8 +201,8 @@ def _findings(recipe: Recipe | None, objective: Objective, keeps_all: bool) -> I
         )
     if recipe is not None and objective.scorer is not objective.product:
         scorer = recipe.objective.spec.scored_by
-        what = f"the predictions are those of {scorer}, which fills the masks for it"
-        yield Finding("scored-by-another-network", what)
+        message = f"the predictions are those of {scorer}, which fills the masks for it"
+        yield Finding("scored-by-another-network", message)
 
 
 def _measure(
@@ -244,12 +244,14 @@ def _measure(
             do="name the run or a checkpoint of it, or score minimal pairs: --data FOLDER",
         )
     objective = build.objective(recipe, model.network, model.tokenizer)
-    taken = checkpoints.take_others(objective, model.path)
-    if lost := [n for n, _ in objective.named_parameters() if not n.startswith(OWN)]:
-        lost = sorted({name.partition(".")[0] for name in lost if name not in taken})
-    if lost:
+    loaded_parts = checkpoints.take_others(objective, model.path)
+    if missing_parts := [n for n, _ in objective.named_parameters() if not n.startswith(OWN)]:
+        missing_parts = sorted(
+            {name.partition(".")[0] for name in missing_parts if name not in loaded_parts}
+        )
+    if missing_parts:
         raise IncompatibleError(
-            f"the loss of this model needs its {', '.join(lost)}, which the folder does not have",
+            f"the loss of this model needs its {', '.join(missing_parts)}, which the folder does not have",
             where=model.path / checkpoints.OTHERS,
             wanted="the file that pretraining wrote beside the weights",
             do="name the run or a whole copy of its checkpoint",
@@ -276,8 +278,8 @@ def _usual(model: Model, recipe: Recipe | None) -> tuple[Member, Any]:
     row are hidden is decided as in the pretraining."""
     member = usual_for("decoder" if model.config.encoder is None else "encoder")
     measurement = member.spec.measurement
-    own = None if recipe is None else recipe.objective.checked
-    return member, member.options() if measurement is None else measurement.options(own)
+    options = None if recipe is None else recipe.objective.checked
+    return member, member.options() if measurement is None else measurement.options(options)
 
 
 def _length(model: Model) -> int:

@@ -55,15 +55,15 @@ class EngineNetwork(Prepared):
     ) -> Tensor:
         """As `Prepared.ragged`, in float32."""
         ids = tokens.cpu().numpy()
-        kinds = None if segments is None else segments.cpu().numpy()
-        found, begin = [], 0
-        for part in rectangles(groups):
-            lengths = np.repeat([g.length for g in part], [g.count for g in part])
+        segment_ids = None if segments is None else segments.cpu().numpy()
+        states, begin = [], 0
+        for groups_read in rectangles(groups):
+            lengths = np.repeat([g.length for g in groups_read], [g.count for g in groups_read])
             end = begin + int(lengths.sum())
-            some = None if kinds is None else kinds[begin:end]
-            found.append(self._rectangle(ids[begin:end], some, lengths, place))
+            group_segments = None if segment_ids is None else segment_ids[begin:end]
+            states.append(self._rectangle(ids[begin:end], group_segments, lengths, place))
             begin = end
-        return torch.from_numpy(np.concatenate(found)).to(tokens.device)
+        return torch.from_numpy(np.concatenate(states)).to(tokens.device)
 
     def _rectangle(
         self,
@@ -76,11 +76,11 @@ class EngineNetwork(Prepared):
         mask = np.arange(int(lengths.max())) < lengths[:, None]
         rows = np.zeros(mask.shape, np.int64)
         rows[mask] = ids
-        kinds = None
+        segment_ids = None
         if segments is not None:
-            kinds = np.zeros_like(rows)
-            kinds[mask] = segments
-        states = self.engine.run(rows, mask.astype(np.int64), kinds)
+            segment_ids = np.zeros_like(rows)
+            segment_ids[mask] = segments
+        states = self.engine.run(rows, mask.astype(np.int64), segment_ids)
         if place is None:
             return states[mask]
         return states[np.arange(len(rows)), 0 if place == "first" else lengths - 1]
@@ -96,7 +96,7 @@ def is_plain(network: Transformer) -> bool:
 
 
 @dataclass(frozen=True)
-class Choice:
+class EngineChoice:
     """Which engine answers, and what there is to say of it."""
 
     network: Prepared
@@ -105,7 +105,9 @@ class Choice:
     calibration: Calibration | None = field(default=None, repr=False)
 
 
-def with_engine(ready: Prepared, name: str, *, seconds: float = calibration.SECONDS) -> Choice:
+def with_engine(
+    ready: Prepared, name: str, *, seconds: float = calibration.SECONDS
+) -> EngineChoice:
     """`ready`, or the same with texts read by the engine `name`; "auto" measures those that are
     installed and takes another in place of ours where it is clearly faster.
 
@@ -116,11 +118,13 @@ def with_engine(ready: Prepared, name: str, *, seconds: float = calibration.SECO
     """
     names.require(name)
     if name == TORCH:
-        return Choice(ready, TORCH)
-    wanted = names.exact() if name == AUTO else [name]
-    loaded = _loaded(ready, wanted, leave_out=name == AUTO)
+        return EngineChoice(ready, TORCH)
+    engine_names = names.exact() if name == AUTO else [name]
+    loaded = _loaded(ready, engine_names, leave_out=name == AUTO)
     if name != AUTO:
-        return Choice(EngineNetwork(ready, loaded.engines[name]), name, tuple(loaded.findings))
+        return EngineChoice(
+            EngineNetwork(ready, loaded.engines[name]), name, tuple(loaded.findings)
+        )
     return _soonest(ready, loaded, seconds)
 
 
@@ -132,37 +136,37 @@ class _Loaded:
     findings: list[Finding] = field(default_factory=list)
 
 
-def _loaded(ready: Prepared, wanted: Sequence[str], *, leave_out: bool) -> _Loaded:
+def _loaded(ready: Prepared, engine_names: Sequence[str], *, leave_out: bool) -> _Loaded:
     """The engines over the graph of this network, warmed and compared with it.
 
     Args:
         leave_out: an engine that fails is left out with a finding, in place of an error.
     """
-    found = _Loaded()
+    loaded = _Loaded()
     precision = str(ready.dtype).removeprefix("torch.")
-    with engine.temporary() as place:
+    with engine.temporary() as folder:
         file: Path | None = None
-        for name in wanted:
+        for name in engine_names:
             try:
-                file = file or _graph(ready, Path(place))
+                file = file or _graph(ready, Path(folder))
                 threads = torch.get_num_threads()
-                made = engine.load(name, file, threads=threads, precision=precision)
-                made.warm([(1, min(32, ready.config.longest or 32))])
-                compared = _compared(ready, made)
+                loaded_engine = engine.load(name, file, threads=threads, precision=precision)
+                loaded_engine.warm([(1, min(32, ready.config.longest or 32))])
+                compared = _compared(ready, loaded_engine)
             except MaskwrightError as error:
                 if not leave_out:
                     raise
                 reason = error.what if error.found is None else f"{error.what}: {error.found}"
-                found.findings.append(
+                loaded.findings.append(
                     Finding("engine-left-out", f"{name} is left out", reason, error.do or "")
                 )
                 continue
-            found.engines[name] = made
-            found.findings.append(compared)
-    return found
+            loaded.engines[name] = loaded_engine
+            loaded.findings.append(compared)
+    return loaded
 
 
-def _graph(ready: Prepared, place: Path) -> Path:
+def _graph(ready: Prepared, folder: Path) -> Path:
     """The graph of this network's states in a file."""
     network = ready.network
     if network.device.type != "cpu":
@@ -173,10 +177,10 @@ def _graph(ready: Prepared, place: Path) -> Path:
             do='use the engine "torch"',
         )
     with ready.products.whole(network):
-        return onnx.write(states_graph(network), place)[0]
+        return onnx.write(states_graph(network), folder)[0]
 
 
-def _soonest(ready: Prepared, loaded: _Loaded, seconds: float) -> Choice:
+def _soonest(ready: Prepared, loaded: _Loaded, seconds: float) -> EngineChoice:
     """The soonest of ours and the engines that were loaded."""
     findings = [each for each in loaded.findings if each.name != COMPARED]
     if not loaded.engines:
@@ -184,7 +188,7 @@ def _soonest(ready: Prepared, loaded: _Loaded, seconds: float) -> Choice:
         if not names.exact():
             engines = catalogue.names(names.ROOM)
             remedy = packages.install(*itertools.chain(*map(names.missing, engines)))
-        return Choice(ready, TORCH, (*findings, Finding("engine", what, remedy=remedy)))
+        return EngineChoice(ready, TORCH, (*findings, Finding("engine", what, remedy=remedy)))
     networks: dict[str, Prepared] = {TORCH: ready}
     networks |= {name: EngineNetwork(ready, each) for name, each in loaded.engines.items()}
     sides = {name: _asking(network) for name, network in networks.items()}
@@ -193,7 +197,7 @@ def _soonest(ready: Prepared, loaded: _Loaded, seconds: float) -> Choice:
     what = f"{'our own engine' if chosen == TORCH else chosen} answers"
     findings += [f for f in loaded.findings if f.name == COMPARED and f.what.startswith(chosen)]
     findings.append(Finding("engine", what, times.line()))
-    return Choice(networks[chosen], chosen, tuple(findings), times)
+    return EngineChoice(networks[chosen], chosen, tuple(findings), times)
 
 
 def _asking(network: Prepared) -> calibration.Side:
@@ -211,10 +215,10 @@ def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, 
     size = network.config.tokens.vocabulary
     tokens = torch.randint(0, size, (sum(lengths),), generator=generator)
     grouped: Iterator[tuple[int, Iterator[int]]] = itertools.groupby(lengths)
-    return tokens, [Group(len(list(each)), length) for length, each in grouped]
+    return tokens, [Group(len(list(rows)), length) for length, rows in grouped]
 
 
-def _compared(ready: Prepared, made: Engine) -> Finding:
+def _compared(ready: Prepared, candidate: Engine) -> Finding:
     """How the engine's states differ from the network's own in float32, over rows of different
     lengths.
 
@@ -225,23 +229,25 @@ def _compared(ready: Prepared, made: Engine) -> Finding:
     lengths = [min(n, longest) for n in (48, 31, 31, 7, 2, 1)]
     tokens, groups = _random_rows(ready.network, lengths)
     with ready.products.whole(ready.network):
-        ours = Prepared(ready.network, type(ready.products)(torch.float32, live=True))
-        wanted = ours.ragged(tokens, groups).float()
-    given = EngineNetwork(ready, made).ragged(tokens, groups).float()
-    off = float((given - wanted).abs().max()) / (float(wanted.abs().max()) or 1.0)
-    cosines = torch.nn.functional.cosine_similarity(given, wanted, dim=-1)
-    shown = f"largest difference of a state {off:.1g}, least cosine {float(cosines.min()):.4f}"
-    if not off <= CLOSE.get(made.precision, float("inf")):
+        our_network = Prepared(ready.network, type(ready.products)(torch.float32, live=True))
+        our_states = our_network.ragged(tokens, groups).float()
+    states = EngineNetwork(ready, candidate).ragged(tokens, groups).float()
+    difference = float((states - our_states).abs().max()) / (float(our_states.abs().max()) or 1.0)
+    cosines = torch.nn.functional.cosine_similarity(states, our_states, dim=-1)
+    shown = (
+        f"largest difference of a state {difference:.1g}, least cosine {float(cosines.min()):.4f}"
+    )
+    if not difference <= CLOSE.get(candidate.precision, float("inf")):
         raise IncompatibleError(
             "the engine gives other states than our own",
-            where=made.name,
+            where=candidate.name,
             found=shown,
-            wanted=f"at most {CLOSE[made.precision]:g} in {made.precision}",
+            wanted=f"at most {CLOSE[candidate.precision]:g} in {candidate.precision}",
             do='use the engine "torch"',
         )
-    cost = "" if made.precision in CLOSE else "; labels may change: maskwright evaluate tells"
+    cost = "" if candidate.precision in CLOSE else "; labels may change: maskwright evaluate tells"
     return Finding(
         COMPARED,
-        f"{made.name} computes in {made.precision}, {made.bytes / 1e6:,.0f} MB",
+        f"{candidate.name} computes in {candidate.precision}, {candidate.bytes / 1e6:,.0f} MB",
         shown + cost,
     )

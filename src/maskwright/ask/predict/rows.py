@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from maskwright.ask.predict.columns import PREDICTION, name_taken
-from maskwright.ask.predict.given import LISTS
-from maskwright.ask.predict.predictor import Answering
+from maskwright.ask.predict.inputs import LISTS
+from maskwright.ask.predict.predictor import BasePredictor
 from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.csv_file import OTHERS
@@ -43,7 +43,7 @@ HEAD = 1 << 16
 
 
 def rows_to_answer(
-    source: Path, model: Answering, read: HowRead, counts: Counts
+    source: Path, model: BasePredictor, read: HowRead, counts: Counts
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """(values of the row, the example) of a table, or of lines of plain text; None is the example
     of a bad row, where those are passed over. Of a folder the values say the file, too. `counts`
@@ -86,9 +86,9 @@ def rows_to_answer(
                 do="leave it out, or name a .csv or .tsv file",
             )
         for file in files:
-            for place, (number, text) in enumerate(_lines(file, read.reading, counts)):
+            for position, (number, text) in enumerate(_lines(file, read.reading, counts)):
                 where = f"{file.shown}, line {number}"
-                if not place:
+                if not position:
                     _refuse_header(text, names[0], where)
                 values = _with_file({names[0]: text}, file.shown, source)
                 value = text if model.task_type.counts_places else as_read(text)
@@ -109,7 +109,8 @@ def rows_to_answer(
                 break
             continue
         yield from (
-            (_with_file(each.as_given().values, each.file, source), None) for each in lacking or ()
+            (_with_file(lacking_row.as_given().values, lacking_row.file, source), None)
+            for lacking_row in lacking or ()
         )
         lacking = None
         yield (
@@ -129,16 +130,16 @@ def _with_file(values: Mapping[str, Any], file: str, source: Path) -> dict[str, 
     return {**values, name: file.removeprefix(shown(source)).lstrip("/")}
 
 
-def _not_there(row: Row, missing: str, model: Answering) -> DataError:
-    alone = model.task_type.alone
+def _not_there(row: Row, missing: str, model: BasePredictor) -> DataError:
+    single_role = model.task_type.alone
     role = next((role for role, names in model.columns.items() if missing in names), "ROLE")
-    other = f", or --column {alone}=NAME for the answer to one text" if alone else ""
+    advice = f", or --column {single_role}=NAME for the answer to one text" if single_role else ""
     return DataError(
         "a column that the model reads is missing",
         where=row.where,
         found=", ".join(row.values),
         wanted=repr(missing),
-        do=f"say which it is: --column {role}=NAME ({near(missing, row.values)}){other}",
+        do=f"say which it is: --column {role}=NAME ({near(missing, row.values)}){advice}",
     )
 
 
@@ -147,24 +148,25 @@ def _is_labelled(file: Source, reading: Reading) -> bool:
     if isinstance(file, unnamed_files.Parallel):
         return True
     with RegularFile(file) as opened:
-        first = next(text_blocks(opened, file, Ledger(reading, Counts(), None)), None)
-    return first is not None and (
-        class_folders.is_labelled(first.text)
-        or conllu.is_one(first.text, may_be_table=True)
-        or conll.is_words(first.text)
+        first_block = next(text_blocks(opened, file, Ledger(reading, Counts(), None)), None)
+    return first_block is not None and (
+        class_folders.is_labelled(first_block.text)
+        or conllu.is_one(first_block.text, may_be_table=True)
+        or conll.is_words(first_block.text)
     )
 
 
-def _missing(row: Row, model: Answering) -> str | None:
+def _missing(row: Row, model: BasePredictor) -> str | None:
     """A column that the model reads and the row has not. Objects of their own leave out what is
     empty; of a text of several columns one is enough in them."""
-    known = row.values.keys()
+    columns = row.values.keys()
     for role, names in model.columns.items():
-        there = [stands(name, known) for name in names]
+        present = [stands(name, columns) for name in names]
         if not (
-            all(there) or (may_be_joined(role) and any(there) and not TABLE_FILE.search(row.file))
+            all(present)
+            or (may_be_joined(role) and any(present) and not TABLE_FILE.search(row.file))
         ):
-            return names[there.index(False)]
+            return names[present.index(False)]
     return None
 
 
@@ -197,16 +199,16 @@ def _refuse_header(line: str, name: str, where: str) -> None:
         )
 
 
-def _example(model: Answering, row: Row) -> Any:
+def _example(model: BasePredictor, row: Row) -> Any:
     listed = [model.columns[role] for role in LISTS if role in model.columns]
-    alone = [names[0] for names in listed if len(names) == 1]
-    return model.task_type.of_row(row_with_lists(row, alone), model.columns)
+    single_columns = [names[0] for names in listed if len(names) == 1]
+    return model.task_type.of_row(row_with_lists(row, single_columns), model.columns)
 
 
-def _tried(skips: bool, make: Callable[..., Any], *given: Any) -> Any:
-    """The example that `make` makes; None of a bad one, if those are passed over."""
+def _tried(skips: bool, make_example: Callable[..., Any], *arguments: Any) -> Any:
+    """The example that `make_example` makes; None of a bad one, if those are passed over."""
     try:
-        return make(*given)
+        return make_example(*arguments)
     except DataError as error:
         if skips:
             return None

@@ -29,9 +29,9 @@ from maskwright.ask.predict.columns import (
     taken,
 )
 from maskwright.ask.predict.file import answer_rows, loaded, unanswered
-from maskwright.ask.predict.given import LISTS
-from maskwright.ask.predict.predictor import Answering, Predictor
-from maskwright.ask.predict.remote import ModelChangedError, RemotePredictor, Server
+from maskwright.ask.predict.inputs import LISTS
+from maskwright.ask.predict.predictor import BasePredictor, Predictor
+from maskwright.ask.predict.remote import ModelChangedError, RemoteModel, RemoteServer
 from maskwright.ask.predict.rows import rows_to_answer
 from maskwright.ask.predict.shared_encoder import SharedEncoder
 from maskwright.base.counted import counted
@@ -71,7 +71,7 @@ def write_predictions(
     base: Path | str | None = None,
     long: LongText = "as_trained",
     engine: str = TORCH,
-    server: Server | None = None,
+    server: RemoteServer | None = None,
     say: Say = quiet,
 ) -> int:
     """`predict_file` into the new file `out`, a csv, a tsv or JSON Lines by its name; returns how
@@ -102,10 +102,10 @@ def write_predictions(
     with commit.writing(out), _told_of(out):
         if not _size(staged):
             document.require_new(out)
-        model = loaded(folder, also, columns, base, engine, say, server).reading(long)
+        model = loaded(folder, also, columns, base, engine, say, server).with_long_texts(long)
         settings = {
             "base": None if base is None else hashes(Path(base)),
-            "also": [_model(Path(other)) for other in listed(also)],
+            "also": [_model(Path(other_folder)) for other_folder in listed(also)],
             "columns": as_names(columns),
             "read": None if read == AS_IT_COMES else repr(read),
             "top": top,
@@ -131,20 +131,20 @@ def write_predictions(
                 _as_table(staged, target, delimiter, names, top)
 
         counts = Counts()
-        kept, kept_bad = _kept(staged, json.dumps(about), say)
+        rows_before, bad_before = _kept(staged, json.dumps(about), say)
         try:
             with staged.open("a", encoding="utf-8") as stream:
                 count, bad = answer_rows(
-                    model, source, stream, read, top, kept, say, counts, windows
+                    model, source, stream, read, top, rows_before, say, counts, windows
                 )
             _require_unchanged(source, about["source"])
         except MaskwrightError as error:
             raise _ended(error, staged, json.dumps(about), out, save) from error
         save(out)
         staged.unlink()
-    for found in unanswered(kept_bad + bad, counts):
-        say(found.line())
-    return kept + count
+    for finding in unanswered(bad_before + bad, counts):
+        say(finding.line())
+    return rows_before + count
 
 
 def _ended(
@@ -158,14 +158,14 @@ def _ended(
         return error
     rows = f"{counted(count, 'row')} answered before"
     if not isinstance(error, ModelChangedError):
-        first = f"{error.do}; then give" if error.do else "give"
-        return error.advising(f"{first} the same command again: {rows} are kept")
+        advice = f"{error.do}; then give" if error.do else "give"
+        return error.advising(f"{advice} the same command again: {rows} are kept")
     numbers = itertools.count(1)
     names = (out.with_name(f"{out.stem}.partial-{number}{out.suffix}") for number in numbers)
-    place = next(name for name in names if not os.path.lexists(name))
-    save(place)
+    partial = next(name for name in names if not os.path.lexists(name))
+    save(partial)
     return error.advising(
-        f"{rows} are in {place}; to go on after them, let the server answer by that model and "
+        f"{rows} are in {partial}; to go on after them, let the server answer by that model and "
         "give the same command again; with another model it answers all rows anew"
     )
 
@@ -211,33 +211,33 @@ def _first_line(staged: Path) -> str:
         return file.readline().removesuffix("\n")
 
 
-def _answering(folder: Path, model: Answering) -> dict[str, str]:
+def _answering(folder: Path, model: BasePredictor) -> dict[str, str]:
     """The hashes of what answers."""
-    if isinstance(model, RemotePredictor):
+    if isinstance(model, RemoteModel):
         return {"served": model.fingerprint}
-    first = model.first if isinstance(model, SharedEncoder) else model
-    return _model(folder, first if isinstance(first, Predictor) else None)
+    predictor = model.first if isinstance(model, SharedEncoder) else model
+    return _model(folder, predictor if isinstance(predictor, Predictor) else None)
 
 
 def _model(folder: Path, opened: Predictor | None = None) -> dict[str, str]:
     """The hashes of what answers, without what else lies in the folder; those of the files that
     were compared when the model was `opened` are known."""
     home = home_of(folder)
-    parts = [home / name for name in (MODEL, ADAPTER, TASK)]
-    if not parts[0].is_dir() and not parts[1].is_dir():
-        parts = [folders.model_folder(home)]
-    there = [part for part in parts if part.exists()]
-    known = {} if opened is None else {opened.path: opened.hashes}
+    paths = [home / name for name in (MODEL, ADAPTER, TASK)]
+    if not paths[0].is_dir() and not paths[1].is_dir():
+        paths = [folders.model_folder(home)]
+    present = [path for path in paths if path.exists()]
+    known_hashes = {} if opened is None else {opened.path: opened.hashes}
     return {
-        f"{part.name}/{n}": digest
-        for part in there
-        for n, digest in hashes(part, known.get(part)).items()
+        f"{path.name}/{n}": digest
+        for path in present
+        for n, digest in hashes(path, known_hashes.get(path)).items()
     }
 
 
 def _look_at(
     source: Path,
-    model: Answering,
+    model: BasePredictor,
     read: HowRead,
     top: int | None,
     flat: bool,
@@ -260,18 +260,18 @@ def _look_at(
 def _kept(staged: Path, about: str, say: Say) -> tuple[int, int]:
     """How many rows of an earlier try are whole, and how many of these without an answer; the first
     line of the file says of what. What a kill has torn is cut off."""
-    first, null = f"{about}\n".encode(), f'"{PREDICTION}": null}}\n'.encode()
+    header, null = f"{about}\n".encode(), f'"{PREDICTION}": null}}\n'.encode()
     count = bad = 0
     with staged.open("a+b") as file:
         file.seek(0)
-        if (found := file.readline()) != first:
-            if found:
-                what = "found partial predictions of a different command; starting over"
-                say(Finding("partial-predictions", what).line())
+        if (first_line := file.readline()) != header:
+            if first_line:
+                message = "found partial predictions of a different command; starting over"
+                say(Finding("partial-predictions", message).line())
             file.truncate(0)
-            file.write(first)
+            file.write(header)
             return 0, 0
-        length = len(first)
+        length = len(header)
         for line in file:
             if not line.endswith(b"\n"):
                 break

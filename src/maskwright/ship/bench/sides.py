@@ -85,7 +85,7 @@ def open_openvino(work: Work, threads: int) -> OpenSide:
     from maskwright.model.graph.engines.openvino import compiled, precision_of
 
     model = compiled(work.graph, threads)
-    inputs = [each.get_any_name() for each in model.inputs]
+    inputs = [graph_input.get_any_name() for graph_input in model.inputs]
     return OpenSide(
         graph_loop(work, inputs, lambda feeds: model(feeds)[0]), str(precision_of(model))
     )

@@ -65,16 +65,16 @@ class Work:
     decoder: bool = False
     graph: str = ""
 
-    def write(self, place: Path, items: Sequence[Any]) -> None:
+    def write(self, folder: Path, items: Sequence[Any]) -> None:
         """For the sides' processes."""
-        (place / WORK).write_text(json.dumps(asdict(self)), encoding="utf-8")
-        (place / ITEMS).write_text(json.dumps(list(items)), encoding="utf-8")
+        (folder / WORK).write_text(json.dumps(asdict(self)), encoding="utf-8")
+        (folder / ITEMS).write_text(json.dumps(list(items)), encoding="utf-8")
 
     @classmethod
-    def read(cls, place: Path) -> tuple[Work, list[Any]]:
+    def read(cls, folder: Path) -> tuple[Work, list[Any]]:
         """What `write` wrote."""
-        plain = json.loads((place / WORK).read_text(encoding="utf-8"))
-        items = json.loads((place / ITEMS).read_text(encoding="utf-8"))
+        plain = json.loads((folder / WORK).read_text(encoding="utf-8"))
+        items = json.loads((folder / ITEMS).read_text(encoding="utf-8"))
         return cls(**{**plain, "labels": tuple(plain["labels"])}), items
 
 
@@ -103,10 +103,10 @@ def work_of(model: LanguageModel, folder: Path, base: Path | None = None) -> Wor
         task_type = predictor.task_type
         common["longest"] = min(common["longest"], predictor.frame.length)
         if task_type.alone and task_type.head is None:
-            made = sentence_transformers_folder.read(opened.path)
-            extra = [] if made is None else made.beside_the_model()
+            sentence_folder = sentence_transformers_folder.read(opened.path)
+            extra = [] if sentence_folder is None else sentence_folder.beside_the_model()
             refusal = f"the folder adds {', '.join(extra)}" if extra else ""
-            pooling = "mean" if made is None else made.poolings[0]
+            pooling = "mean" if sentence_folder is None else sentence_folder.poolings[0]
             return Work(kind="vector", refusal=refusal, pooling=pooling, **common)
         plain = task_type.head == "sequence" and task_type.problem != "number"
         if plain and len(task_type.roles) == 1 and task_type.labels and not task_type.writes:
@@ -176,10 +176,10 @@ def _of_file(model: LanguageModel, work: Work, data: Path) -> tuple[list[Any], s
     can = "predict" in model.abilities
     predictor: Predictor = model.predictor if can else of_vectors(model.model, "mean")
     if work.kind == "vector" and predictor.columns.keys() != {predictor.task_type.alone}:
-        alone = predictor.task_type.alone
-        predictor = replace(predictor, columns={alone: (alone,)})
+        single_role = predictor.task_type.alone
+        predictor = replace(predictor, columns={single_role: (single_role,)})
     names = [name for role in predictor.columns.values() for name in role]
-    found: list[Any] = []
+    items: list[Any] = []
     longer = 0
     tokenizer = model.model.tokenizer
     room = work.longest - sum(tokenizer.frame_margins()) - work.tokens
@@ -190,10 +190,10 @@ def _of_file(model: LanguageModel, work: Work, data: Path) -> tuple[list[Any], s
             if len(tokenizer.encode(item)) > room:
                 longer += 1
                 continue
-        found.append(item)
-        if len(found) == MADE:
+        items.append(item)
+        if len(items) == MADE:
             break
-    if not found:
+    if not items:
         raise DataError(
             "no row of the file fits into the model",
             where=data,
@@ -201,4 +201,4 @@ def _of_file(model: LanguageModel, work: Work, data: Path) -> tuple[list[Any], s
             do="name a file with shorter texts",
         )
     left_out = f"; {longer} longer than the model reads left out" if longer else ""
-    return found, f"{len(found)} rows of {data.name}{left_out}"
+    return items, f"{len(items)} rows of {data.name}{left_out}"

@@ -24,91 +24,91 @@ LISTS = ("tokens", "choices")
 
 
 def examples(
-    given: Any, roles: Mapping[str, Sequence[str]], others: Collection[str] = ()
+    inputs: Any, roles: Mapping[str, Sequence[str]], other_names: Collection[str] = ()
 ) -> Iterator[Any]:
     """The examples in what `predict` was given.
 
     Args:
-        given: a text, a mapping, a table, or an iterable of examples.
+        inputs: a text, a mapping, a table, or an iterable of examples.
         roles: what the columns that are read are called, by role.
-        others: what else they may be called.
+        other_names: what else they may be called.
 
     Raises:
         DataError: none of these; a table without any of the columns, or with columns of different
             lengths.
         UsageError: the path of a file, or a set, which has no order.
     """
-    names = {*roles, *others, *(name for of_role in roles.values() for name in of_role)}
-    if isinstance(given, str):
-        _refuse_path(given)
-        return iter([given])
-    if isinstance(given, set | frozenset):
+    names = {*roles, *other_names, *(name for of_role in roles.values() for name in of_role)}
+    if isinstance(inputs, str):
+        _refuse_path(inputs)
+        return iter([inputs])
+    if isinstance(inputs, set | frozenset):
         raise UsageError(
             "a set has no order for the answers to keep",
             where=WHERE,
-            found=type(given).__name__,
+            found=type(inputs).__name__,
             wanted="a list",
         )
-    if isinstance(given, Mapping):
-        return _of_mapping(given, names, roles)
-    if hasattr(given, "collect") and hasattr(given, "collect_schema"):
+    if isinstance(inputs, Mapping):
+        return _of_mapping(inputs, names, roles)
+    if hasattr(inputs, "collect") and hasattr(inputs, "collect_schema"):
         raise DataError(
             "the table's rows have not been computed yet",
             where=WHERE,
-            found=type(given).__name__,
+            found=type(inputs).__name__,
             wanted="a table with its rows",
             do="collect it first: predict(table.collect())",
         )
-    if (columns := _columns(given)) is not None:
-        return _of_table(given, columns, names, roles)
-    if (row := _row_of_series(given, names)) is not None:
+    if (columns := _columns(inputs)) is not None:
+        return _of_table(inputs, columns, names, roles)
+    if (row := _row_of_series(inputs, names)) is not None:
         return iter([row])
-    if not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
+    if not isinstance(inputs, Iterable) or getattr(inputs, "ndim", 1) == 0:
         raise DataError(
             "no examples",
             where=WHERE,
-            found=repr(given)[:80],
+            found=repr(inputs)[:80],
             wanted="a list of texts, or of tuples or mappings",
         )
-    return (_plain(each, names) for each in given)
+    return (_plain(example, names) for example in inputs)
 
 
-def listed(given: Any, where: str) -> list[Any]:
+def listed(values: Any, where: str) -> list[Any]:
     """The values of a list, a tuple, an array, or a column of pandas, polars, pyarrow or datasets.
 
     Raises:
         UsageError: a set, which has no order.  DataError: a table, a mapping, or no values at all.
     """
-    if isinstance(given, set | frozenset):
+    if isinstance(values, set | frozenset):
         raise UsageError(
             "a set has no order for the answers to keep",
             where=where,
-            found=type(given).__name__,
+            found=type(values).__name__,
             wanted="a list",
         )
-    if isinstance(given, Mapping) or _columns(given) is not None:
+    if isinstance(values, Mapping) or _columns(values) is not None:
         raise DataError(
             "a table or a mapping, and texts are read",
             where=where,
-            found=type(given).__name__,
+            found=type(values).__name__,
             wanted="a list of texts, or one column",
             do='give the column: table["text"]',
         )
-    if not isinstance(given, Iterable) or getattr(given, "ndim", 1) != 1:
+    if not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
         raise DataError(
-            "no texts", where=where, found=repr(given)[:80], wanted="a text, or a list of texts"
+            "no texts", where=where, found=repr(values)[:80], wanted="a text, or a list of texts"
         )
-    return _listed(given)
+    return _listed(values)
 
 
 def _refuse_path(text: str) -> None:
     """A text that is the path of a file of data is not meant to be read as words."""
     path = Path(text)
     try:
-        there = path.suffix.lower() in KINDS and path.is_file()
+        is_data_file = path.suffix.lower() in KINDS and path.is_file()
     except (OSError, ValueError):
         return
-    if there:
+    if is_data_file:
         raise UsageError(
             "the path of a file, and not a text",
             where=WHERE,
@@ -120,24 +120,24 @@ def _refuse_path(text: str) -> None:
 
 
 def _of_mapping(
-    given: Mapping[Any, Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
+    mapping: Mapping[Any, Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> Iterator[Any]:
     """One example, or those whose columns a mapping holds."""
-    if parts := [name for name, value in given.items() if _columns(value) is not None]:
+    if tables := [name for name, value in mapping.items() if _columns(value) is not None]:
         raise DataError(
             "tables by name, and not one table",
             where=WHERE,
-            found=", ".join(map(str, parts)),
+            found=", ".join(map(str, tables)),
             wanted="one of them",
-            do=f"name it: predict(tables[{parts[0]!r}])",
+            do=f"name it: predict(tables[{tables[0]!r}])",
         )
     lists = {*LISTS, *(roles[role][0] for role in LISTS if len(roles.get(role, ())) == 1)}
-    columns = {name: value for name, value in given.items() if name in names}
-    columns = columns or dict(given)  # others than are read: said below by their names
+    columns = {name: value for name, value in mapping.items() if name in names}
+    columns = columns or dict(mapping)  # others than are read: said below by their names
     if not any(_is_column(value, name in lists) for name, value in columns.items()):
         _refuse_texts_as_words(columns, roles)
-        return iter([given])
-    _require(list(given), names, roles)
+        return iter([mapping])
+    _require(list(mapping), names, roles)
     return _rows({name: _cells(value, name) for name, value in columns.items()})
 
 
@@ -163,24 +163,24 @@ def _is_column(value: Any, lists: bool) -> bool:
     if not lists:
         return True
     cells = _listed(value)
-    return bool(cells) and all(_is_column(each, lists=False) for each in cells)
+    return bool(cells) and all(_is_column(cell, lists=False) for cell in cells)
 
 
-def _columns(given: Any) -> list[Any] | None:
+def _columns(inputs: Any) -> list[Any] | None:
     """The names of a table's columns; None of what is no table."""
-    if isinstance(given, type) or not hasattr(given, "__getitem__"):
+    if isinstance(inputs, type) or not hasattr(inputs, "__getitem__"):
         return None
     for attribute in ("column_names", "columns"):  # of pyarrow, the second is no names
-        found = getattr(given, attribute, None)
-        if found is None and attribute == "columns":
-            found = getattr(getattr(given, "schema", None), "names", None)
-        if found is not None and not callable(found) and not isinstance(found, str):
-            return list(found)
+        names = getattr(inputs, attribute, None)
+        if names is None and attribute == "columns":
+            names = getattr(getattr(inputs, "schema", None), "names", None)
+        if names is not None and not callable(names) and not isinstance(names, str):
+            return list(names)
     return None
 
 
 def _of_table(
-    given: Any, columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
+    table: Any, columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> Iterator[Any]:
     if twice := sorted({str(name) for name in columns if columns.count(name) > 1}):
         raise DataError(
@@ -191,7 +191,7 @@ def _of_table(
             do="rename one",
         )
     _require(columns, names, roles)
-    return _rows({name: _cells(given[name], name) for name in columns if name in names})
+    return _rows({name: _cells(table[name], name) for name in columns if name in names})
 
 
 def _cells(value: Any, name: str) -> list[Any]:
@@ -209,8 +209,8 @@ def _listed(value: Iterable[Any]) -> list[Any]:
     """The cells of a column as Python's own values, where the column knows these."""
     for method in ("to_pylist", "tolist"):
         if hasattr(value, method):
-            found = getattr(value, method)()
-            return found if isinstance(found, list) else [found]
+            cells = getattr(value, method)()
+            return cells if isinstance(cells, list) else [cells]
     return list(value)
 
 
@@ -237,8 +237,8 @@ def _row_of_series(value: Any, names: Collection[str]) -> dict[str, Any] | None:
     index = getattr(value, "index", None)
     if index is None or callable(index) or not hasattr(value, "to_dict"):
         return None
-    known = [name for name in index if isinstance(name, str) and name in names]
-    return {name: value[name] for name in known} if known else None
+    columns = [name for name in index if isinstance(name, str) and name in names]
+    return {name: value[name] for name in columns} if columns else None
 
 
 def _plain(value: Any, names: Collection[str]) -> Any:
@@ -253,14 +253,16 @@ def _plain(value: Any, names: Collection[str]) -> Any:
         getattr(value, "dtype", None), "names", None
     )
     if fields and set(fields) & set(names):  # a named tuple, or a record of numpy
-        return {name: value[place] for place, name in enumerate(fields) if name in names}
+        return {name: value[position] for position, name in enumerate(fields) if name in names}
     if getattr(value, "ndim", 0) == 1:  # a row of an array
-        found = tuple(value.tolist())
-        return found[0] if len(found) == 1 else found
+        cells = tuple(value.tolist())
+        return cells[0] if len(cells) == 1 else cells
     return value
 
 
-def _require(found: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]) -> None:
+def _require(
+    columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
+) -> None:
     """Refuse a table without a column that is read, or with some only of those that make one text.
 
     Raises:
@@ -270,20 +272,20 @@ def _require(found: list[Any], names: Collection[str], roles: Mapping[str, Seque
         (
             columns_of_role
             for columns_of_role in roles.values()
-            if set(columns_of_role) & set(found)
+            if set(columns_of_role) & set(columns)
         ),
         (),
     )
-    missing = [name for name in together if name not in found]
-    if set(names) & set(found) and not missing:
+    missing = [name for name in together if name not in columns]
+    if set(names) & set(columns) and not missing:
         return
-    wanted = missing or list(
+    expected = missing or list(
         dict.fromkeys(name for columns_of_role in roles.values() for name in columns_of_role)
     )
     raise DataError(
         "a column that the model reads is missing",
         where=WHERE,
-        found=f"the columns {', '.join(map(str, found)) or '(none)'}",
-        wanted=", ".join(map(repr, wanted)),
-        do=f"rename the column ({near(wanted[0], list(map(str, found)))}), or give a list of texts",
+        found=f"the columns {', '.join(map(str, columns)) or '(none)'}",
+        wanted=", ".join(map(repr, expected)),
+        do=f"rename the column ({near(expected[0], list(map(str, columns)))}), or give a list of texts",
     )
