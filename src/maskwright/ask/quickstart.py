@@ -120,8 +120,8 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
         "own_first": True,
         "head": ["", "loss", "top-1", "top-5"],
         "rows": [[name, *(f"{v:.3f}" for v in values)] for name, *values in shown],
-        "note": f"{figures.targets:,} masked tokens; loss in nats. The unigram line is what guessing "
-        "by frequency reaches: below it, the model reads the context.",
+        "note": f"{figures.targets:,} masked tokens; loss in nats. The unigram line is what "
+        "guessing by frequency reaches: below it, the model reads the context.",
     }
 
 

@@ -115,7 +115,7 @@ def _plain(
         "cut": measured.cut,
         "even": {name: values.tolist() for name, values in measured.even.items()},
         "passed_over": passed,
-        "heads": {name: values.tolist() for name, values in measured.found.items()},
+        "heads": {name: values.tolist() for name, values in measured.means.items()},
         "relations": [dataclasses.asdict(relation) for relation in relations],
     }
 
@@ -150,8 +150,8 @@ def _texts(text: Paths, bank: Sequence[dependencies.Tree], say: Say) -> list[str
 
 def _maps(measured: heads.Heads) -> list[Markup]:
     """A map of all heads for each of their figures."""
-    names = [f"layer {n + 1}" for n in range(len(measured.found["entropy"]))]
-    numbers = [str(n + 1) for n in range(measured.found["entropy"].shape[1])]
+    names = [f"layer {n + 1}" for n in range(len(measured.means["entropy"]))]
+    numbers = [str(n + 1) for n in range(measured.means["entropy"].shape[1])]
     return [
         grid(
             _measured(measured, name),
@@ -161,7 +161,7 @@ def _maps(measured: heads.Heads) -> list[Markup]:
             across="head",
             high=max(1.0, float(values.max())),
         )
-        for name, values in measured.found.items()
+        for name, values in measured.means.items()
     ]
 
 
@@ -175,7 +175,7 @@ def _head_table(measured: heads.Heads) -> Table:
     rows = []
     for kind in heads.KINDS:
         layer, head = measured.best(kind)
-        values = measured.found[kind]
+        values = measured.means[kind]
         rows.append(
             [
                 kind,

@@ -43,12 +43,12 @@ class Heads:
     tokens: int
     cut: int
     longest: int
-    found: dict[str, NDArray[np.float64]]
+    means: dict[str, NDArray[np.float64]]
     even: dict[str, NDArray[np.float64]]
 
     def best(self, kind: str) -> tuple[int, int]:
         """Layer and head, from 1, with the most of it."""
-        layer, head = np.unravel_index(self.found[kind].argmax(), self.found[kind].shape)
+        layer, head = np.unravel_index(self.means[kind].argmax(), self.means[kind].shape)
         return int(layer) + 1, int(head) + 1
 
 

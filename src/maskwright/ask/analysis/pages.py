@@ -59,15 +59,15 @@ def plain(measured: Any) -> dict[str, Any]:
         if isinstance(value, np.ndarray):
             return value.tolist()
         if isinstance(value, Estimate):
-            fields = dataclasses.asdict(value)
+            numbers = dataclasses.asdict(value)
             return {
-                name: number if math.isfinite(number) else None for name, number in fields.items()
+                name: number if math.isfinite(number) else None for name, number in numbers.items()
             }
         if isinstance(value, Finding):
             return value.to_json()
         if isinstance(value, dict):
-            return {name: simple(fields) for name, fields in value.items()}
-        return [simple(fields) for fields in value] if isinstance(value, list | tuple) else value
+            return {name: simple(element) for name, element in value.items()}
+        return [simple(element) for element in value] if isinstance(value, list | tuple) else value
 
     return {
         field.name: simple(getattr(measured, field.name)) for field in dataclasses.fields(measured)
@@ -191,8 +191,8 @@ def show_pooling(
     subject: ProbedModel, out: Path, compared: pooling.PoolingComparison, say: Say
 ) -> Path:
     """Say and write how well each layer and pooling tell how alike two texts are."""
-    for estimates in compared.findings:
-        say(estimates.line())
+    for finding in compared.findings:
+        say(finding.line())
     where = "" if compared.part == ALL else f" on the {compared.part} part"
     drawn = "" if compared.pairs == compared.there else f", drawn from {compared.there:,}"
     table: Table = {
@@ -260,30 +260,28 @@ def show_senses(
     if data is None and any(len(subject.tokenizer.encode(text)) > room for text in texts):
         message = f"the model reads {room} tokens of a text, so sentences are cut around the word"
         say(Finding("sentences-cut", message).line())
-    word_sense_figures = word_senses.tell_senses(
-        subject, word, texts, meanings, shorten=data is None
-    )
-    table = _sense_table(word, word_sense_figures)
+    senses = word_senses.tell_senses(subject, word, texts, meanings, shorten=data is None)
+    table = _sense_table(word, senses)
     say("\n" + tables.for_terminal(table))
-    xs = [float(x) for x in range(len(word_sense_figures.layers))]
-    by_layer = {"trained": word_sense_figures.apart, "untrained": word_sense_figures.untrained}
-    layer = word_sense_figures.layers[word_sense_figures.best]
+    xs = [float(x) for x in range(len(senses.layers))]
+    by_layer = {"trained": senses.apart, "untrained": senses.untrained}
+    layer = senses.layers[senses.best]
     return write(
         out,
         subject,
         "word_senses.html",
-        plain(word_sense_figures),
+        plain(senses),
         say,
         kind="One word, two meanings",
         word=word,
         layer=layer,
-        share=f"{word_sense_figures.neighbour[word_sense_figures.best].value:.0%}",
-        chance=f"{word_sense_figures.chance:.0%}",
+        share=f"{senses.neighbour[senses.best].value:.0%}",
+        chance=f"{senses.chance:.0%}",
         points=scatter(
             f"“{word}” at {layer}: the two widest directions",
-            [(float(x), float(y)) for x, y in word_sense_figures.picture],
-            word_sense_figures.senses,
-            word_sense_figures.texts,
+            [(float(x), float(y)) for x, y in senses.picture],
+            senses.senses,
+            senses.texts,
             axes=("widest direction", "second widest"),
         ),
         chart=draw(
@@ -318,20 +316,20 @@ def _texts(
     )
 
 
-def _sense_table(word: str, word_sense_figures: word_senses.WordSenses) -> Table:
+def _sense_table(word: str, senses: word_senses.WordSenses) -> Table:
     return {
-        "title": f"“{word}” in {len(word_sense_figures.senses)} texts and {len(set(word_sense_figures.senses))} meanings",
+        "title": f"“{word}” in {len(senses.senses)} texts and {len(set(senses.senses))} meanings",
         "head": ["", "nearest has the same meaning", "apart", "apart, untrained"],
         "rows": [
             [name, near.render(), f"{apart:+.4f}", f"{untrained:+.4f}"]
             for name, near, apart, untrained in zip(
-                word_sense_figures.layers,
-                word_sense_figures.neighbour,
-                word_sense_figures.apart,
-                word_sense_figures.untrained,
+                senses.layers,
+                senses.neighbour,
+                senses.apart,
+                senses.untrained,
                 strict=True,
             )
         ],
         "note": f"Apart: the mean cosine within a meaning minus that across. By chance the nearest "
-        f"has the same meaning in {word_sense_figures.chance:.0%}. The embeddings know no context.",
+        f"has the same meaning in {senses.chance:.0%}. The embeddings know no context.",
     }

@@ -81,8 +81,8 @@ def compare_pooling(
     """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them, drawn:
     on all where they are in no parts, else on those of the test part."""
     task_type = task_for_vectors({})
-    last = next(part for part in (ALL, TEST, VALIDATION, TRAIN) if part in data.parts)
-    every = data.parts[last]
+    part = next(name for name in (ALL, TEST, VALIDATION, TRAIN) if name in data.parts)
+    every = data.parts[part]
     numbers = np.arange(len(every) if items is None else min(items, len(every)))
     order = np.sort(permute(key("draw", 0), len(every), numbers))  # files are often in an order
     rows = [every[number] for number in order]
@@ -96,11 +96,11 @@ def compare_pooling(
     with_training = (
         data if TRAIN in data.parts else replace(data, parts={**data.parts, TRAIN: every})
     )
-    answers = dict(task_type.baselines(with_training, last))
+    answers = dict(task_type.baselines(with_training, part))
     words = np.asarray(next(iter(answers.values())))[order]
     baseline = metrics.spearman(truth, words)
     return PoolingComparison(
-        last,
+        part,
         len(rows),
         len(every),
         subject.layers,

@@ -76,7 +76,7 @@ def probe(
     examples = _pairs(data, columns, task, read)
     if examples is None:
         examples = prepare(data, columns=columns, task=task, division=DIVISION, **vars(read))
-    for line in (*examples.task.lines(), *(found.line() for found in left_out(examples))):
+    for line in (*examples.task.lines(), *(finding.line() for finding in left_out(examples))):
         say(line)
     commit.probe_writable(out)
     require_new(out)

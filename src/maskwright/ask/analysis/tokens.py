@@ -1,4 +1,4 @@
-"""How a model sees a text: its tokens with their ids and places, and what of it is unknown.
+"""How a model sees a text: its tokens with their ids and offsets, and what of it is unknown.
 
 Any folder with a tokenizer in it can be asked: of a model, a run, a fine-tuning, or of a tokenizer
 alone. Two of them are set side by side on the same text.
@@ -35,7 +35,7 @@ class FramedToken:
         id, token: its number and its string in the vocabulary.
         segment: 0 for a first text, 1 for a second where the tokenizer tells them apart.
         text: 0 or 1 for the text that it comes from; None of a special token.
-        place: where its characters begin and end in that text.
+        place: the offsets (start, end) of its characters in that text.
         unknown: whether it stands for what the vocabulary does not have.
     """
 
@@ -66,30 +66,30 @@ class TokenView:
     unknown: UnknownText
 
     def render(self) -> str:
-        """A line for each token, and what is to be said of the text."""
+        """A line for each token, a summary and the findings."""
         lines = [_named(self.tokenizer)]
-        for number, (given, read) in enumerate(zip(self.texts, self.read, strict=True), 1):
-            if given != read:
+        for number, (text, read) in enumerate(zip(self.texts, self.read, strict=True), 1):
+            if text != read:
                 which = f"text {number}" if len(self.texts) > 1 else "text"
                 lines.append(f"{which} as it is read: {harmless(read)}")
-        width = max([len("token"), *(len(harmless(each.token)) for each in self.tokens)])
+        width = max([len("token"), *(len(harmless(token.token)) for token in self.tokens)])
         lines.append(f"{'position':>8} {'id':>7} {'segment':>7}  {'token':<{width}}  text")
-        for each in self.tokens:
+        for token in self.tokens:
             described = "special"
-            if each.text is not None and each.place is not None:
-                start, ended = each.place
-                part = harmless(self.texts[each.text][start:ended])
-                described = f"{part!r} {start}–{ended}" + (" unknown" if each.unknown else "")
-            token = harmless(each.token)
+            if token.text is not None and token.place is not None:
+                start, end = token.place
+                characters = harmless(self.texts[token.text][start:end])
+                described = f"{characters!r} {start}–{end}" + (" unknown" if token.unknown else "")
             lines.append(
-                f"{each.position:>8} {each.id:>7} {each.segment:>7}  {token:<{width}}  {described}"
+                f"{token.position:>8} {token.id:>7} {token.segment:>7}  "
+                f"{harmless(token.token):<{width}}  {described}"
             )
         lines.append(self.summary())
-        return "\n".join([*lines, *(found.line() for found in self.findings())])
+        return "\n".join([*lines, *(finding.line() for finding in self.findings())])
 
     def summary(self) -> str:
         """How many tokens there are, and how much is unknown."""
-        special = sum(each.text is None for each in self.tokens)
+        special = sum(token.text is None for token in self.tokens)
         share = f"{self.unknown.share:.1%} of {self.unknown.letters:,} characters unknown"
         return f"{len(self.tokens):,} tokens, {special} of them special; {share}"
 

@@ -116,22 +116,22 @@ def _compared(
     comparable.refuse_other_documents(entrants)
     measures = comparable.measures(entrants, pairs=data is not None)
     planned = {
-        run_folder(out, candidate.recipe.name, seed): (seed, candidate)
+        run_folder(out, entrant.recipe.name, seed): (seed, entrant)
         for seed in range(seeds)
-        for candidate in entrants
+        for entrant in entrants
     }
-    todo = {folder: candidate for folder, (_, candidate) in planned.items() if not finished(folder)}
+    todo = {folder: entrant for folder, (_, entrant) in planned.items() if not finished(folder)}
     needed = (checkpoint_bytes(e.parameters, e.recipe, folder) for folder, e in todo.items())
     storage.require_space(out, sum(needed))
     seconds_left = TrainingSpeed()
-    for number, (folder, (seed, candidate)) in enumerate(planned.items(), start=1):
+    for number, (folder, (seed, entrant)) in enumerate(planned.items(), start=1):
         time_left = seconds_left.left(list(todo.values())) if folder in todo else ""
-        say(f"run {number} of {len(planned)}: {candidate.recipe.name}, seed {seed}{time_left}")
-        train(candidate, seed, out, stream)
-        seconds_left.add(candidate, folder)
+        say(f"run {number} of {len(planned)}: {entrant.recipe.name}, seed {seed}{time_left}")
+        train(entrant, seed, out, stream)
+        seconds_left.add(entrant, folder)
         todo.pop(folder, None)
         if data is not None and paradigms is not None:
-            _judged(candidate, folder, open_model(folder), data, paradigms, say)
+            _judged(entrant, folder, open_model(folder), data, paradigms, say)
     outcome = _collect(entrants, seeds, out, budget, measures, data, paradigms, say)
     summary = comparison.for_terminal(outcome)
     document.write(out / "results.json", json.dumps(comparison.to_json(outcome), indent=2) + "\n")
@@ -205,42 +205,42 @@ def _left_out(entrants: Sequence[ComparedRecipe], out: Path) -> list[Finding]:
     return [Finding("other-runs-in-folder", message)]
 
 
-def _figures(candidate: ComparedRecipe, folder: Path, seed: int) -> comparison.Run:
+def _figures(entrant: ComparedRecipe, folder: Path, seed: int) -> comparison.Run:
     """What the run's own journal says."""
     newest = folders.newest(folder)
     state, _ = checkpoints.read_state(newest)
     saved = commit.read_manifest(newest).about.get("journal")
-    lines = journal.figures(folder, saved, bits=candidate.is_language_model)
+    lines = journal.figures(folder, saved, bits=entrant.is_language_model)
     evaluations = [r for r in lines if r["kind"] == "evaluation"]
     tokens = {r["step"]: r["tokens"] for r in lines if "tokens" in r}
     times = journal.times(folder)
     marks = [0, *(t["step"] for t in times)], [0.0, *(t["seconds"] for t in times)]
-    each = candidate.flops_per_token
+    per_token = entrant.flops_per_token
     curve = [
         {
             "tokens": tokens[r["step"]],
-            "operations": tokens[r["step"]] * each,
+            "operations": tokens[r["step"]] * per_token,
             "seconds": float(np.interp(r["step"], *marks)),
             "loss": r["loss"],
         }
         for r in evaluations
     ]
     final = {"loss": evaluations[-1]["loss"]}
-    if candidate.is_language_model:
+    if entrant.is_language_model:
         final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
     peaks = [figure_of(t, "peak_memory") for t in times]
-    peak = int(max((each for each in peaks if math.isfinite(each)), default=0))
-    spent = (state.tokens, state.tokens * each, state.seconds, peak)
+    peak = int(max(filter(math.isfinite, peaks), default=0))
+    spent = (state.tokens, state.tokens * per_token, state.seconds, peak)
     return comparison.Run(seed, *spent, final, curve)
 
 
-def _bits(candidate: ComparedRecipe, model: Model) -> float:
+def _bits(entrant: ComparedRecipe, model: Model) -> float:
     """Bits per byte of all the held-out text: of a part of it, rows of other lengths or of another
     tokenizer would ask other documents."""
-    objective = build.objective(candidate.recipe, model.network, model.tokenizer)
+    objective = build.objective(entrant.recipe, model.network, model.tokenizer)
     checkpoints.take_others(objective, model.path)
-    store = candidate.prepared.held_out
-    source = held_out_rows(candidate.recipe, store)
+    store = entrant.prepared.held_out
+    source = held_out_rows(entrant.recipe, store)
     bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
     figures = likelihood.evaluate(
         objective, source, rows=len(source), bytes_per_token=bytes_per_token
@@ -249,24 +249,24 @@ def _bits(candidate: ComparedRecipe, model: Model) -> float:
     return figures.bits_per_byte
 
 
-def _masked_loss(candidate: ComparedRecipe, model: Model, length: int) -> float:
+def _masked_loss(entrant: ComparedRecipe, model: Model, length: int) -> float:
     """Loss at the usual 15 %, in rows that all entrants have room for."""
     vocabulary = special_tokens.vocabulary(model.tokenizer)
     objective_module = usual_for("encoder")
     objective = objective_module.build(model.network, objective_module.options(), vocabulary)
-    rows = PackedDocuments(candidate.prepared.held_out, length)
+    rows = PackedDocuments(entrant.prepared.held_out, length)
     return likelihood.evaluate(objective, rows).loss
 
 
-def _hidden(candidate: ComparedRecipe, model: Model, length: int) -> float:
+def _hidden(entrant: ComparedRecipe, model: Model, length: int) -> float:
     """Share of hidden tokens that are named, in rows that all entrants have room for."""
-    assert candidate.reads is not None and model.tokenizer.mask is not None
-    rows = PackedDocuments(candidate.prepared.held_out, length)
-    return pseudo_likelihood.top1(model.network, rows, candidate.reads, model.tokenizer.mask)
+    assert entrant.reads is not None and model.tokenizer.mask is not None
+    rows = PackedDocuments(entrant.prepared.held_out, length)
+    return pseudo_likelihood.top1(model.network, rows, entrant.reads, model.tokenizer.mask)
 
 
 def _judged(
-    candidate: ComparedRecipe,
+    entrant: ComparedRecipe,
     folder: Path,
     model: Model,
     data: Path,
@@ -274,12 +274,12 @@ def _judged(
     say: Say,
 ) -> Result:
     """The run's minimal pairs, scored now or before."""
-    path = pairs_of.figures_path(folder, candidate.how, "all", paradigms)
+    path = pairs_of.figures_path(folder, entrant.scoring, "all", paradigms)
     result = pairs_of.load(path, paradigms, model.fingerprint)
     if result is None:
-        say(f"scoring minimal pairs, {candidate.how}")
+        say(f"scoring minimal pairs, {entrant.scoring}")
         result = pairs_of.evaluate_pairs(
-            model, data, folder, how=candidate.how, say=lambda text: None
+            model, data, folder, how=entrant.scoring, say=lambda text: None
         )
         say(f"{result.mean:.2%} right")
     return result

@@ -128,12 +128,14 @@ def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], Finding | 
             return list(recipes), None
         alike.append(replace(recipe, corpus=replace(recipe.corpus, characters=changed_ranges)))
         changed.append(
-            f"{recipe.name} holds out {own_range.held_out[0]:,} to {own_range.held_out[1]:,} by itself"
+            f"{recipe.name} holds out {own_range.held_out[0]:,} to {own_range.held_out[1]:,} by "
+            "itself"
         )
     if not changed:
         return list(recipes), None
-    described = f"characters {reference_range[0]:,} to {reference_range[1]:,}, as {reference.name} holds them out"
-    message = f"all are asked about {described}"
+    begin, end = reference_range
+    message = f"all are asked about characters {begin:,} to {end:,}, as {reference.name} holds "
+    message += "them out"
     return alike, Finding("held-out-alike", message, "; ".join(changed))
 
 

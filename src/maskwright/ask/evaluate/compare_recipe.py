@@ -48,7 +48,7 @@ class ComparedRecipe:
     folder: Path
     parameters: int
     flops_per_token: float
-    how: str
+    scoring: str
     is_language_model: bool
     keeps_text: bool
     fills: bool
@@ -95,7 +95,7 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> ComparedRecipe:
         folder=folder,
         parameters=network.num_parameters(),
         flops_per_token=operations,
-        how=scoring,
+        scoring=scoring,
         is_language_model=objective.is_language_model,
         keeps_text=keeps_text(prepared.tokenizer, prepared.held_out),
         reads=_reads(scoring, len(architecture.stacks), prepared.tokenizer),
@@ -118,10 +118,10 @@ class TrainingSpeed:
     operations: float = 0.0
     seconds: float = 0.0
 
-    def add(self, candidate: ComparedRecipe, folder: Path) -> None:
-        """The finished run of `candidate` in `folder`."""
+    def add(self, entrant: ComparedRecipe, folder: Path) -> None:
+        """The finished run of `entrant` in `folder`."""
         state, _ = checkpoints.read_state(folders.newest(folder))
-        self.operations += state.tokens * candidate.flops_per_token
+        self.operations += state.tokens * entrant.flops_per_token
         self.seconds += state.seconds
 
     def left(self, entrants: Sequence[ComparedRecipe]) -> str:
@@ -141,12 +141,12 @@ def run_folder(out: Path, name: str, seed: int) -> Path:
     return out / "runs" / name / f"seed-{seed}"
 
 
-def train(candidate: ComparedRecipe, seed: int, out: Path, stream: TextIO | None) -> None:
+def train(entrant: ComparedRecipe, seed: int, out: Path, stream: TextIO | None) -> None:
     """Start the run, go on with it, or leave it as it is."""
-    recipe = replace(candidate.recipe, training=replace(candidate.recipe.training, seed=seed))
+    recipe = replace(entrant.recipe, training=replace(entrant.recipe.training, seed=seed))
     folder = run_folder(out, recipe.name, seed)
     if not is_run(folder):
-        _lay_out(recipe, candidate.folder, folder)
+        _lay_out(recipe, entrant.folder, folder)
     before = frozen_part(read(folder / run.RECIPE))
     for path, old, new in dotted.differences(before, frozen_part(recipe)):
         raise IncompatibleError(

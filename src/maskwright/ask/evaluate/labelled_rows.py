@@ -95,9 +95,9 @@ def evaluate_file(
         + (f" of {eval_part}" if eval_part else ""),
         figures,
     )
-    for each in (shown, task_type.by_class(rows, answers)):
-        if each is not None:
-            say("\n" + tables.for_terminal(each))
+    for figure_table in (shown, task_type.by_class(rows, answers)):
+        if figure_table is not None:
+            say("\n" + tables.for_terminal(figure_table))
     if one_sided := task_type.one_sided(rows, answers):
         say(one_sided.line())
         shown["note"] += f" Warning: {one_sided}."
@@ -118,7 +118,7 @@ def evaluate_file(
             what="evaluation",
         )
         about = {"task": task_type.task, "part": chosen, "rows": len(rows), **facts}
-        plain = about | {"figures": {name: _plain(each) for name, each in figures.items()}}
+        plain = about | {"figures": {name: _plain(estimate) for name, estimate in figures.items()}}
         document.write_new(Path(out), {NAME: json.dumps(plain, indent=2) + "\n", PAGE: shown_page})
         say(f"report: {Path(out) / PAGE}")
     return figures

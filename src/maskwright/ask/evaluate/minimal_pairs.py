@@ -70,8 +70,8 @@ def evaluate_pairs(
     paradigms = minimal_pairs.part(minimal_pairs.read(data), part)
     commit.probe_writable(out)
     model = model if isinstance(model, Model) else open_model(model)
-    for found in model.findings:
-        say(found.line())
+    for finding in model.findings:
+        say(finding.line())
     how = scoring_method(model.network, model.conventions) if how is None else how
     network = prepare(model.network, precision="float32")
     result = score(network, model.tokenizer, paradigms, how)
@@ -85,7 +85,7 @@ def evaluate_pairs(
     named = f"Minimal pairs, {data.resolve().name}{WHICH[part]}, scored {how}"
     table = as_table(result, baselines, named)
     say(tables.for_terminal(table))
-    means = {name: each.mean for name, each in baselines.items()}
+    means = {name: baseline.mean for name, baseline in baselines.items()}
     path = save(out, result, paradigms, how, part, means, model.fingerprint)
     say(f"figures: {path}")
     if is_run(out):

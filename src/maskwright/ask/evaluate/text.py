@@ -251,7 +251,8 @@ def _measure(
         )
     if missing_parts:
         raise IncompatibleError(
-            f"the loss of this model needs its {', '.join(missing_parts)}, which the folder does not have",
+            f"the loss of this model needs its {', '.join(missing_parts)}, which the folder does "
+            "not have",
             where=model.path / checkpoints.OTHERS,
             wanted="the file that pretraining wrote beside the weights",
             do="name the run or a whole copy of its checkpoint",

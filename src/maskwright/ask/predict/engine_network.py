@@ -24,7 +24,6 @@ from maskwright.base.errors import IncompatibleError, MaskwrightError
 from maskwright.base.findings import Finding
 from maskwright.model.graph import onnx
 from maskwright.model.graph.engines.base import calibration, engine, names
-from maskwright.model.graph.engines.base.calibration import Calibration
 from maskwright.model.graph.engines.base.engine import Engine
 from maskwright.model.graph.engines.base.names import AUTO, TORCH
 from maskwright.model.graph.graphs import states_graph
@@ -102,7 +101,6 @@ class EngineChoice:
     network: Prepared
     name: str
     findings: tuple[Finding, ...] = ()
-    calibration: Calibration | None = field(default=None, repr=False)
 
 
 def with_engine(
@@ -125,7 +123,7 @@ def with_engine(
         return EngineChoice(
             EngineNetwork(ready, loaded.engines[name]), name, tuple(loaded.findings)
         )
-    return _soonest(ready, loaded, seconds)
+    return _fastest(ready, loaded, seconds)
 
 
 @dataclass(frozen=True)
@@ -180,24 +178,24 @@ def _graph(ready: Prepared, folder: Path) -> Path:
         return onnx.write(states_graph(network), folder)[0]
 
 
-def _soonest(ready: Prepared, loaded: _Loaded, seconds: float) -> EngineChoice:
-    """The soonest of ours and the engines that were loaded."""
-    findings = [each for each in loaded.findings if each.name != COMPARED]
+def _fastest(ready: Prepared, loaded: _Loaded, seconds: float) -> EngineChoice:
+    """The fastest of our own engine and those that were loaded."""
+    findings = [finding for finding in loaded.findings if finding.name != COMPARED]
     if not loaded.engines:
-        what, remedy = "no other engine can be measured, so our own answers", ""
+        message, remedy = "no other engine can be measured, so our own answers", ""
         if not names.exact():
             engines = catalogue.names(names.ROOM)
             remedy = packages.install(*itertools.chain(*map(names.missing, engines)))
-        return EngineChoice(ready, TORCH, (*findings, Finding("engine", what, remedy=remedy)))
+        return EngineChoice(ready, TORCH, (*findings, Finding("engine", message, remedy=remedy)))
     networks: dict[str, Prepared] = {TORCH: ready}
-    networks |= {name: EngineNetwork(ready, each) for name, each in loaded.engines.items()}
+    networks |= {name: EngineNetwork(ready, engine) for name, engine in loaded.engines.items()}
     sides = {name: _asking(network) for name, network in networks.items()}
     times = calibration.calibrate(sides, TORCH, longest=ready.config.longest, seconds=seconds)
     chosen = times.chosen
-    what = f"{'our own engine' if chosen == TORCH else chosen} answers"
+    message = f"{'our own engine' if chosen == TORCH else chosen} answers"
     findings += [f for f in loaded.findings if f.name == COMPARED and f.what.startswith(chosen)]
-    findings.append(Finding("engine", what, times.line()))
-    return EngineChoice(networks[chosen], chosen, tuple(findings), times)
+    findings.append(Finding("engine", message, times.line()))
+    return EngineChoice(networks[chosen], chosen, tuple(findings))
 
 
 def _asking(network: Prepared) -> calibration.Side:

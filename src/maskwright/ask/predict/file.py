@@ -240,13 +240,10 @@ def answer_rows(
     def cut(finding: Finding) -> None:
         cuts[finding.name] += 1
         if cuts[finding.name] <= SAID:  # at once, so that a kill does not take it along
-            first, last = skip + count + 1, skip + count + len(rows)
-            only_portion = first == 1 and len(rows) < PORTION
-            say(
-                (
-                    finding if only_portion else finding.of(f"of the rows {first:,} to {last:,}")
-                ).line()
-            )
+            start, end = skip + count + 1, skip + count + len(rows)
+            if start > 1 or len(rows) == PORTION:
+                finding = finding.of(f"of the rows {start:,} to {end:,}")
+            say(finding.line())
 
     def answer() -> None:
         """Answer the rows that are there, and write them."""

@@ -287,5 +287,6 @@ def _require(
         where=WHERE,
         found=f"the columns {', '.join(map(str, columns)) or '(none)'}",
         wanted=", ".join(map(repr, expected)),
-        do=f"rename the column ({near(expected[0], list(map(str, columns)))}), or give a list of texts",
+        do=f"rename the column ({near(expected[0], list(map(str, columns)))}), or give a list of "
+        "texts",
     )

@@ -1,9 +1,9 @@
 """A model folder that was opened, with its network prepared once for all that it is asked.
 
 Weights that were laid out anew are freed in the network, so that none is in memory twice; who asks
-for the network itself gets it whole (`OpenModel.whole`). An adapter is opened as by itself, with what
-it learned beside the weights and not in them, where it can act so; weights that are its base's, bit
-for bit, are then held and laid out once for both.
+for the network itself gets it whole (`OpenModel.restored`). An adapter is opened as by itself, with
+what it learned beside the weights and not in them, where it can act so; weights that are its
+base's, bit for bit, are then held and laid out once for both.
 """
 
 from __future__ import annotations

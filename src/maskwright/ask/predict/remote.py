@@ -396,26 +396,26 @@ class RemoteModel(BasePredictor):
         if top is not None and top < 1:
             raise UsageError("no answer to give", where="--top", found=top, wanted="1 or more")
         chunks = self._chunks([self.task_type.value_of(row) for row in rows])
-        firsts = [0, *accumulate(map(len, chunks))][:-1]
+        starts = [0, *accumulate(map(len, chunks))][:-1]
 
-        def part(first: int, values: list[Any]) -> list[dict[str, Any]]:
-            return self._part(values, rows[first : first + len(values)], top)
+        def predict_chunk(start: int, values: list[Any]) -> list[dict[str, Any]]:
+            return self._responses(values, rows[start : start + len(values)], top)
 
-        parts: list[dict[str, Any]] = []
+        responses: list[dict[str, Any]] = []
         changed: ModelChangedError | None = None
         with ThreadPoolExecutor(AT_ONCE) as pool:
             try:
-                for chunk in pool.map(part, firsts, chunks):
-                    parts += chunk
+                for chunk_responses in pool.map(predict_chunk, starts, chunks):
+                    responses += chunk_responses
             except ModelChangedError as error:
                 changed = error
-        found: dict[str, list[Any]] = {
-            name: [item for part in parts for item in part[name]] for name in LISTS
+        lists: dict[str, list[Any]] = {
+            name: [value for response in responses for value in response[name]] for name in LISTS
         }
-        if cut := sum(found["truncated"]):
+        if cut := sum(lists["truncated"]):
             note(Finding("truncated", f"{cut:,} of {len(rows):,} rows truncated by the server"))
-        numbers = (np.array(found[name], np.int64) for name in ("tokens", "windows", "truncated"))
-        answered = found["answers"], Extent(*numbers)
+        numbers = (np.array(lists[name], np.int64) for name in ("tokens", "windows", "truncated"))
+        answered = lists["answers"], Extent(*numbers)
         if changed is not None:
             changed.answered = answered
             raise changed
@@ -435,7 +435,7 @@ class RemoteModel(BasePredictor):
             size += bytes_of_row
         return chunks
 
-    def _part(
+    def _responses(
         self, values: list[Any], rows: Sequence[Any], top: int | None
     ) -> list[dict[str, Any]]:
         """The answers to the values of some rows, of one request or more."""
@@ -455,8 +455,8 @@ class RemoteModel(BasePredictor):
                 late = error.found == f"status {SLOW}"  # not the fault of the row
                 raise _at(rows[0], error, StoppedError if late else DataError) from error
         half = len(values) // 2
-        first_half = self._part(values[:half], rows[:half], top)
-        return [*first_half, *self._part(values[half:], rows[half:], top)]
+        first_half = self._responses(values[:half], rows[:half], top)
+        return [*first_half, *self._responses(values[half:], rows[half:], top)]
 
     def _require_fitting(
         self, predictions: dict[str, Any], values: list[Any], rows: Sequence[Any], top: int | None

@@ -78,17 +78,19 @@ class SharedEncoder(BasePredictor):
         self, rows: Sequence[object], top: int | None = None, note: Note = ignore
     ) -> tuple[list[Answer], Extent]:
         encoded = self.task_type.encode(rows, self.first.frame)
-        for found in encoded.findings:
-            note(found)
+        for finding in encoded.findings:
+            note(finding)
         examples, collation = encoded.examples, self.first.collation
-        scores = scores_of_all([Asked(each, examples, collation) for each in self._objectives])
-        answers = [
-            answers_of(each.task_type, encoded, one, top)
-            for each, one in zip(self.members.values(), scores, strict=True)
+        scores = scores_of_all([Asked(o, examples, collation) for o in self._objectives])
+        by_member = [
+            answers_of(member.task_type, encoded, member_scores, top)
+            for member, member_scores in zip(self.members.values(), scores, strict=True)
         ]
         assert encoded.extent is not None
-        each: list[tuple[Answer, ...]] = list(zip(*answers, strict=True))
-        return [dict(zip(self.members, row, strict=True)) for row in each], encoded.extent
+        answers: list[Answer] = [
+            dict(zip(self.members, row, strict=True)) for row in zip(*by_member, strict=True)
+        ]
+        return answers, encoded.extent
 
 
 def load_shared(folders: Sequence[Path | str]) -> SharedEncoder:

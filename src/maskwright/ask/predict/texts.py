@@ -107,8 +107,8 @@ def read_masks(
     here. Args and errors as `fill_masks`."""
     reader = model.network if prepared is None else prepared
     start = model.decoder_start if model.tokenizer.mask is not None else None
-    with_masks = [each.masks for each in texts if each.masks is not None]
-    found = iter(
+    with_masks = [text.masks for text in texts if text.masks is not None]
+    likeliest = iter(
         fill_mask.likeliest(
             reader,
             model.tokenizer,
@@ -123,8 +123,8 @@ def read_masks(
     )
     with answering(reader) as network:
         return [
-            next(found) if each.gaps is None else _fill_gaps(model, network, each.gaps, top)
-            for each in texts
+            next(likeliest) if text.gaps is None else _fill_gaps(model, network, text.gaps, top)
+            for text in texts
         ]
 
 
@@ -331,7 +331,7 @@ def prompts_of(
     for numbers, forbidden, decode in _alike(model, prompt_batch):
         copies: Counter[tuple[object, ...]] = Counter()
         for n in numbers:
-            ids = prompt_batch.opened[n]
+            ids = prompt_batch.start_ids[n]
             source = None if prompt_batch.sources is None else prompt_batch.sources[n]
             name = (*ids, None, *(source or ()))
             prompts[n] = Prompt(
@@ -340,7 +340,7 @@ def prompts_of(
                 decode=decode,
                 sampling=replace(sampling, forbidden=forbidden),
                 source=source,
-                given=prompt_batch.given[n],
+                given=prompt_batch.prompt_ids[n],
                 stop=stop,
                 end=special_tokens.vocabulary(model.tokenizer).end,
                 is_byte=partial(_is_byte, model.tokenizer),
@@ -358,12 +358,13 @@ class PromptTokens:
 
     Attributes:
         ids: all that the network reads.
-        own: those of the text itself, which stand last.
-        offsets: at which character of the text each of `own` begins, the spaces before it included.
+        text_ids: those of the text itself, which stand last.
+        offsets: at which character of the text each of `text_ids` begins, the spaces before it
+            included.
     """
 
     ids: list[int]
-    own: list[int]
+    text_ids: list[int]
     offsets: list[int]
 
 
@@ -378,7 +379,7 @@ def prompt_tokens(model: Model, texts: Sequence[str]) -> list[PromptTokens]:
     prompts = []
     encoded = model.tokenizer.encode_batch(texts, offsets=True)
     for ids, text_ids, (_, ends) in zip(
-        prompt_batch.opened, prompt_batch.given, encoded, strict=True
+        prompt_batch.start_ids, prompt_batch.prompt_ids, encoded, strict=True
     ):
         # The token before ends where the spaces begin; bytes of one character share its place.
         starts = np.minimum(ends[1:, 0], ends[:-1, 1])
@@ -412,16 +413,16 @@ class _PromptBatch:
     """Prompts as ids.
 
     Attributes:
-        opened: what the network goes on from.
+        start_ids: what the network goes on from.
         sources: what an encoder reads; None where there is none.
-        given: of each prompt the ids whose text is not written anew.
+        prompt_ids: of each prompt the ids whose text is not written anew.
         before: of each prompt the text that is.
         with_gaps: whether a prompt has sentinels, and is answered with them.
     """
 
-    opened: list[list[int]]
+    start_ids: list[list[int]]
     sources: list[list[int]] | None
-    given: list[list[int]]
+    prompt_ids: list[list[int]]
     before: list[str]
     with_gaps: list[bool]
 
@@ -474,11 +475,11 @@ def _pieces(
     for numbers, forbidden, decode in _alike(model, prompt_batch):
         for piece in stream(
             model.network if writer is None else writer,
-            [prompt_batch.opened[n] for n in numbers],
+            [prompt_batch.start_ids[n] for n in numbers],
             tokens,
             replace(sampling, forbidden=forbidden),
             decode=decode,
-            given=[prompt_batch.given[n] for n in numbers],
+            given=[prompt_batch.prompt_ids[n] for n in numbers],
             stop=stop,
             is_byte=partial(_is_byte, tokenizer),
             sources=None
@@ -519,14 +520,14 @@ def _searched(
     for numbers, forbidden, decode in _alike(model, prompt_batch):
 
         def grown(row: int, ids: Sequence[int]) -> tuple[str, bool]:
-            prompt_ids = prompt_batch.given[numbers[row]]  # noqa: B023
+            prompt_ids = prompt_batch.prompt_ids[numbers[row]]  # noqa: B023
             text = GrowingText(decode, prompt_ids, stop, partial(_is_byte, tokenizer))  # noqa: B023
             pieces = [text.add(token) for token in ids if not text.stopped]
             return "".join([*pieces, text.end()]), text.stopped
 
         best_rows = yield from beam_steps(
             model.network if writer is None else writer,
-            [prompt_batch.opened[n] for n in numbers],
+            [prompt_batch.start_ids[n] for n in numbers],
             tokens,
             beams,
             sources=None
@@ -534,7 +535,7 @@ def _searched(
             else [prompt_batch.sources[n] for n in numbers],
             end=special_tokens.vocabulary(tokenizer).end,
             forbidden=forbidden,
-            stopped=(lambda place, ids: grown(place, ids)[1]) if stop else None,
+            stopped=(lambda row, ids: grown(row, ids)[1]) if stop else None,
             whole=model.conventions.bidirectional_prefix,
             one_way=model.conventions.writes,
         )
