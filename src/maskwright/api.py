@@ -157,9 +157,10 @@ def resume(
         UsageError: no such run, or one that is complete.
         ConfigError: a setting that cannot change any more.
     """
-    if not isinstance(settings, Recipe):
-        settings = override(find(str(out)), settings) if settings else None
-    newest, out = run.resume(out, stream=stream, settings=settings), Path(out)
+    changed = settings if isinstance(settings, Recipe) else None
+    if changed is None and settings:
+        changed = override(find(str(out)), settings)
+    newest, out = run.resume(out, stream=stream, settings=changed), Path(out)
     # What the command that began the run reports at its end, unless it is there already.
     continued_pretraining.close(out, stream=stream, again=False)
     if (out / quickstart_recipe.MARKER).is_file():

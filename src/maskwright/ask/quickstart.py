@@ -80,7 +80,7 @@ SEEDS = (0, 1, 2)
 
 
 def compare(out: Path, say: Say) -> list[Table]:
-    """The three tables of the run in `out`; each is passed to `say` as soon as it is made."""
+    """The three tables of the run in `out`; `say` gets each as soon as it is computed."""
     recipe = read(out / run.RECIPE)
     prepared = prepare(recipe, out, lambda text: None)
     model = open_weights(out).network
@@ -96,19 +96,15 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
     usual = replace(recipe, objective=replace(recipe.objective, options={"rate": 0.15}))
     source = held_out_rows(recipe, prepared.held_out)
     train = training_rows(recipe, prepared.train)
-    rows, batch = recipe.evaluation.rows, recipe.evaluation.batch
     reseeded = replace(recipe, training=replace(recipe.training, seed=recipe.training.seed + 1))
     objectives = [
         build.objective(usual, network, prepared.tokenizer)
         for network in (model, build.model(reseeded, model.config))
     ]
-    figures, untrained = (
-        likelihood.evaluate(o, source, rows=rows, batch_rows=batch) for o in objectives
-    )
+    size = {"rows": recipe.evaluation.rows, "batch_rows": recipe.evaluation.batch}
+    figures, untrained = (likelihood.evaluate(o, source, **size) for o in objectives)
     counts = likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train))
-    lines = likelihood.reference_lines(
-        objectives[0], counts, train, source, rows=rows, batch_rows=batch
-    )
+    lines = likelihood.reference_lines(objectives[0], counts, train, source, **size)
     shown = [
         ("this model", figures.loss, figures.top1, figures.top5),
         ("unigram line", lines.unigram_loss, lines.unigram_top1, lines.unigram_top5),
@@ -257,9 +253,7 @@ def _words(task: EncodedTask) -> Score:
 def _probe(task: EncodedTask, models: list[Transformer], tokenizer: Tokenizer) -> Score:
     runs = []
     for model in models:
-        train, test = (
-            _features(model, examples, tokenizer) for examples in (task.train, task.test)
-        )
+        train, test = (_features(model, part, tokenizer) for part in (task.train, task.test))
         probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)

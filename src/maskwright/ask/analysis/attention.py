@@ -1,4 +1,4 @@
-"""What the heads of a model look at: one page, `results.json`, tables for the screen."""
+"""What the heads of a model attend to: a page, `results.json`, and tables for the terminal."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def attention(
     tree: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> Path:
-    """What the heads of `model` look at: in the first texts of `text`, in one `sentence`, and in a
-    `tree` bank.
+    """Report what the heads of `model` attend to: in the first texts of `text`, in one `sentence`,
+    and in a `tree` bank.
 
     Returns:
-        The page.
+        The path of the page.
     """
     say, out = printer(stream), Path(out)
     subject = ProbedModel.of(Path(model))
@@ -70,10 +70,8 @@ def attention(
         )
         say(found_texts.line())
     if rare:
-        message = (
-            f"not asked, with fewer than {dependencies.LEAST} words in a half of the sentences"
-        )
-        say(Finding("rare-relations", f"{message}: {', '.join(rare)}").line())
+        why = f"not asked, with fewer than {dependencies.LEAST} words in a half of the sentences"
+        say(Finding("rare-relations", f"{why}: {', '.join(rare)}").line())
     if passed:
         message = f"passed over: {passed:,} of {len(bank):,} sentences of the tree bank"
         why = "too long, or with two words in one token"
@@ -133,7 +131,8 @@ def _require_drawable(subject: ProbedModel, sentence: str) -> None:
 
 
 def _texts(text: Paths, bank: Sequence[dependencies.Tree], say: Say) -> list[str]:
-    """What the heads are looked at in: the user's texts, those of the bank, or our own."""
+    """The texts that the heads are measured on: the user's, those of the bank, or the built-in
+    sentences."""
     if text:
         texts = []
         for document_ in read(text):
@@ -145,7 +144,7 @@ def _texts(text: Paths, bank: Sequence[dependencies.Tree], say: Say) -> list[str
         return texts
     if bank:
         return [" ".join(tree.words) for tree in bank[:TEXTS]]
-    return [tree for group in word_senses.SENTENCES.values() for tree in group]
+    return [sentence for group in word_senses.SENTENCES.values() for sentence in group]
 
 
 def _maps(measured: heads.Heads) -> list[Markup]:

@@ -1,4 +1,4 @@
-"""What attention heads look at.
+"""What attention heads attend to.
 
     previous, next, itself    the weight on the neighbours and on the position itself
     first                     the weight on the first token
@@ -36,8 +36,8 @@ BLANKS = {"\n": "⏎", "\t": "⇥"}
 
 @dataclass(frozen=True)
 class Heads:
-    """Means by measure, (layers, heads) each, and the same for even weights over what a layer sees,
-    (layers,) each; of `cut` texts only the first `longest` tokens were looked at."""
+    """Means by measure, (layers, heads) each, and the same for even weights over the keys that a
+    layer sees, (layers,) each; of `cut` texts only the first `longest` tokens were read."""
 
     texts: int
     tokens: int
@@ -62,14 +62,12 @@ def look_at_heads(subject: ProbedModel, texts: Sequence[str]) -> Heads:
     length = min(LONGEST, subject.frame.length)
     room = length - sum(tokenizer.frame_margins())
     token_ids = tokenizer.encode_batch(texts)
-    ids = [
-        tokenizer.frame(text_ids[:room].tolist())[0] for text_ids in token_ids if len(text_ids) > 1
-    ]
-    if not ids:
+    framed_ids = [tokenizer.frame(i[:room].tolist())[0] for i in token_ids if len(i) > 1]
+    if not framed_ids:
         raise DataError("there is no text of two tokens to look at", found=f"{len(texts)} texts")
     sums, even, count = np.zeros(()), np.zeros(()), 0
     special = torch.tensor(sorted(tokenizer.special_ids))
-    for batch, weights in attention(subject, ids):
+    for batch, weights in attention(subject, framed_ids):
         counted = ~torch.isin(batch.tokens, special) & (batch.tokens >= 0)
         if batch.documents is not None:
             counted &= batch.documents > 0
@@ -82,9 +80,9 @@ def look_at_heads(subject: ProbedModel, texts: Sequence[str]) -> Heads:
         count += int(counted.sum())
     means = sums / max(1, count)  # layers, heads, measures
     return Heads(
-        len(ids),
+        len(framed_ids),
         count,
-        sum(len(text_ids) > room for text_ids in token_ids),
+        sum(len(i) > room for i in token_ids),
         length,
         {name: means[:, :, i] for i, name in enumerate(MEASURES)},
         {name: even[:, i] / max(1, count) for i, name in enumerate(MEASURES)},
@@ -112,8 +110,8 @@ def attention(
 
 @dataclass(frozen=True)
 class TextAttention:
-    """A text as a model sees it: what of it was looked at, its tokens as pieces of it, and all
-    weights (layers, heads, T, T)."""
+    """The attention weights of one text: the text that was read, whether it was cut, its tokens as
+    pieces of it, and the weights (layers, heads, T, T)."""
 
     text: str
     cut: bool
@@ -136,16 +134,16 @@ def one_text(subject: ProbedModel, text: str, most: int) -> TextAttention:
     size = len(names)
     cut = len(token_ids) > room
     shown = text[: max((end for _, end in spans), default=0)] if cut else text
-    return TextAttention(
-        shown, cut, names, np.stack([w[0, :, :size, :size].numpy() for w in weights])
-    )
+    stacked = np.stack([w[0, :, :size, :size].numpy() for w in weights])
+    return TextAttention(shown, cut, names, stacked)
 
 
 def _pieces(
     text: str, spans: Sequence[Sequence[int]], names: Sequence[str], special: Sequence[bool]
 ) -> list[str]:
-    """What of `text` each token is; its name where it is none of it. A character whose bytes are
-    several tokens stands at the first of them, and `REST` at the others."""
+    """The characters of `text` that each token stands for; the token's name where there are none. A
+    character whose bytes are several tokens stands at the first of them, and `REST` at the
+    others."""
     pieces, done = [], 0
     for (start, end), name, is_special in zip(spans, names, special, strict=True):
         piece = text[max(start, done) : end]

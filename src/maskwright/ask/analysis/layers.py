@@ -1,4 +1,4 @@
-"""What can be read off each layer by a linear classifier, beside what that could learn anyway.
+"""Linear probes of every layer, beside controls of what such a classifier learns anyway.
 
     accuracy       logistic regression on the frozen states of a layer       Alain & Bengio 2016
     control        the same for labels that were drawn for each word; what    Hewitt & Liang 2019
@@ -52,13 +52,14 @@ MIX_STEPS = 1000  # at least, or of few places the mix would stay where it began
 
 @dataclass(frozen=True)
 class LayerProbe:
-    """What was found.
+    """The accuracies of all layers.
 
     Attributes:
-        asked, learned: how many places were asked and learned from; `part` is where the first are.
+        learned, evaluated: the numbers of words or texts that the classifiers were trained and
+            evaluated on; `part` is the part of the data with the latter.
         accuracy, control, untrained: of each layer, the lowest first; with intervals.
-        no_control: why the control would say nothing, and is NaN; empty where it says something.
-        weights: of the layers in the mix, which add up to 1.
+        no_control: why the control means nothing, and is NaN; empty where it is valid.
+        weights: of the layers in the mix; they sum to 1.
         mixed: the accuracy of the classifier on the mix.
         of_texts: whether whole texts are classified, not words.
         baselines: accuracies of what needs no model.
@@ -94,7 +95,7 @@ class LayerProbe:
 
     @property
     def selectivity(self) -> list[float]:
-        """How far the task is above its control."""
+        """Accuracy minus control accuracy, by layer."""
         pairs = zip(self.accuracy, self.control, strict=True)
         return [task.value - control.value for task, control in pairs]
 
@@ -105,8 +106,9 @@ class LayerProbe:
 
 
 @dataclass(frozen=True)
-class _LabelledStates:
-    """Places of a part: their states by layer, their classes, and the word each hangs on."""
+class _States:
+    """Words or texts of a part: their states by layer, their classes, and the word of each that a
+    control label is drawn for."""
 
     states: NDArray[np.float32]
     untrained: NDArray[np.float32]
@@ -121,7 +123,7 @@ def probe_layers(
     """Probe every layer for the labels of `data`.
 
     Args:
-        items: how many words, or texts, are learned from and asked at most, drawn by `seed`.
+        items: the largest number of words, or texts, of each part, drawn by `seed`.
 
     Raises:
         UsageError: a task that is neither tags nor one class for a text.
@@ -144,19 +146,16 @@ def probe_layers(
         _of_part(subject, models, task_type, data.parts[name], items, seed)
         for name in (TRAIN, evaluated_part)
     )
-    train_control = _control(train.words, len(names), train.labels, seed)
-    evaluated_control = _control(evaluated.words, len(names), train.labels, seed)
+    controls = [_control(p.words, len(names), train.labels, seed) for p in (train, evaluated)]
     of_texts = task_type.head == "sequence"
-    no_control = _says_nothing(train.words, train_control, of_texts=of_texts)
+    no_control = _says_nothing(train.words, controls[0], of_texts=of_texts)
     accuracy, control, untrained = [], [], []
     for layer in range(len(train.states)):
         states = train.states[layer], evaluated.states[layer]
         accuracy.append(_probed(*states, train.labels, evaluated.labels))
-        control.append(
-            NOTHING if no_control else _probed(*states, train_control, evaluated_control)
-        )
-        untrained_states = train.untrained[layer], evaluated.untrained[layer]
-        untrained.append(_probed(*untrained_states, train.labels, evaluated.labels))
+        control.append(NOTHING if no_control else _probed(*states, *controls))
+        states = train.untrained[layer], evaluated.untrained[layer]
+        untrained.append(_probed(*states, train.labels, evaluated.labels))
     weights, mixed = _mix(train, evaluated, len(names), seed)
     return LayerProbe(
         task_type.task,
@@ -183,7 +182,7 @@ def _of_part(
     rows: Sequence[Any],
     items: int,
     seed: int,
-) -> _LabelledStates:
+) -> _States:
     of_texts = task_type.head == "sequence"
     order = permute(key("draw", seed), len(rows), np.arange(len(rows)))
     counts = np.array([1 if of_texts else len(rows[i].tokens) for i in order])
@@ -202,12 +201,9 @@ def _of_part(
             examples = _fewer(examples, chosen)
             words = [words[n] for n in chosen]
     pooling: Pooling = _mean if of_texts else at_places
-    states, untrained_states = (
-        layer_states(model, examples, subject.collation, pooling) for model in models
-    )
-    return _LabelledStates(
-        states, untrained_states, np.asarray(examples.labels, np.int64), words, encoded.findings
-    )
+    states = (layer_states(model, examples, subject.collation, pooling) for model in models)
+    labels = np.asarray(examples.labels, np.int64)
+    return _States(*states, labels, words, encoded.findings)
 
 
 def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:
@@ -291,12 +287,11 @@ class _Mix(nn.Module):
 
 
 def _mix(
-    train: _LabelledStates, evaluated: _LabelledStates, classes: int, seed: int
+    train: _States, evaluated: _States, classes: int, seed: int
 ) -> tuple[list[float], Estimate]:
     mean, deviation = _scale(train.states)
     train_states, evaluated_states = (
-        torch.from_numpy((labelled_states.states - mean) / deviation)
-        for labelled_states in (train, evaluated)
+        torch.from_numpy((part.states - mean) / deviation) for part in (train, evaluated)
     )
     labels = torch.from_numpy(train.labels)
     mix = _Mix(len(train_states), train_states.shape[2], classes)
@@ -313,9 +308,7 @@ def _mix(
     return weights, estimate(metrics.accuracy, evaluated.labels, predicted)
 
 
-def _baselines(
-    train: _LabelledStates, evaluated: _LabelledStates, *, of_texts: bool
-) -> dict[str, float]:
+def _baselines(train: _States, evaluated: _States, *, of_texts: bool) -> dict[str, float]:
     """The commonest class, and the commonest class of each word; of `of_texts` texts, of their
     first."""
     usual = int(np.bincount(train.labels).argmax())

@@ -1,5 +1,5 @@
-"""What a probe shows: tables for the screen, `results.json`, and a page for each thing that is
-probed. All pages of this room are written here."""
+"""The reports of probes: tables for the terminal, `results.json`, and an HTML page for each kind of
+probe."""
 
 from __future__ import annotations
 
@@ -53,41 +53,37 @@ def write(
 
 
 def plain(measured: Any) -> dict[str, Any]:
-    """What was found as JSON values; None where a figure is not defined."""
+    """The fields of a dataclass as JSON values; None where a figure is not defined."""
 
     def simple(value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return value.tolist()
         if isinstance(value, Estimate):
             numbers = dataclasses.asdict(value)
-            return {
-                name: number if math.isfinite(number) else None for name, number in numbers.items()
-            }
+            return {name: v if math.isfinite(v) else None for name, v in numbers.items()}
         if isinstance(value, Finding):
             return value.to_json()
         if isinstance(value, dict):
             return {name: simple(element) for name, element in value.items()}
         return [simple(element) for element in value] if isinstance(value, list | tuple) else value
 
-    return {
-        field.name: simple(getattr(measured, field.name)) for field in dataclasses.fields(measured)
-    }
+    names = [field.name for field in dataclasses.fields(measured)]
+    return {name: simple(getattr(measured, name)) for name in names}
 
 
 def _line(name: str, estimates: Sequence[Estimate], css: str) -> Line:
     """Figures by layer with their intervals."""
     points = [(float(x), estimate.value) for x, estimate in enumerate(estimates)]
-    ends = [
-        (bounds.low, bounds.high) if math.isfinite(bounds.low) else (bounds.value, bounds.value)
-        for bounds in estimates
+    spread = [
+        (float(x), e.low, e.high) if math.isfinite(e.low) else (float(x), e.value, e.value)
+        for x, e in enumerate(estimates)
     ]
-    spread = [(x, low, high) for (x, _), (low, high) in zip(points, ends, strict=True)]
     return Line(name, points, css, dots=True, spread=spread)
 
 
 # ------------------------------------------------------------------------------ labels by layer
 def show_layers(subject: ProbedModel, out: Path, probed: layers.LayerProbe, say: Say) -> Path:
-    """Say and write accuracy, control, selectivity and the learned mix by layer."""
+    """Print and write accuracy, control, selectivity and the learned mix by layer."""
     for finding in probed.findings:
         say(finding.line())
     table = _layer_table(probed)
@@ -190,7 +186,7 @@ def _best_layer(probed: layers.LayerProbe) -> dict[str, Any]:
 def show_pooling(
     subject: ProbedModel, out: Path, compared: pooling.PoolingComparison, say: Say
 ) -> Path:
-    """Say and write how well each layer and pooling tell how alike two texts are."""
+    """Print and write how well each layer and pooling predict the similarity of two texts."""
     for finding in compared.findings:
         say(finding.line())
     where = "" if compared.part == ALL else f" on the {compared.part} part"
@@ -210,10 +206,8 @@ def show_pooling(
         f"trained. Counting words (TF-IDF) has {compared.words:.4f}.",
     }
     say("\n" + tables.for_terminal(table))
-    lines = [
-        _line(n, estimates, c)
-        for (n, estimates), c in zip(compared.found.items(), COLOURS, strict=False)
-    ]
+    pairs = zip(compared.found.items(), COLOURS, strict=False)
+    lines = [_line(n, estimates, colour) for (n, estimates), colour in pairs]
     name, layer = max(
         ((n, i) for n, estimates in compared.found.items() for i in range(len(estimates))),
         key=lambda at: np.nan_to_num(compared.found[at[0]][at[1]].value, nan=-1.0),
@@ -249,8 +243,8 @@ def show_senses(
     columns: Mapping[str, Sequence[str]] | None,
     say: Say,
 ) -> Path:
-    """Find `word` in the texts of `data`, or of the built-in sentences; say and write how far its
-    meanings lie apart by layer.
+    """Find `word` in the texts of `data`, or of the built-in sentences; print and write how far
+    apart its meanings are by layer.
 
     Raises:
         UsageError: a word of which there are no texts.
@@ -323,11 +317,7 @@ def _sense_table(word: str, senses: word_senses.WordSenses) -> Table:
         "rows": [
             [name, near.render(), f"{apart:+.4f}", f"{untrained:+.4f}"]
             for name, near, apart, untrained in zip(
-                senses.layers,
-                senses.neighbour,
-                senses.apart,
-                senses.untrained,
-                strict=True,
+                senses.layers, senses.neighbour, senses.apart, senses.untrained, strict=True
             )
         ],
         "note": f"Apart: the mean cosine within a meaning minus that across. By chance the nearest "

@@ -1,4 +1,4 @@
-"""A text as one vector of a frozen model: which layer, and which way of pooling, knows likeness?
+"""Similarity of texts by the vectors of a frozen model: which layer, and which pooling, is best?
 
 For pairs of texts with a number that says how alike they are: Spearman's correlation of that number
 with the cosine of the two vectors, for the state of the first token (CLS), of the last, the mean
@@ -61,9 +61,8 @@ WAYS: dict[str, Pooling] = {
 
 @dataclass(frozen=True)
 class PoolingComparison:
-    """Spearman's correlations by way of pooling, each by layer; of the model, and of one that
-    learned nothing (by its mean); `words` is that of TF-IDF. `pairs` were asked, drawn from
-    `there`."""
+    """Spearman's correlations by pooling, each by layer (`found`); of an untrained model with mean
+    pooling (`untrained`), and of TF-IDF (`words`). `pairs` of the `there` pairs were compared."""
 
     part: str
     pairs: int
@@ -93,21 +92,13 @@ def compare_pooling(
         for name, method in WAYS.items()
     }
     untrained = _scored(subject.untrained(), subject, encoded.examples, _pooled_mean, truth)
-    with_training = (
-        data if TRAIN in data.parts else replace(data, parts={**data.parts, TRAIN: every})
-    )
+    with_training = replace(data, parts={TRAIN: every, **data.parts})
     answers = dict(task_type.baselines(with_training, part))
     words = np.asarray(next(iter(answers.values())))[order]
     baseline = metrics.spearman(truth, words)
+    counts, findings = (len(rows), len(every)), encoded.findings
     return PoolingComparison(
-        part,
-        len(rows),
-        len(every),
-        subject.layers,
-        correlations,
-        untrained,
-        baseline,
-        encoded.findings,
+        part, *counts, subject.layers, correlations, untrained, baseline, findings
     )
 
 

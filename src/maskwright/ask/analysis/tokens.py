@@ -130,11 +130,8 @@ def see(tokenizer: Tokenizer, text: str, pair: str | None = None) -> TokenView:
     def add(*text_fields: Any) -> None:
         position = len(tokens)
         token = ids[position]
-        tokens.append(
-            FramedToken(
-                position, token, tokenizer.vocabulary[token], segments[position], *text_fields
-            )
-        )
+        name, segment = tokenizer.vocabulary[token], segments[position]
+        tokens.append(FramedToken(position, token, name, segment, *text_fields))
 
     for number, margin in enumerate(margins):
         for _ in range(margin):
@@ -179,9 +176,8 @@ def show_tokens(
             name: report(tokenizer, Reader(texts, reading), OTHER_MODEL)
             for name, tokenizer in tokenizers.items()
         }
-        sections.append(
-            next(iter(reports.values())).render() if len(reports) == 1 else beside(reports)
-        )
+        alone = len(reports) == 1
+        sections.append(next(iter(reports.values())).render() if alone else beside(reports))
     return "\n\n".join(sections)
 
 

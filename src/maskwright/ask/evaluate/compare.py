@@ -169,10 +169,9 @@ def _collect(
                 run.final["pairs"] = results[-1].mean
             runs.append(run)
         judged[entrant.recipe.name] = results
+        recipe = entrant.recipe
         contenders.append(
-            RecipeReport(
-                entrant.recipe.name, entrant.recipe.note, entrant.parameters, entrant.measure, runs
-            )
+            RecipeReport(recipe.name, recipe.note, entrant.parameters, entrant.measure, runs)
         )
     findings = [*_by_items(judged), *_unequal(contenders, budget), *_left_out(entrants, out)]
     plain, paths = comparable.differences([entrant.recipe for entrant in entrants])
@@ -181,8 +180,8 @@ def _collect(
 
 
 def _unequal(contenders: Sequence[RecipeReport], budget: Budget) -> list[Finding]:
-    """How far apart budgets came out, where that is more than a little: the last step passes
-    them."""
+    """A finding if the runs spent budgets that differ by more than `UNEQUAL`: the last step of a
+    run exceeds its budget."""
     name = {"flops": "operations", "minutes": "seconds"}.get(budget.unit, budget.unit)
     spent = {c.name: float(np.mean([getattr(r, name) for r in c.runs])) for c in contenders}
     most, least = max(spent, key=spent.__getitem__), min(spent, key=spent.__getitem__)
@@ -194,11 +193,9 @@ def _unequal(contenders: Sequence[RecipeReport], budget: Budget) -> list[Finding
 
 
 def _left_out(entrants: Sequence[ComparedRecipe], out: Path) -> list[Finding]:
-    """Whose runs lie there and are not compared this time."""
-    compared = {e.recipe.name for e in entrants}
-    left_out = sorted(
-        p.name for p in (out / "runs").iterdir() if p.is_dir() and p.name not in compared
-    )
+    """A finding if `out` has runs of recipes that are not compared this time."""
+    names = {path.name for path in (out / "runs").iterdir() if path.is_dir()}
+    left_out = sorted(names - {entrant.recipe.name for entrant in entrants})
     if not left_out:
         return []
     message = f"not compared here, though their runs lie in the same folder: {', '.join(left_out)}"
@@ -206,7 +203,7 @@ def _left_out(entrants: Sequence[ComparedRecipe], out: Path) -> list[Finding]:
 
 
 def _figures(entrant: ComparedRecipe, folder: Path, seed: int) -> comparison.Run:
-    """What the run's own journal says."""
+    """The figures in the journal of the run."""
     newest = folders.newest(folder)
     state, _ = checkpoints.read_state(newest)
     saved = commit.read_manifest(newest).about.get("journal")
@@ -235,22 +232,20 @@ def _figures(entrant: ComparedRecipe, folder: Path, seed: int) -> comparison.Run
 
 
 def _bits(entrant: ComparedRecipe, model: Model) -> float:
-    """Bits per byte of all the held-out text: of a part of it, rows of other lengths or of another
-    tokenizer would ask other documents."""
+    """Bits per byte of all the held-out text: a sample of rows of another length, or of another
+    tokenizer, would hold other documents."""
     objective = build.objective(entrant.recipe, model.network, model.tokenizer)
     checkpoints.take_others(objective, model.path)
     store = entrant.prepared.held_out
     source = held_out_rows(entrant.recipe, store)
-    bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
-    figures = likelihood.evaluate(
-        objective, source, rows=len(source), bytes_per_token=bytes_per_token
-    )
+    per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
+    figures = likelihood.evaluate(objective, source, rows=len(source), bytes_per_token=per_token)
     assert figures.bits_per_byte is not None
     return figures.bits_per_byte
 
 
 def _masked_loss(entrant: ComparedRecipe, model: Model, length: int) -> float:
-    """Loss at the usual 15 %, in rows that all entrants have room for."""
+    """Loss with 15 % of the tokens masked, in rows of a length that all entrants read."""
     vocabulary = special_tokens.vocabulary(model.tokenizer)
     objective_module = usual_for("encoder")
     objective = objective_module.build(model.network, objective_module.options(), vocabulary)
@@ -259,7 +254,7 @@ def _masked_loss(entrant: ComparedRecipe, model: Model, length: int) -> float:
 
 
 def _hidden(entrant: ComparedRecipe, model: Model, length: int) -> float:
-    """Share of hidden tokens that are named, in rows that all entrants have room for."""
+    """Top-1 accuracy on hidden tokens, in rows of a length that all entrants read."""
     assert entrant.reads is not None and model.tokenizer.mask is not None
     rows = PackedDocuments(entrant.prepared.held_out, length)
     return pseudo_likelihood.top1(model.network, rows, entrant.reads, model.tokenizer.mask)
@@ -273,7 +268,7 @@ def _judged(
     paradigms: Sequence[Paradigm],
     say: Say,
 ) -> Result:
-    """The run's minimal pairs, scored now or before."""
+    """The result of the run on minimal pairs, which is computed unless it lies in `folder`."""
     path = pairs_of.figures_path(folder, entrant.scoring, "all", paradigms)
     result = pairs_of.load(path, paradigms, model.fingerprint)
     if result is None:
@@ -286,7 +281,7 @@ def _judged(
 
 
 def _by_items(judged: dict[str, list[Result]]) -> list[Finding]:
-    """How sure the differences are over pairs (the verdicts speak of seeds)."""
+    """Differences between recipes with intervals over pairs (the verdicts use seeds)."""
     means = {
         name: Result(
             {p: np.mean([r.outcomes[p] for r in results], axis=0) for p in results[0].outcomes}

@@ -1,4 +1,4 @@
-"""Whether recipes can be compared, and by which figures: the same questions for all, or none."""
+"""Whether recipes can be compared, and by which figures."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def refuse_other_text(recipes: Sequence[Recipe]) -> None:
 
 
 def refuse_other_documents(entrants: Sequence[ComparedRecipe]) -> None:
-    """The same settings over files that changed meanwhile are another text.
+    """Refuse recipes with the same settings that read different versions of the files.
 
     Raises:
         IncompatibleError: with the two recipes.

@@ -41,7 +41,15 @@ EVALUATIONS = 10
 
 @dataclass(frozen=True)
 class ComparedRecipe:
-    """A recipe with its budget, and what had to be known of it before training."""
+    """A recipe with its budget, and its properties that decide what can be compared.
+
+    Attributes:
+        folder: where its tokenizer and token stores lie.
+        scoring: the method by which the model scores sentences.
+        reads: which sides of a hidden token the model sees; None if tokens cannot be hidden.
+        fills: whether the model fills masks.
+        scores_itself: whether the loss is that of the trained network, not of one beside it.
+    """
 
     recipe: Recipe
     prepared: Prepared
@@ -57,14 +65,9 @@ class ComparedRecipe:
 
     @property
     def measure(self) -> str:
-        """Equal for entrants whose own held-out losses answer the same questions."""
-        recipe = self.recipe
-        about = (
-            recipe.objective.name,
-            recipe.objective.checked,
-            recipe.rows,
-            recipe.evaluation.rows,
-        )
+        """A hash that is equal for recipes whose held-out losses are comparable."""
+        recipe, objective = self.recipe, self.recipe.objective
+        about = (objective.name, objective.checked, recipe.rows, recipe.evaluation.rows)
         stores = [self.prepared.tokenizer.fingerprint, self.prepared.held_out.fingerprint]
         return config.fingerprint([config.to_plain(settings) for settings in about] + stores)
 
@@ -113,19 +116,19 @@ def _reads(scoring: str, stacks: int, tokenizer: Tokenizer) -> Reads | None:
 
 @dataclass
 class TrainingSpeed:
-    """How fast the finished runs went, to tell how long the others will take."""
+    """Operations per second of the finished runs, to estimate the time that is left."""
 
     operations: float = 0.0
     seconds: float = 0.0
 
     def add(self, entrant: ComparedRecipe, folder: Path) -> None:
-        """The finished run of `entrant` in `folder`."""
+        """Add the finished run of `entrant` in `folder`."""
         state, _ = checkpoints.read_state(folders.newest(folder))
         self.operations += state.tokens * entrant.flops_per_token
         self.seconds += state.seconds
 
     def left(self, entrants: Sequence[ComparedRecipe]) -> str:
-        """How long it takes to train these, as the end of a line; empty while nobody knows."""
+        """The time to train these, as the end of a line; empty while no run is finished."""
         budgets = [(e.recipe.training.budget, e.flops_per_token) for e in entrants]
         seconds = sum(60.0 * b.minutes for b, _ in budgets if b.minutes is not None)
         operations = sum(per_token * b.tokens for b, per_token in budgets if b.tokens is not None)
@@ -137,7 +140,7 @@ class TrainingSpeed:
 
 
 def run_folder(out: Path, name: str, seed: int) -> Path:
-    """Where the run of a recipe with a seed lies."""
+    """The folder of the run of a recipe with a seed."""
     return out / "runs" / name / f"seed-{seed}"
 
 
@@ -169,7 +172,7 @@ def finished(folder: Path) -> bool:
 
 
 def _lay_out(recipe: Recipe, prepared: Path, folder: Path) -> None:
-    """A run folder with its recipe and text, ready to be resumed; there whole or not at all."""
+    """Write a run folder with its recipe and text, ready to be resumed, in one rename."""
     staged = folder.with_name(f".tmp-{folder.name}")
     if staged.exists():
         commit.remove_folder(staged)

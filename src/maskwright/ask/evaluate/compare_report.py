@@ -63,8 +63,8 @@ class RecipeReport:
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure: which way is better, and with how many digits it is said. One that does not compare
-    is shown without a verdict."""
+    """A figure, which direction is better, and the number of digits shown. One that does not
+    compare is shown without a verdict."""
 
     name: str
     title: str
@@ -187,9 +187,8 @@ def _verdict(
         numbers += f", paired by seed p = {gap.paired:.2g}"
     if gap.welch < 1 - level:
         word = "better" if better else "worse"
-        return (
-            f"{contender.name} is {word} than {reference.name}, by more than the spread ({numbers})"
-        )
+        names = f"{contender.name} is {word} than {reference.name}"
+        return f"{names}, by more than the spread ({numbers})"
     return f"{contender.name} and {reference.name} are not told apart by these seeds ({numbers})"
 
 
@@ -205,11 +204,8 @@ def differing(comparison: Comparison) -> Table:
 
 def for_terminal(comparison: Comparison) -> str:
     """The tables and the verdicts."""
-    sections = [
-        result(comparison),
-        cost(comparison),
-        *([differing(comparison)] if comparison.differences else []),
-    ]
+    sections = [result(comparison), cost(comparison)]
+    sections += [differing(comparison)] if comparison.differences else []
     text = [f"- {line}" for line in verdicts(comparison)]
     text += [finding.line() for finding in comparison.findings]
     return "\n\n".join([*map(tables.for_terminal, sections), "\n".join(text)])

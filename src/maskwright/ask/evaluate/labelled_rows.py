@@ -1,9 +1,9 @@
-"""How well a fine-tuned model answers labelled rows that it has not seen: figures with intervals.
+"""Evaluation of a fine-tuned model on labelled rows: figures with confidence intervals.
 
     evaluate_file("runs/reviews", "test.csv")   ->   {"accuracy": Estimate(0.91, 0.89, 0.93), …}
 
-Of a file all rows are asked; of a folder one part, the test part if there is one. The classes are
-the model's own: another label is refused with its line.
+All rows of a file are evaluated, or one part of a folder, the test part if there is one. The
+classes are the model's own: another label is refused with its line.
 """
 
 from __future__ import annotations
@@ -136,13 +136,13 @@ def rows_for(
     rejects: Path | None = None,
     say: Say,
 ) -> tuple[str, Sequence[Any], TaskType]:
-    """A part of `data`, its rows as the task of `model` has them, and the task type of these.
+    """The name of a part of `data`, its rows as examples of the task of `model`, and the task type.
 
     Args:
         folder: that of the model.
-        parts: which is taken, the first that there is, where `part` does not say it.
-        rejects: where rows that are passed over are listed.
-        say: takes what was understood of the data.
+        parts: the first of these that `data` has is taken, unless `part` names one.
+        rejects: the file that lists rows that are passed over.
+        say: gets what was inferred about the data.
 
     Raises:
         As `evaluate_file`.
@@ -164,31 +164,31 @@ def _rows(
     folder: Path | str,
     model: Predictor,
     loaded: table.Table,
-    part: str,
+    name: str,
     data: Path | str,
     columns: Mapping[str, Sequence[str]],
     read: HowRead,
     say: Say,
 ) -> tuple[Sequence[Any], TaskType]:
-    """The rows of the `part` that is asked, as the model's task has them, and the kind of that;
-    what was understood is said."""
+    """The rows of the part called `name` as examples of the model's task, and that task type; `say`
+    gets what was inferred about the data."""
     asked_of = replace(
         loaded,
-        parts={ALL: loaded.parts[part]},
-        counts={ALL: loaded.counts[part]},
-        rejects={ALL: loaded.rejects[part]} if loaded.rejects else {},
+        parts={ALL: loaded.parts[name]},
+        counts={ALL: loaded.counts[name]},
+        rejects={ALL: loaded.rejects[name]} if loaded.rejects else {},
     )
     model, columns = _of_pairs(model, asked_of, columns, read.no_label)
     task = _task(model, asked_of, data, columns, read.no_label)
     for line in task.columns.lines():
         say(line)
-    if part in (ALL, TRAIN) and _learned_from(folder, data):
+    if name in (ALL, TRAIN) and _learned_from(folder, data):
         message = "these are the files that the model learned from, so the figures flatter it"
         say(Finding("evaluated-on-training-data", message).line())
-    learned_from = loaded.parts.get(TRAIN, []) if part != TRAIN else []
+    learned_from = loaded.parts.get(TRAIN, []) if name != TRAIN else []
     hidden = hidden_by(asked_of.first, learned_from, task.columns)
     if hidden is not None and (learned_from or hidden not in model.task_type.labels):
-        raise no_answers(part, asked_of.first, task.columns, hidden)
+        raise no_answers(name, asked_of.first, task.columns, hidden)
     examples = build(
         asked_of,
         task,
@@ -202,7 +202,8 @@ def _rows(
     )
     of_labels = task.columns.layout.label_findings(model.task_type.labels)
     of_part = task.columns.layout.findings(ALL, examples)
-    for finding in (*as_read(part, loaded.counts[part]), *left_out(examples), *of_part, *of_labels):
+    of_reading = as_read(name, loaded.counts[name])
+    for finding in (*of_reading, *left_out(examples), *of_part, *of_labels):
         say(finding.line())
     return examples.parts[ALL], model.task_type
 

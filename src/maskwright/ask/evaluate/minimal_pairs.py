@@ -95,11 +95,11 @@ def evaluate_pairs(
 
 
 def score(
-    model: Transformer | Prepared, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], how: str
+    model: Transformer | Prepared, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], scoring: str
 ) -> Result:
-    """What the model prefers, its sentences scored by `how`."""
+    """What the model prefers, its sentences scored by `scoring`."""
     return minimal_pairs.judge(
-        paradigms, partial(text_likelihood.scores, model, tokenizer, how=how)
+        paradigms, partial(text_likelihood.scores, model, tokenizer, how=scoring)
     )
 
 
@@ -141,8 +141,8 @@ def save(
     out: Path,
     result: Result,
     paradigms: Sequence[Paradigm],
-    how: str,
-    part: str,
+    scoring: str,
+    subset: str,
     baselines: dict[str, float],
     model: str,
 ) -> Path:
@@ -152,8 +152,8 @@ def save(
         "kind": "minimal pairs",
         "pairs": minimal_pairs.identity(paradigms),
         "model": model,
-        "how": how,
-        "part": part,
+        "how": scoring,
+        "part": subset,
         "mean": result.mean,
         "bootstrap": result.bootstrap,
         "normal": result.normal,
@@ -167,15 +167,15 @@ def save(
             for name, accuracy in result.accuracies.items()
         },
     }
-    path = figures_path(out, how, part, paradigms)
+    path = figures_path(out, scoring, subset, paradigms)
     plain = json.loads(canonical_json(plain))  # lists for tuples, as it will be read
     text = json.dumps({**plain, "sha256": fingerprint(plain)}, indent=2) + "\n"
     return document.write(path, text)
 
 
-def figures_path(out: Path, how: str, part: str, paradigms: Sequence[Paradigm]) -> Path:
+def figures_path(out: Path, scoring: str, subset: str, paradigms: Sequence[Paradigm]) -> Path:
     """Where the figures of one way and one part of these pairs lie."""
-    return out / f"minimal-pairs-{how}-{part}-{minimal_pairs.identity(paradigms)[:8]}.json"
+    return out / f"minimal-pairs-{scoring}-{subset}-{minimal_pairs.identity(paradigms)[:8]}.json"
 
 
 def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None:
