@@ -1,4 +1,4 @@
-"""What an answer is called beside the row that it answers; the row must not use these names.
+"""The names of the columns of an answer, which the columns of the row must not have.
 
     prediction                         in JSON Lines, the answer as it is
     predicted_label, predicted_score   in a table, a column for each part of it; of the best --top
@@ -51,8 +51,8 @@ def names_of(example: Any, model: BasePredictor, top: int | None, windows: bool)
     return [*names, *([PREDICTED_WINDOWS] if windows else [])]
 
 
-def taken(names: Iterable[str], row: Iterable[str], top: int | None) -> list[str]:
-    """The columns of a row that answers with columns of these `names` need."""
+def clashing(names: Iterable[str], row: Iterable[str], top: int | None) -> list[str]:
+    """The columns of a row that clash with answer columns of these `names`."""
     if top is None:
         return sorted({*names} & {*row})
     ranked = {NUMBER.sub("", name) for name in names}
@@ -60,7 +60,7 @@ def taken(names: Iterable[str], row: Iterable[str], top: int | None) -> list[str
 
 
 def _cells(name: str, answer: Any, top: int | None, suffix: str = "") -> Iterator[tuple[str, Any]]:
-    """The columns of an answer, each with what stands there."""
+    """The columns of an answer: pairs of name and value."""
     if isinstance(answer, dict):
         for key, value in answer.items():
             yield from _cells(f"{name}{key}_", value, top, suffix)
@@ -72,7 +72,7 @@ def _cells(name: str, answer: Any, top: int | None, suffix: str = "") -> Iterato
 
 
 def name_taken(name: str, where: str | None = None) -> UsageError:
-    """What refuses a row that has the `name` of an answer."""
+    """The error about a row with a column called `name`, as the answer is."""
     return UsageError(
         "the file has a column of that name already",
         where=where,

@@ -2,9 +2,9 @@
 
     ragged rows --padded to rectangles--> engine --states--> ragged rows
 
-Heads, pooling and likelihoods stay as they are, so every task is answered the same. The states are
-float32. What an engine does not read (rows with a mask of their own, one token after another) is
-read by our own.
+Heads, pooling and likelihoods stay as they are, so answers to every task are the same. The states
+are float32. Our own engine reads what others cannot: rows with a mask of their own, and generation
+token by token.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def is_plain(network: Transformer) -> bool:
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """Which engine answers, and what there is to say of it."""
+    """The network that answers, the name of its engine, and findings about the choice."""
 
     network: Prepared
     name: str
@@ -120,15 +120,14 @@ def with_engine(
     engine_names = names.exact() if name == AUTO else [name]
     loaded = _loaded(ready, engine_names, leave_out=name == AUTO)
     if name != AUTO:
-        return EngineChoice(
-            EngineNetwork(ready, loaded.engines[name]), name, tuple(loaded.findings)
-        )
+        network = EngineNetwork(ready, loaded.engines[name])
+        return EngineChoice(network, name, tuple(loaded.findings))
     return _fastest(ready, loaded, seconds)
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """Engines by name, and what there is to say of each."""
+    """The loaded engines by name, and findings about each."""
 
     engines: dict[str, Engine] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -208,7 +207,7 @@ def _asking(network: Prepared) -> calibration.Side:
 
 
 def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, list[Group]]:
-    """Rows of these lengths, the longest first, of ids by chance."""
+    """Rows of random ids with these lengths, the longest first."""
     generator = torch.Generator().manual_seed(0)
     size = network.config.tokens.vocabulary
     tokens = torch.randint(0, size, (sum(lengths),), generator=generator)
@@ -217,11 +216,11 @@ def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, 
 
 
 def _compared(ready: Prepared, candidate: Engine) -> Finding:
-    """How the engine's states differ from the network's own in float32, over rows of different
+    """Compare the engine's states with the network's own in float32, over rows of different
     lengths.
 
     Raises:
-        IncompatibleError: by more than its precision explains.
+        IncompatibleError: they differ by more than its precision explains.
     """
     longest = ready.config.longest or 48
     lengths = [min(n, longest) for n in (48, 31, 31, 7, 2, 1)]
@@ -232,9 +231,8 @@ def _compared(ready: Prepared, candidate: Engine) -> Finding:
     states = EngineNetwork(ready, candidate).ragged(tokens, groups).float()
     difference = float((states - our_states).abs().max()) / (float(our_states.abs().max()) or 1.0)
     cosines = torch.nn.functional.cosine_similarity(states, our_states, dim=-1)
-    shown = (
-        f"largest difference of a state {difference:.1g}, least cosine {float(cosines.min()):.4f}"
-    )
+    cosine = float(cosines.min())
+    shown = f"largest difference of a state {difference:.1g}, least cosine {cosine:.4f}"
     if not difference <= CLOSE.get(candidate.precision, float("inf")):
         raise IncompatibleError(
             "the engine gives other states than our own",

@@ -87,7 +87,7 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
     return out / MODEL
 
 
-SAID = 3  # portions of which it is told what did not fit
+SAID = 3  # portions whose truncated rows are reported
 SHOW_SECONDS = 10.0  # between two lines of progress
 
 
@@ -107,8 +107,7 @@ def predict_file(
     server: RemoteServer | None = None,
     say: Say = quiet,
 ) -> int:
-    """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines;
-    returns how many.
+    """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines.
 
     Args:
         also: further models with the same body; an answer then has a part for each model, by the
@@ -121,8 +120,11 @@ def predict_file(
         long: what becomes of a text that is longer than the model reads: as it was trained;
             "windows", and a row then says how many; or it is refused.
         engine: what reads texts, as of `language_model.load`.
-        server: what answers in place of a model in `folder`, which is not looked at.
-        say: is told how many rows could not be answered, and which engine was chosen.
+        server: answers in place of the model in `folder`, which is ignored.
+        say: gets the number of rows without an answer, and the engine that was chosen.
+
+    Returns:
+        The number of rows written.
 
     Raises:
         UsageError: no such file, tables beside plain text, or a column that is called as the answer
@@ -147,8 +149,8 @@ def loaded(
     say: Say = quiet,
     server: RemoteServer | None = None,
 ) -> BasePredictor:
-    """What answers: the model in `folder`, or several with one body, or a server, which reads these
-    `columns`.
+    """The predictor: the model in `folder`, several models with one body, or a server; it reads
+    these `columns`.
 
     Raises:
         UsageError: a column for a role that is not read; another engine for several models.
@@ -184,7 +186,7 @@ def loaded(
 
 
 def _by(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> Predictor:
-    """The model in `folder`, its texts read by another engine, which is said."""
+    """The model in `folder` with another engine; `say` gets the findings about that engine."""
     from maskwright.ask.predict import language_model
 
     model = language_model.load(folder, base=base, engine=engine)
@@ -205,7 +207,8 @@ def _require_own_engine(engine: str) -> None:
 
 
 def _require_one_reading(model: SharedEncoder, columns: Mapping[str, Sequence[str]]) -> None:
-    """Refuse models of which one reads one column and another several, until it is said."""
+    """Refuse models of which one reads one column and another several, unless `columns` names
+    them."""
     for name, member in model.members.items():
         for role in filter(may_be_joined, model.columns.keys() - columns.keys()):
             expected, member_columns = model.columns[role], member.columns.get(role, ())
@@ -230,8 +233,9 @@ def answer_rows(
     counts: Counts,
     windows: bool = False,
 ) -> tuple[int, int]:
-    """How many rows were written, and how many of these without an answer. Rows of a pipe are
-    answered as soon as it brings no more. With `windows` a row says how many it took."""
+    """Write the rows with their answers; returns the number of rows written, and of those without
+    an answer. Rows of a pipe are answered as soon as it is empty. With `windows` the number of
+    windows of a row is written too."""
     count = bad = 0
     cuts: Counter[str] = Counter()
     rows: list[tuple[dict[str, Any], Any]] = []
@@ -246,7 +250,7 @@ def answer_rows(
             say(finding.line())
 
     def answer() -> None:
-        """Answer the rows that are there, and write them."""
+        """Answer the rows that were read, and write them."""
         nonlocal count, bad, shown
         examples = [example for _, example in rows if example is not None]
         answers: Iterator[tuple[Any, int]] = iter(())
@@ -256,10 +260,8 @@ def answer_rows(
                 predictions, extent = model.answer(examples, top, cut)
             except ModelChangedError as error:  # what the first model answered is written
                 (predictions, extent), changed = error.answered, error
-                positions = [
-                    position for position, (_, example) in enumerate(rows) if example is not None
-                ]
-                del rows[positions[len(predictions)] :]
+                readable = [n for n, (_, example) in enumerate(rows) if example is not None]
+                del rows[readable[len(predictions)] :]
             answers = zip(predictions, extent.windows.tolist(), strict=True)
         bad += sum(example is None for _, example in rows)
         for values, example in rows:
@@ -269,9 +271,7 @@ def answer_rows(
             row = {
                 **{name: _finite(value) for name, value in values.items()},
                 **({WINDOWS: number} if windows else {}),
-                PREDICTION: _finite(
-                    prediction
-                ),  # the last, by which a row without an answer is known
+                PREDICTION: _finite(prediction),  # last: `_kept` tells rows without one by it
             }
             line = json.dumps(row, ensure_ascii=False, allow_nan=False, default=str)
             stream.write(harmless_json(line) + "\n")
@@ -300,8 +300,8 @@ def answer_rows(
 
 
 def _finite(value: Any) -> Any:
-    """The value; nothing in place of a float that JSON has no word for, as an empty cell of a
-    parquet file may be, also within lists."""
+    """The value with None in place of floats that are not finite, which JSON does not have, such as
+    empty cells of a parquet file."""
     if isinstance(value, list | tuple):
         return [_finite(element) for element in value]
     if isinstance(value, Mapping):
@@ -310,7 +310,7 @@ def _finite(value: Any) -> Any:
 
 
 def unanswered(bad: int, counts: Counts) -> Iterator[Finding]:
-    """The rows without an answer, and what else was met."""
+    """Findings about rows without an answer and about rows that were not read."""
     if bad:
         message = f"{counted(bad, 'row')} could not be answered"
         yield Finding("rows-without-answer", message, "the prediction there is null")

@@ -1,16 +1,17 @@
-"""What a Python program gives to be answered, as one example after the other.
+"""The inputs of `predict` in Python, as an iterator of examples.
 
     ["a text", …]                     each is an example; so is each tuple, mapping or named tuple
     {"text": "a text"}                one example, by the names of columns or roles
     {"text": ["a text", …]}           columns of examples, as are the tables of pandas, polars,
                                       pyarrow and datasets
 
-Tables are told by what they can do, so none of these libraries is imported. Iterating over one
-would give the names of its columns, which are texts as well.
+Tables are recognised by their attributes, so none of these libraries is imported. (Iterating over
+one would give the names of its columns, which are texts as well.)
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,29 +27,23 @@ LISTS = ("tokens", "choices")
 def examples(
     inputs: Any, roles: Mapping[str, Sequence[str]], other_names: Collection[str] = ()
 ) -> Iterator[Any]:
-    """The examples in what `predict` was given.
+    """The examples in the input of `predict`.
 
     Args:
         inputs: a text, a mapping, a table, or an iterable of examples.
-        roles: what the columns that are read are called, by role.
-        other_names: what else they may be called.
+        roles: the names of the columns that are read, by role.
+        other_names: further names that they may have.
 
     Raises:
         DataError: none of these; a table without any of the columns, or with columns of different
             lengths.
         UsageError: the path of a file, or a set, which has no order.
     """
-    names = {*roles, *other_names, *(name for of_role in roles.values() for name in of_role)}
+    names = {*roles, *other_names, *itertools.chain(*roles.values())}
     if isinstance(inputs, str):
         _refuse_path(inputs)
         return iter([inputs])
-    if isinstance(inputs, set | frozenset):
-        raise UsageError(
-            "a set has no order for the answers to keep",
-            where=WHERE,
-            found=type(inputs).__name__,
-            wanted="a list",
-        )
+    _refuse_set(inputs, WHERE)
     if isinstance(inputs, Mapping):
         return _of_mapping(inputs, names, roles)
     if hasattr(inputs, "collect") and hasattr(inputs, "collect_schema"):
@@ -79,13 +74,7 @@ def listed(values: Any, where: str) -> list[Any]:
     Raises:
         UsageError: a set, which has no order.  DataError: a table, a mapping, or no values at all.
     """
-    if isinstance(values, set | frozenset):
-        raise UsageError(
-            "a set has no order for the answers to keep",
-            where=where,
-            found=type(values).__name__,
-            wanted="a list",
-        )
+    _refuse_set(values, where)
     if isinstance(values, Mapping) or _columns(values) is not None:
         raise DataError(
             "a table or a mapping, and texts are read",
@@ -101,8 +90,18 @@ def listed(values: Any, where: str) -> list[Any]:
     return _listed(values)
 
 
+def _refuse_set(values: Any, where: str) -> None:
+    if isinstance(values, set | frozenset):
+        raise UsageError(
+            "a set has no order for the answers to keep",
+            where=where,
+            found=type(values).__name__,
+            wanted="a list",
+        )
+
+
 def _refuse_path(text: str) -> None:
-    """A text that is the path of a file of data is not meant to be read as words."""
+    """Refuse the path of a data file, which is hardly meant as a text."""
     path = Path(text)
     try:
         is_data_file = path.suffix.lower() in KINDS and path.is_file()
@@ -122,7 +121,7 @@ def _refuse_path(text: str) -> None:
 def _of_mapping(
     mapping: Mapping[Any, Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> Iterator[Any]:
-    """One example, or those whose columns a mapping holds."""
+    """The example that a mapping is, or the examples of a mapping of columns."""
     if tables := [name for name, value in mapping.items() if _columns(value) is not None]:
         raise DataError(
             "tables by name, and not one table",
@@ -142,7 +141,7 @@ def _of_mapping(
 
 
 def _refuse_texts_as_words(columns: Mapping[Any, Any], roles: Mapping[str, Sequence[str]]) -> None:
-    """A list of texts in the place of the words of one text may be a column of texts as well."""
+    """Refuse a list of texts where the words of one text are read: it may be a column of texts."""
     for name in {"tokens", *roles.get("tokens", ())} & columns.keys():
         cells = columns[name]
         phrases = [cell for cell in cells if isinstance(cell, str) and len(cell.split()) > 1]
@@ -157,7 +156,8 @@ def _refuse_texts_as_words(columns: Mapping[Any, Any], roles: Mapping[str, Seque
 
 
 def _is_column(value: Any, lists: bool) -> bool:
-    """Whether the values of several examples; of examples that hold lists, a list of lists is."""
+    """Whether `value` holds a value for each of several examples; where examples hold `lists`, that
+    is a list of lists."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         return False
     if not lists:
@@ -167,7 +167,7 @@ def _is_column(value: Any, lists: bool) -> bool:
 
 
 def _columns(inputs: Any) -> list[Any] | None:
-    """The names of a table's columns; None of what is no table."""
+    """The names of a table's columns; None if `inputs` is no table."""
     if isinstance(inputs, type) or not hasattr(inputs, "__getitem__"):
         return None
     for attribute in ("column_names", "columns"):  # of pyarrow, the second is no names
@@ -206,7 +206,7 @@ def _cells(value: Any, name: str) -> list[Any]:
 
 
 def _listed(value: Iterable[Any]) -> list[Any]:
-    """The cells of a column as Python's own values, where the column knows these."""
+    """The cells of a column, converted to Python objects where the column can do so."""
     for method in ("to_pylist", "tolist"):
         if hasattr(value, method):
             cells = getattr(value, method)()
@@ -233,7 +233,7 @@ def _rows(columns: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _row_of_series(value: Any, names: Collection[str]) -> dict[str, Any] | None:
-    """A row of a pandas table, which is a series whose index has the names of the columns."""
+    """The row of a pandas table, a series indexed by the names of the columns, or None."""
     index = getattr(value, "index", None)
     if index is None or callable(index) or not hasattr(value, "to_dict"):
         return None
@@ -263,25 +263,16 @@ def _plain(value: Any, names: Collection[str]) -> Any:
 def _require(
     columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> None:
-    """Refuse a table without a column that is read, or with some only of those that make one text.
+    """Refuse a table without the columns that are read, or with only some of those of one text.
 
     Raises:
-        DataError: it is one.
+        DataError: a column is missing.
     """
-    together = next(
-        (
-            columns_of_role
-            for columns_of_role in roles.values()
-            if set(columns_of_role) & set(columns)
-        ),
-        (),
-    )
+    together = next((joined for joined in roles.values() if set(joined) & set(columns)), ())
     missing = [name for name in together if name not in columns]
     if set(names) & set(columns) and not missing:
         return
-    expected = missing or list(
-        dict.fromkeys(name for columns_of_role in roles.values() for name in columns_of_role)
-    )
+    expected = missing or list(dict.fromkeys(itertools.chain(*roles.values())))
     raise DataError(
         "a column that the model reads is missing",
         where=WHERE,

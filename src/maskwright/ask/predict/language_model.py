@@ -1,4 +1,4 @@
-"""The public object: a model folder that was opened once, and everything it can be asked.
+"""The public object: a model folder that is opened once, with its methods.
 
     model = maskwright.load("runs/mine")
     model.fill_mask("The court [MASK] the appeal.")
@@ -48,10 +48,10 @@ class CutWarning(UserWarning):
 
 
 class LanguageModel:
-    """A model that was opened, and what it can be asked.
+    """An opened model.
 
     Attributes:
-        precision: what is computed in: "float32", "bfloat16", or "auto", which is bfloat16 where
+        precision: of the computation: "float32", "bfloat16", or "auto", which is bfloat16 where
             there are matrix units for it. Likelihoods are always computed in float32.
     """
 
@@ -70,14 +70,14 @@ class LanguageModel:
 
     @classmethod
     def of(cls, opened: OpenModel) -> LanguageModel:
-        """One that was opened already, such as on the weights of another."""
+        """The language model of an opened folder, such as one on the weights of another."""
         language_model = cls(opened.model, opened.precision)
         language_model._models = {language_model._active: opened}
         return language_model
 
     # ------------------------------------------------------------------------------- what it can
     def opened(self, adapter: str | None = None) -> OpenModel:
-        """The opened folder, or what an adapter that was loaded makes of it."""
+        """The opened folder, or the folder with a loaded adapter."""
         return self._now if adapter is None else self._models[adapter]
 
     @property
@@ -88,7 +88,7 @@ class LanguageModel:
     @property
     def model(self) -> Model:
         """The opened folder: network, tokenizer, config, conventions and where they come from. Its
-        network has all weights from now on, beside those that are laid out for answering."""
+        network has all weights from now on, besides the copies that are laid out for inference."""
         return self._now.restored()
 
     @property
@@ -98,23 +98,23 @@ class LanguageModel:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was assumed when the folder was opened, and which engine was chosen."""
+        """Assumptions made when the folder was opened, and which engine was chosen."""
         return (*self._now.model.findings, *self.engine_findings)
 
     @property
     def engine_findings(self) -> tuple[Finding, ...]:
-        """Which engine was chosen, what was measured, and how its states differ from ours; empty
-        where our own was asked for."""
+        """Which engine was chosen, the measured times, and how its states differ from ours; empty
+        for "torch"."""
         return self._now.engine_findings
 
     @property
     def engine(self) -> str:
-        """What reads texts: "torch" is our own engine."""
+        """The engine that computes states: "torch" is our own."""
         return self._now.engine
 
     @property
     def predictor(self) -> Predictor:
-        """How it answers the task it was trained for.
+        """The predictor of the task that the model was trained for.
 
         Raises:
             IncompatibleError: it was trained for none.
@@ -382,7 +382,7 @@ class LanguageModel:
         ]
 
     def _writer(self, precision: Precision | None) -> Prepared:
-        """The network that writes, in a precision of its own or in that of all else."""
+        """The network for generation, in `precision` or in that of the model."""
         if precision is not None and precision not in get_args(Precision):
             raise _no_precision(precision)
         model = self._now.model
@@ -453,8 +453,7 @@ class LanguageModel:
 
         Args:
             how: the method of `model/inference/likelihood_prompts.py`, such as "masked"; None: as
-            the
-                model was trained. Numbers of different methods or models do not compare.
+                the model was trained. Numbers of different methods or models do not compare.
 
         Raises:
             IncompatibleError: the model says nothing about tokens, or cannot be asked so.
@@ -465,9 +464,8 @@ class LanguageModel:
         with self._refusals_with_abilities("log_likelihood"):
             network = self._now.network()
             float32_network = network if network.dtype == torch.float32 else None
-            likelihoods = inference_texts.log_likelihoods(
-                self._now.model, many, how, float32_network
-            )
+            model = self._now.model
+            likelihoods = inference_texts.log_likelihoods(model, many, how, float32_network)
         return float(likelihoods[0]) if isinstance(texts, str) else likelihoods
 
     def tokens(self, texts: str | Iterable[str]) -> list[str] | list[list[str]]:
@@ -498,7 +496,7 @@ class LanguageModel:
 
     @contextmanager
     def _refusals_with_abilities(self, method: str) -> Iterator[None]:
-        """A refusal because of what the model is also says what it can be asked."""
+        """Add the model's abilities to an `IncompatibleError` raised in the block."""
         try:
             yield
         except IncompatibleError as error:

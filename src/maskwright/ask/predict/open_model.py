@@ -1,4 +1,4 @@
-"""A model folder that was opened, with its network prepared once for all that it is asked.
+"""An opened model folder with its network prepared once for all uses.
 
 Weights that were laid out anew are freed in the network, so that none is in memory twice; who asks
 for the network itself gets it whole (`OpenModel.restored`). An adapter is opened as by itself, with
@@ -37,14 +37,14 @@ NEAR: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-6}
 
 
 class OpenModel:
-    """An opened model and what is made of it, when it is first asked.
+    """An opened model with its prepared network and its predictors, which are made when needed.
 
     Attributes:
         model: the opened folder; weights of its network may be freed.
-        precision: what is computed in, unless another is named.
+        precision: of the computation, unless another is named.
         base: the model whose weights this one shares; None: its own.
-        engine: what reads texts: "torch", "auto" or an engine of `model/graph/engines/`.
-        engine_findings: what there is to say of it, since the network was first asked.
+        engine: computes states: "torch", "auto" or an engine of `model/graph/engines/`.
+        engine_findings: findings about the engine, once the network was prepared.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class OpenModel:
         return self._networks[dtype]
 
     def _read_by_engine(self, prepared: Prepared, precision: Precision) -> Prepared:
-        """The same, its texts read by the engine; a second precision is read by the same one, and
-        so is another head on the same stack. What acts beside the weights is read by our own."""
+        """The network with the chosen engine, which is the same for a second precision and for
+        another head on the same stack. Our own engine reads what acts beside the weights."""
         if self.engine == TORCH:
             return prepared
         from maskwright.ask.predict.engine_network import EngineNetwork, is_plain, with_engine
@@ -107,7 +107,7 @@ class OpenModel:
     # ------------------------------------------------------------------------------- what it can
     @cached_property
     def predictor(self) -> Predictor:
-        """How it answers the task it was trained for.
+        """The predictor of the task that the model was trained for.
 
         Raises:
             IncompatibleError: it was trained for none.
@@ -115,14 +115,13 @@ class OpenModel:
         return replace(predictor(self.model), network=self.network)
 
     def pooled(self, pooling: str) -> Predictor:
-        """How vectors are pooled over the states of a model that was not trained to make some.
+        """The predictor of vectors pooled over the states of a model that was not trained for
+        vectors.
 
         Raises:
             UsageError: no such pooling.
         """
-        poolings = {"cls", "mean", "max"} - (
-            {"cls"} if self.model.config.encoder is None else set()
-        )
+        poolings = {"mean", "max"} | (set() if self.model.config.encoder is None else {"cls"})
         if pooling not in poolings:
             raise UsageError(
                 "no such pooling",
@@ -184,8 +183,8 @@ class OpenModel:
 
     # -------------------------------------------------------------------------------- adapters
     def with_adapter(self, folder: Path | str) -> OpenModel:
-        """What the adapter in `folder`, or the result of a fine-tuning that left the model's
-        weights as they were but for an adapter or a head, makes of this model.
+        """This model with the adapter in `folder`, or with the result of a fine-tuning that left
+        the model's weights as they were but for an adapter or a head.
 
         Raises:
             IncompatibleError: it stands on another model.
@@ -211,7 +210,7 @@ class OpenModel:
         return self if self.base is None else self.base
 
     def sharing(self, model: Model) -> OpenModel | None:
-        """Another opened folder, on the weights of this one; None where it stands on others."""
+        """Another opened folder on the weights of this one; None if it has other weights."""
         if model.config.tokens != self.model.config.tokens or not self._reads_alike(model):
             return None
         if not self._share_weights(model):
@@ -219,8 +218,8 @@ class OpenModel:
         return OpenModel(model, self.precision, self, self.engine)
 
     def _share_weights(self, model: Model) -> bool:
-        """Put the weights of this model in place of those that are equal; whether the tokens'
-        are."""
+        """Replace the weights of `model` that are equal to this model's by these; returns whether
+        the token embeddings are equal."""
         ours = self.model.network
         with ExitStack() as meanwhile:
             for network in self._networks.values():
@@ -230,9 +229,8 @@ class OpenModel:
 
     def _reads_alike(self, model: Model) -> bool:
         both_read_words = model.words is not None and self.model.words is not None
-        return (
-            not both_read_words or model.tokenizer.fingerprint == self.model.tokenizer.fingerprint
-        )
+        ours = self.model
+        return not both_read_words or model.tokenizer.fingerprint == ours.tokenizer.fingerprint
 
 
 def _one_stack(network: Transformer, base: Transformer) -> bool:
@@ -247,8 +245,8 @@ def _one_stack(network: Transformer, base: Transformer) -> bool:
 
 @torch.no_grad()
 def _let_act(model: Model, base: Transformer) -> None:
-    """Where `model` has an adapter folded into weights of `base`, give it these weights back and
-    attach the adapter; nothing is changed where that would be another model."""
+    """If `model` has an adapter folded into weights of `base`, restore these weights and attach the
+    adapter; change nothing if that would be another model."""
     folder = model.home if model.is_adapter else model.home / ADAPTER
     base_parameters, network = dict(base.named_parameters()), model.network
     moved = {
@@ -272,30 +270,26 @@ def _let_act(model: Model, base: Transformer) -> None:
 def _folds_into(
     network: Transformer, folder: Path, family: str | None, folded: Mapping[str, torch.Tensor]
 ) -> bool:
-    """Attach the adapter in `folder`; whether it changes these weights, and as is known. If it does
-    not, it is not attached."""
+    """Attach the adapter in `folder` if, folded, it gives the `folded` weights; returns whether it
+    does."""
     try:
         adapter = folder_of_adapters.load(network, folder, family=family)
     except MaskwrightError:
         return False
-    folded_weights: dict[str, torch.Tensor] = {}
+    weights: dict[str, torch.Tensor] = {}
     if adapter.settings.merges:
         for path, branch in adapter.places():
             folded_parts = branch.folded(network.get_submodule(path))
-            folded_weights |= {
-                f"{path}.{suffix}": weight for suffix, weight in folded_parts.items()
-            }
-    if all(
-        n in folded_weights and torch.allclose(folded_weights[n], folded[n], **NEAR) for n in folded
-    ):
+            weights |= {f"{path}.{suffix}": weight for suffix, weight in folded_parts.items()}
+    if all(n in weights and torch.allclose(weights[n], folded[n], **NEAR) for n in folded):
         return True
     adapter.detach()
     return False
 
 
 def _share(network: Transformer, base: Transformer) -> bool:
-    """Put the weights of `base` in place of those of `network` that are equal to them, if the
-    tokens' are; whether they are."""
+    """Replace the weights of `network` that are equal to those of `base` by these, if the token
+    embeddings are equal; returns whether they are."""
     tokens, theirs = network.tokens.weight, base.tokens.weight
     if tokens.shape != theirs.shape or not torch.equal(tokens, theirs):
         return False

@@ -1,4 +1,4 @@
-"""Answers of a fine-tuned model (for files: predict_file.py).
+"""Predictions of a fine-tuned model (for files: file.py).
 
     load(folder).predict(["a text", …])  ->  [{"label": "good", "score": 0.93}, …]
 
@@ -63,43 +63,43 @@ from maskwright.text.tables.shapes import may_be_joined
 from maskwright.text.tokenizer.training.sample import not_unicode
 
 
-def _a_number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _a_text(value: Any) -> bool:
+def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _a_count(value: Any) -> bool:
+def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 1
 
 
-def _a_range(value: Any) -> bool:
+def _is_range(value: Any) -> bool:
     return (
         isinstance(value, list)
         and len(value) == 2
-        and all(map(_a_number, value))
+        and all(map(_is_number, value))
         and (value[0] < value[1])
     )
 
 
 KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(("low", "high", "usual"), (_a_number, "a number")),
-    **dict.fromkeys(("prompt", "measure", "missing", "key"), (_a_text, "a text")),
-    **dict.fromkeys(("beams", "longest"), (_a_count, "1 or more")),
+    **dict.fromkeys(("low", "high", "usual"), (_is_number, "a number")),
+    **dict.fromkeys(("prompt", "measure", "missing", "key"), (_is_text, "a text")),
+    **dict.fromkeys(("beams", "longest"), (_is_count, "1 or more")),
     "pooling": (lambda value: value in list(POOLINGS), ", ".join(POOLINGS)),
-    "scale": (_a_range, "two numbers, the lower first"),
-    "step": (lambda value: _a_number(value) and value > 0, "a number above 0"),
-    "threshold": (lambda value: value is None or _a_number(value), "a number"),
+    "scale": (_is_range, "two numbers, the lower first"),
+    "step": (lambda value: _is_number(value) and value > 0, "a number above 0"),
+    "threshold": (lambda value: value is None or _is_number(value), "a number"),
 }
 
 
 def require_known_options(task: TaskRecord, path: Path) -> None:
-    """Refuse what no release has settled.
+    """Refuse settled options of `task.json` that no release has written.
 
     Raises:
-        CheckpointError: naming it.
+        CheckpointError: naming the option.
     """
     for name, value in task.settled.items() if task.format == 1 else ():
         fits, expected = KNOWN.get(name, (None, near(name, KNOWN)))
@@ -119,7 +119,7 @@ Answer = Any
 
 
 class BasePredictor(ABC):
-    """What answers examples, a portion at a time."""
+    """Predicts examples, a portion at a time."""
 
     task_type: TaskType
     columns: Mapping[str, Sequence[str]]
@@ -127,12 +127,12 @@ class BasePredictor(ABC):
     @property
     @abstractmethod
     def findings(self) -> Sequence[Finding]:
-        """What to know of its answers."""
+        """Findings about its answers."""
 
     @abstractmethod
     def with_long_texts(self, long: LongText) -> Self:
-        """The same, asked so that texts longer than the model reads are cut as it was trained, read
-        in windows, or refused.
+        """A copy that cuts texts longer than the model reads as in training, reads them in windows,
+        or refuses them.
 
         Raises:
             UsageError: another word for `long`.
@@ -142,8 +142,8 @@ class BasePredictor(ABC):
     def answer(
         self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
     ) -> tuple[list[Answer], Extent]:
-        """An answer for each example as the kind makes them, and how much of it was read; with
-        `top` the best so many. `note` gets what did not fit into the model.
+        """An answer for each example in the form of the task type, or the `top` best answers, and
+        how much of each example was read. `note` gets a finding about texts that were cut.
 
         Raises:
             DataError: a text is longer than the model reads, and may not be cut.
@@ -151,7 +151,7 @@ class BasePredictor(ABC):
 
     @abstractmethod
     def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self:
-        """The same, reading these columns of a file, by role."""
+        """A copy that reads these columns of a file, by role."""
 
     @abstractmethod
     def extent(self, rows: Sequence[Any]) -> Extent:
@@ -197,21 +197,22 @@ class BasePredictor(ABC):
             )
         values = examples(given, self.columns, self._other_names)
         rows = (self._tried(v, f"example {n}", on_bad) for n, v in enumerate(values, start=1))
-        return [
-            answer for portion in portions(rows) for answer in self._answered(portion, top, note)
-        ]
+        return list(
+            itertools.chain.from_iterable(
+                self._answered(portion, top, note) for portion in portions(rows)
+            )
+        )
 
     def windows(self, given: Iterable[Any]) -> list[int]:
         """In how many windows each example is read; args and errors as `predict`."""
         values = examples(given, self.columns, self._other_names)
         rows = (self._tried(v, f"example {n}", "strict") for n, v in enumerate(values, start=1))
-        return [
-            count for portion in portions(rows) for count in self.extent(portion).windows.tolist()
-        ]
+        counts = (self.extent(portion).windows.tolist() for portion in portions(rows))
+        return list(itertools.chain.from_iterable(counts))
 
     @property
     def _other_names(self) -> set[str]:
-        """What a column of examples may be called besides."""
+        """Further names that a column of examples may have."""
         names = {
             *self.task_type.roles,
             *self.task_type.beside,
@@ -226,7 +227,7 @@ class BasePredictor(ABC):
         yield from (None if row is None else next(answers) for row in portion)
 
     def _tried(self, value: Any, where: str, on_bad: OnBad) -> Any:
-        """The row of an example; None of a bad one that is passed over."""
+        """The example that a value stands for; None for a bad one that is passed over."""
         try:
             return self.row(value, where)
         except DataError as error:
@@ -237,10 +238,10 @@ class BasePredictor(ABC):
             ) from None
 
     def row(self, value: Any, where: str) -> Any:
-        """The example that a value means, as the task reads it.
+        """The example that a value stands for, as the task reads it.
 
         Raises:
-            DataError: it means none.
+            DataError: it is none.
         """
         if isinstance(value, Mapping):
             two = self.task_type.options.get(UNTOLD) and value.keys() >= TWO_TEXTS
@@ -266,7 +267,7 @@ class BasePredictor(ABC):
 
 
 def _require_unicode(value: Any, where: str) -> None:
-    """Refuse half of a surrogate pair, which no tokenizer takes, by the place of the example."""
+    """Refuse half of a surrogate pair, which no tokenizer takes, naming the example."""
     if isinstance(value, str):
         try:
             value.encode("utf-8")
@@ -281,14 +282,14 @@ def _require_unicode(value: Any, where: str) -> None:
 
 @dataclass(frozen=True)
 class Predictor(BasePredictor):
-    """A fine-tuned model, and how it is asked.
+    """A fine-tuned model with the encoding of its inputs.
 
     Attributes:
-        columns: what is read of a row of a file, by role.
-        targets: where the training data had what is to be answered, by role.
-        values: the numbers that stood there for the labels; None: these stood there themselves.
-        separator: what stood there between several labels in a cell; None: no cells had several.
-        findings: what to know of how texts are read, a sentence each.
+        columns: the columns of a file that are read, by role.
+        targets: the columns of the training data that are predicted, by role.
+        values: the numbers that encoded the labels there; None: the labels stood there themselves.
+        separator: between several labels in a cell there; None: no cells had several.
+        findings: about how texts are read.
         network: gives the network, prepared once for all who have it; weights that were laid out
             are freed in `model`.
         path: the folder of the weights, and `hashes` of the files that were compared there.
@@ -336,13 +337,12 @@ class Predictor(BasePredictor):
             for n, t in enumerate(texts, start=1)
         )
         for portion in portions(rows):
-            vectors.append(
-                np.asarray(self.task_type.merged(*self._outputs(portion, note)), np.float32)
-            )
+            merged = self.task_type.merged(*self._outputs(portion, note))
+            vectors.append(np.asarray(merged, np.float32))
         return np.concatenate(vectors)
 
     def _outputs(self, rows: Sequence[Any], note: Note) -> tuple[Encoded, Outputs]:
-        """The rows as ids, and what the model makes of them."""
+        """The encoded rows, and the outputs of the model."""
         encoded = self.task_type.encode(rows, self.frame)
         for finding in encoded.findings:
             note(finding)
@@ -362,7 +362,7 @@ class Predictor(BasePredictor):
         return self.reader(self.task_type)
 
     def reader(self, task_type: TaskType) -> Callable[[Encoded], Outputs]:
-        """What gives the scores, or the texts, for rows that `kind` encoded."""
+        """A function from rows that `task_type` encoded to scores, or to generated texts."""
         network: Any = self.network()
         return learner.reader(network, task_type, self.frame, self.collation)
 
@@ -370,7 +370,7 @@ class Predictor(BasePredictor):
 def answers_of(
     task_type: TaskType, encoded: Encoded, outputs: Outputs, top: int | None
 ) -> Iterator[Answer]:
-    """What a kind makes of what a model gave: an answer each, or the best `top`.
+    """The answers of a task type from the outputs of a model: one each, or the `top` best.
 
     Raises:
         UsageError: fewer than one, or a task with one answer only.
@@ -400,7 +400,7 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
 
 
 def predictor(loaded: Model) -> Predictor:
-    """How an opened model answers the task it was trained for.
+    """The predictor of the task that an opened model was trained for.
 
     Raises:
         CheckpointError: `task.json` does not fit the model.
@@ -461,11 +461,11 @@ def predictor(loaded: Model) -> Predictor:
             task["length"] = most or task["length"]
             logit = activation == "Sigmoid" if activation else logit
             if activation and not one_score:
-                message = (
+                change = (
                     f"sentence-transformers gives the scores of this folder through {activation}"
                 )
                 shares = "here they are shares of 1, as of transformers"
-                findings.append(Finding("scores-as-shares", message, shares))
+                findings.append(Finding("scores-as-shares", change, shares))
         problem = "number" if one_score and problem == "single" else problem
         options = {UNTOLD: True, LOGIT: one_score and logit}
         task_type = task_for_head(heads[0].kind, labels, problem, options)
@@ -496,13 +496,13 @@ def predictor(loaded: Model) -> Predictor:
 
 
 def laid_out_once(network: Transformer) -> Callable[[], Prepared]:
-    """What gives the prepared network, which is made when it is first asked for."""
+    """A function that returns the prepared network, which is made at the first call."""
     return functools.cache(lambda: prepare(network, give_up=True))
 
 
 def of_vectors(model: Model, pooling: str) -> Predictor:
-    """How a model that was not trained to make vectors makes some: `pooling` over the states of its
-    last layer, at length 1.
+    """The predictor of vectors of a model that was not trained for them: `pooling` over the states
+    of its last layer, at length 1.
 
     Raises:
         IncompatibleError: the model has no tokenizer, or cannot be pooled so.
@@ -521,40 +521,38 @@ def of_vectors(model: Model, pooling: str) -> Predictor:
 
 
 def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskType:
-    """The kind that `task.json` says, if it fits the model.
+    """The task type in `task.json`, if it fits the model.
 
     Raises:
-        CheckpointError: naming what does not.
+        CheckpointError: it does not.
     """
 
-    def refuse(message: str, field: str, value: object, expected: object = None) -> CheckpointError:
-        return CheckpointError(
-            message, where=f"{path}: {field}", found=value, wanted=expected, do=COPY
-        )
+    def refuse(fault: str, field: str, value: object, expected: object = None) -> CheckpointError:
+        where = f"{path}: {field}"
+        return CheckpointError(fault, where=where, found=value, wanted=expected, do=COPY)
 
     try:
         task_type = task_for(record.kind, record.labels, record.settled)
     except UsageError as error:
         raise refuse(error.what, "kind", error.found, error.wanted) from error
     if record.long not in LONG:
-        problem_found = "the handling of long texts is unknown"
-        raise refuse(problem_found, "long", repr(record.long), near(record.long, LONG))
+        fault = "the handling of long texts is unknown"
+        raise refuse(fault, "long", repr(record.long), near(record.long, LONG))
     require_known_options(record, path)
     head = loaded.config.heads[0] if len(loaded.config.heads) == 1 else None
     if (None if head is None else head.kind) != task_type.head:
         expected_task = "a task for " + ("no head" if head is None else f"its {head.kind} head")
-        raise refuse(
-            "the model's head is not the one of its task", "kind", record.kind, expected_task
-        )
+        fault = "the model's head is not the one of its task"
+        raise refuse(fault, "kind", record.kind, expected_task)
     if (head is not None and head.over is not None) is not (record.long == HIERARCHICAL):
-        problem_found = "the handling of long texts is not the one that the model was made for"
-        raise refuse(problem_found, "long", record.long)
+        fault = "the handling of long texts is not the one that the model was made for"
+        raise refuse(fault, "long", record.long)
     if head is not None:
         require_agreement(record, loaded.about.labels, head.kind, head.labels, path)
     problem = loaded.about.problem_type
     if task_type.head == "sequence" and problem not in (None, PROBLEM_TYPES[task_type.problem]):
-        problem_found = "the task is not the one that the model was made for"
-        raise refuse(problem_found, "kind", record.kind, problem)
+        fault = "the task is not the one that the model was made for"
+        raise refuse(fault, "kind", record.kind, problem)
     return task_type
 
 

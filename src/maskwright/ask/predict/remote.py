@@ -1,11 +1,11 @@
-"""A model that a running server answers for, asked row by row as one that was opened here.
+"""A model on a running server, used like one that was opened here.
 
     with_server("http://127.0.0.1:8000").answers(rows)
 
-Rows go there in chunks, several at a time, and answers come back in the order of the rows. A server
-that is full is asked again when it says; a chunk that is too much for it is halved. Nothing that it
-sends is trusted: a response has the fields of `TASK` or `PREDICTIONS`, an answer for each row that
-the task could give to it, and the fingerprint of the model that was connected to.
+Rows are sent in chunks, several at a time, and answers keep the order of the rows. A request to a
+full server is repeated after the time that it names; a chunk that is too large for it is halved.
+Responses are validated: the fields of `TASK` or `PREDICTIONS`, an answer for each row that the task
+can give, and the fingerprint of the model that was connected to.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class RemoteServer:
         return reply
 
     def unknown(self, field: str, value: object) -> IncompatibleError:
-        """What refuses a response for what stands in a field."""
+        """The error about a field of a response that has an unknown value."""
         return IncompatibleError(
             "the server answers in a way that is not known here",
             where=f"{self.url}, {field}",
@@ -194,26 +194,27 @@ class RemoteServer:
             connection.close()
 
     def _refused(self, status: int, reply: dict[str, Any]) -> MaskwrightError | None:
-        """What the server refuses; None: it is none of ours."""
-        message, kind, field, limit = (
-            reply.get(name) for name in ("error", "kind", "field", "limit")
-        )
+        """The error that the server reports; None: it is no server of ours."""
+        error, kind, field, limit = map(reply.get, ("error", "kind", "field", "limit"))
         if not isinstance(kind, str) and status not in (*TOO_MUCH, 401):
             return None
         where = f"{self.url}{f', {field}' if field else ''}"
         limit_text = None if limit is None else f"at most {limit}"
-        message, status_text = f"the server refuses: {message}", f"status {status}"
+        message, status_text = f"the server refuses: {error}", f"status {status}"
         if status in TOO_MUCH:
             return _TooMuchError(message, where=where, found=status_text, wanted=limit_text)
         if kind == "validation" and (row := ROW.match(str(field))):
             return _RowError(int(row[1]), message, where, status_text, limit_text)
         classes = {"validation": DataError, "model": IncompatibleError}
-        error, remedy = classes.get(str(kind), UsageError), None
+        refused_by, remedy = classes.get(str(kind), UsageError), None
         if status == 401:
             remedy = "give the token of the server: --server-token, or MASKWRIGHT_TOKEN"
         if field == "model" and kind == "validation":  # no example is at fault
-            error, remedy = UsageError, "name one of them: model=NAME, or MODEL before the file"
-        return error(message, where=where, found=status_text, wanted=limit_text, do=remedy)
+            refused_by, remedy = (
+                UsageError,
+                "name one of them: model=NAME, or MODEL before the file",
+            )
+        return refused_by(message, where=where, found=status_text, wanted=limit_text, do=remedy)
 
     def _foreign(
         self, status: int, headers: Mapping[str, str], data: bytearray
@@ -228,7 +229,7 @@ class RemoteServer:
 
 
 def _fits(value: Any, form: Any, text: str = "") -> bool:
-    """Whether a value of a response has the form; places in it are those of the text."""
+    """Whether a value of a response has the form; offsets in it are those of `text`."""
     if isinstance(form, dict):
         if not isinstance(value, dict) or value.keys() != form.keys():
             return False
@@ -272,10 +273,8 @@ class _RowError(DataError):
         row: its number in the chunk.
     """
 
-    def __init__(
-        self, row: int, message: str, where: str, status_text: str, limit_text: str | None
-    ) -> None:
-        super().__init__(message, where=where, found=status_text, wanted=limit_text)
+    def __init__(self, row: int, what: str, where: str, status: str, limit: str | None) -> None:
+        super().__init__(what, where=where, found=status, wanted=limit)
         self.row = row
 
 
@@ -363,9 +362,8 @@ class RemoteModel(BasePredictor):
         """
         if isinstance(given, Sequence) and len(given) == 0:
             raise nothing_to_answer("predict")
-        return BasePredictor.predict(
-            self.with_long_texts(long), given, top=top, on_bad=on_bad, note=note
-        )
+        model = self.with_long_texts(long)
+        return BasePredictor.predict(model, given, top=top, on_bad=on_bad, note=note)
 
     def windows(self, given: Iterable[Any]) -> list[int]:
         """In how many windows `predict` with long="windows" reads each example; 1: at once. It
@@ -422,7 +420,7 @@ class RemoteModel(BasePredictor):
         return answered
 
     def _chunks(self, values: Sequence[Any]) -> list[list[Any]]:
-        """Rows by as many as go into a request."""
+        """The rows in lists that fit into a request."""
         most, largest = min(CHUNK, self.max_rows), self.max_bytes // SHARE
         chunks: list[list[Any]] = []
         size = 0
@@ -438,7 +436,7 @@ class RemoteModel(BasePredictor):
     def _responses(
         self, values: list[Any], rows: Sequence[Any], top: int | None
     ) -> list[dict[str, Any]]:
-        """The answers to the values of some rows, of one request or more."""
+        """The responses to one request with the values of some rows, or to several smaller ones."""
         body = {"model": self.server.model, "rows": values, "top": top, "long": self.long}
         try:
             predictions = self.server.ask(
@@ -489,12 +487,12 @@ class RemoteModel(BasePredictor):
 
 
 def _at(row: Any, error: DataError, kind: type[MaskwrightError] = DataError) -> MaskwrightError:
-    """What the server says of a row, by the place that the row has here."""
+    """The server's error about a row, with the place of the row here."""
     return kind(error.what, where=row.where, found=error.found, wanted=error.wanted)
 
 
 def with_server(server: RemoteServer) -> RemoteModel:
-    """The model of a task that a server answers for.
+    """The model of a task on a server.
 
     Raises:
         IncompatibleError: the model there was trained for no task, or for one that this release

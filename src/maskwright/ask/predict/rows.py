@@ -1,4 +1,4 @@
-"""The rows of a file that is to be answered, each with its example.
+"""The rows of a file to predict, each with its example.
 
 A file may have the columns of the training data or, for tasks of one text, be plain text with a
 line for each; cells of a csv may spell lists.
@@ -34,12 +34,10 @@ from maskwright.text.tables.rows import Row, read_rows
 from maskwright.text.tables.shapes import may_be_joined
 from maskwright.text.tables.split_files import separate_class_names
 
-# What the file of a row is called.
+# Names for the column with the file of a row.
 FILE = ("file", "source_file", "predicted_from")
-# So many first rows without what is read, and it is no matter of single rows.
-AT_MOST = 1000
-# So many bytes of standard input say which format it has.
-HEAD = 1 << 16
+AT_MOST = 1000  # first rows without a needed column, after which the file is refused
+HEAD = 1 << 16  # bytes of standard input that identify its format
 
 
 def rows_to_answer(
@@ -144,7 +142,7 @@ def _not_there(row: Row, missing: str, model: BasePredictor) -> DataError:
 
 
 def _is_labelled(file: Source, reading: Reading) -> bool:
-    """Whether lines of text say more than one text each."""
+    """Whether a text file holds labelled rows, not one text in each line."""
     if isinstance(file, unnamed_files.Parallel):
         return True
     with RegularFile(file) as opened:
@@ -157,8 +155,8 @@ def _is_labelled(file: Source, reading: Reading) -> bool:
 
 
 def _missing(row: Row, model: BasePredictor) -> str | None:
-    """A column that the model reads and the row has not. Objects of their own leave out what is
-    empty; of a text of several columns one is enough in them."""
+    """The name of a column that the model reads and the row lacks, or None. JSON objects leave out
+    empty values, so for a text of several columns one of these is enough."""
     columns = row.values.keys()
     for role, names in model.columns.items():
         present = [stands(name, columns) for name in names]
@@ -206,7 +204,7 @@ def _example(model: BasePredictor, row: Row) -> Any:
 
 
 def _tried(skips: bool, make_example: Callable[..., Any], *arguments: Any) -> Any:
-    """The example that `make_example` makes; None of a bad one, if those are passed over."""
+    """The result of `make_example`; None for a bad row, if `skips`."""
     try:
         return make_example(*arguments)
     except DataError as error:
@@ -238,9 +236,8 @@ def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int
 def stdin_file(
     stream: BinaryIO, read: HowRead = AS_IT_COMES, *, complete: bool = False
 ) -> Iterator[Path]:
-    """Standard input as a temporary file: a table where `read` has settings of one, JSON Lines
-    where it begins with a brace, JSON where it begins as an array of objects or is an array, else
-    lines of text.
+    """Standard input as a temporary file: a table if `read` has settings of tables, JSON Lines if
+    it begins with a brace, JSON if it is an array, else lines of text.
 
     Args:
         complete: the file is whole from the start; else it grows while it is read, so that the rows
@@ -265,7 +262,8 @@ def stdin_file(
 
 
 def _head(pipe: Growing) -> bytes:
-    """What tells the format: the first line that is not blank; of what may be an array more."""
+    """The bytes that identify the format: up to the first line that is not blank, or more of what
+    may be an array."""
     head = b""
     while len(head) < HEAD and (data := pipe.more()):
         head += data
@@ -276,7 +274,7 @@ def _head(pipe: Growing) -> bytes:
 
 
 def _ending(head: bytes) -> str:
-    """What the name of a file that begins so would end with."""
+    """The extension of a file that begins with these bytes."""
     head = head.removeprefix(codecs.BOM_UTF8)
     if head.lstrip()[:1] == b"{":
         return ".jsonl"

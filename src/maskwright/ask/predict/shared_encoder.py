@@ -31,8 +31,8 @@ from maskwright.model.objectives.modules.supervised import Supervised
 
 @dataclass(frozen=True)
 class SharedEncoder(BasePredictor):
-    """Models on one base, by name; rows are read as the first of them reads them, and an
-    answer is what each of them says."""
+    """Models on one base, by name; rows are read as the first of them reads them, and an answer has
+    the answer of each by its name."""
 
     members: Mapping[str, Predictor]
     task_type: TaskType
@@ -54,7 +54,7 @@ class SharedEncoder(BasePredictor):
 
     @cached_property
     def _objectives(self) -> list[Supervised]:
-        """What each is asked through, above networks that share what they have in common."""
+        """The objective of each member, above networks that share their common weights."""
         body, objectives = self.first.network(), []
         for member in self.members.values():
             network = member.network()

@@ -1,4 +1,4 @@
-"""A model asked with texts: it fills masks, continues a text, and says how likely one is.
+"""Texts in, texts out: masks are filled, texts continued, and their likelihoods computed.
 
 All take a `Model` that was opened (`model/opening/open.py`) and a list of texts, and answer in
 their order.
@@ -103,8 +103,8 @@ def masked_text(model: Model, text: str, *, windows: bool = False) -> MaskedText
 def read_masks(
     model: Model, texts: Sequence[MaskedText], *, top: int = 5, prepared: Prepared | None = None
 ) -> list[list[Likeliest] | list[Hole]]:
-    """What the network says of each mask of each text, for `spelled_masks`; no text becomes ids
-    here. Args and errors as `fill_masks`."""
+    """The network's predictions for each mask of each text, for `spelled_masks`; nothing is
+    tokenized here. Args and errors as `fill_masks`."""
     reader = model.network if prepared is None else prepared
     start = model.decoder_start if model.tokenizer.mask is not None else None
     with_masks = [text.masks for text in texts if text.masks is not None]
@@ -131,7 +131,7 @@ def read_masks(
 def spelled_masks(
     model: Model, text: MaskedText, likeliest: Sequence[Any], note: Note = ignore
 ) -> list[Hole]:
-    """The holes of a text that was read, with their words; `note` as of `fill_masks`."""
+    """The holes of a text with their words; `note` as of `fill_masks`."""
     if text.masks is None:
         return list(likeliest)
     holes = fill_mask.spelled(model.tokenizer, text.masks, likeliest)
@@ -139,7 +139,7 @@ def spelled_masks(
 
 
 def _fills_gaps(model: Model) -> bool:
-    """Whether it was trained to write what sentinels stand for."""
+    """Whether the model was trained to write the spans that sentinels stand for."""
     sentinels = model.tokenizer.sentinels
     return model.num_stacks == 2 and bool(sentinels) and model.conventions.decoder_trained
 
@@ -164,7 +164,7 @@ def _gapped(model: Model, text: str) -> Gapped | None:
 
 
 def _with_unknown(model: Model, text: str, holes: list[Hole], note: Note) -> list[Hole]:
-    """What is unknown has no text among the ids: the user's own stands around the hole."""
+    """Unknown characters are not among the ids, so the user's text is put around the candidates."""
     tokenizer = model.tokenizer
     assert tokenizer.mask is not None  # or there were no holes
     sign = tokenizer.tokens([tokenizer.mask])[0]
@@ -215,10 +215,8 @@ def _fill_gaps(model: Model, network: Prepared, gaps: Gapped, top: int) -> list[
             Hole(
                 source.index(number),
                 tuple(
-                    Candidate(
-                        candidate.ids[0], word, candidate.probability, gaps.filled(sign, word)
-                    )
-                    for candidate, word in zip(candidates, words, strict=True)
+                    Candidate(span.ids[0], word, span.probability, gaps.filled(sign, word))
+                    for span, word in zip(candidates, words, strict=True)
                 ),
             )
         )
@@ -378,10 +376,9 @@ def prompt_tokens(model: Model, texts: Sequence[str]) -> list[PromptTokens]:
     prompt_batch = _prompt_batch(model, texts)
     prompts = []
     encoded = model.tokenizer.encode_batch(texts, offsets=True)
-    for ids, text_ids, (_, ends) in zip(
-        prompt_batch.start_ids, prompt_batch.prompt_ids, encoded, strict=True
-    ):
-        # The token before ends where the spaces begin; bytes of one character share its place.
+    prompt_ids = zip(prompt_batch.start_ids, prompt_batch.prompt_ids, encoded, strict=True)
+    for ids, text_ids, (_, ends) in prompt_ids:
+        # The token before ends where the spaces begin; bytes of one character share its offsets.
         starts = np.minimum(ends[1:, 0], ends[:-1, 1])
         prompts.append(PromptTokens(ids, text_ids, [0, *starts.tolist()]))
     return prompts

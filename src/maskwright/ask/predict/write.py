@@ -4,8 +4,8 @@
     predictions.csv     …the row…, predicted_label, predicted_score
                         with `top` …, predicted_label_1, predicted_score_1, predicted_label_2, …
 
-The file is there whole or not at all. What was answered before a kill waits beside it and is gone
-on with when the same file is asked of the same model again.
+The file is written whole or not at all. Rows that were answered before a kill are kept beside it,
+and the same command continues after them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any
 from maskwright.ask.predict.columns import (
     PREDICTION,
     WINDOWS,
+    clashing,
     flat_row,
     name_taken,
     names_of,
-    taken,
 )
 from maskwright.ask.predict.file import answer_rows, loaded, unanswered
 from maskwright.ask.predict.inputs import LISTS
@@ -54,9 +54,9 @@ from maskwright.text.tables.columns import as_names
 from maskwright.text.tables.formats import unnamed_files
 from maskwright.text.tables.reading_options import AS_IT_COMES, HowRead
 
-# What is written by the name of the file: what stands between columns, None for JSON Lines.
-WRITES = 2
-WRITTEN = {".jsonl": None, ".csv": ",", ".tsv": "\t"}
+WRITES = 2  # copies of the rows that lie on the disk at a time
+# The separator of columns by the name of the file; None for JSON Lines.
+DELIMITERS = {".jsonl": None, ".csv": ",", ".tsv": "\t"}
 
 
 def write_predictions(
@@ -82,13 +82,13 @@ def write_predictions(
         OutputError: it cannot be written.  StoppedError: another process is writing it.
     """
     folder, source, out = Path(folder), Path(source), Path(out)
-    delimiter = WRITTEN.get(out.suffix.lower(), "")
+    delimiter = DELIMITERS.get(out.suffix.lower(), "")
     if delimiter == "":
         raise UsageError(
             "the format of the output file is unknown",
             where=out,
             found=out.suffix or "none",
-            wanted=", ".join(WRITTEN),
+            wanted=", ".join(DELIMITERS),
             do="choose another name for --out",
         )
     if not out.parent.is_dir():
@@ -150,8 +150,8 @@ def write_predictions(
 def _ended(
     error: MaskwrightError, staged: Path, about: str, out: Path, save: Callable[[Path], None]
 ) -> MaskwrightError:
-    """The error, with what becomes of the rows that were answered before it. They are of no use
-    where a row is at fault, and are kept for the same command otherwise."""
+    """The error with advice about the rows that were answered before it. They are deleted if a row
+    is at fault, and kept for the same command otherwise."""
     count, _ = _kept(staged, about, quiet)
     if count == 0 or isinstance(error, DataError):
         staged.unlink(missing_ok=True)
@@ -172,7 +172,7 @@ def _ended(
 
 @contextlib.contextmanager
 def _told_of(out: Path) -> Iterator[None]:
-    """A block in which what the system refuses is refused by the name of the file."""
+    """Turn an `OSError` in the block into an `OutputError` that names the file."""
     try:
         yield
     except OSError as error:
@@ -185,7 +185,7 @@ def _told_of(out: Path) -> Iterator[None]:
 
 
 def _require_unchanged(source: Path, before: Mapping[str, str]) -> None:
-    """Refuse answers to rows of two versions of a file.
+    """Refuse predictions of rows of two versions of a file.
 
     Raises:
         DataError: naming what changed since `before`.
@@ -206,13 +206,13 @@ def _size(path: Path) -> int:
 
 
 def _first_line(staged: Path) -> str:
-    """Of what the rows that are kept are."""
+    """The first line of the staged file, which says what its rows are predictions of."""
     with staged.open(encoding="utf-8", errors="replace") as file:
         return file.readline().removesuffix("\n")
 
 
 def _answering(folder: Path, model: BasePredictor) -> dict[str, str]:
-    """The hashes of what answers."""
+    """The hashes of the model that answers."""
     if isinstance(model, RemoteModel):
         return {"served": model.fingerprint}
     predictor = model.first if isinstance(model, SharedEncoder) else model
@@ -220,8 +220,8 @@ def _answering(folder: Path, model: BasePredictor) -> dict[str, str]:
 
 
 def _model(folder: Path, opened: Predictor | None = None) -> dict[str, str]:
-    """The hashes of what answers, without what else lies in the folder; those of the files that
-    were compared when the model was `opened` are known."""
+    """The hashes of the model's files in `folder`; those that were computed when the model was
+    `opened` are reused."""
     home = home_of(folder)
     paths = [home / name for name in (MODEL, ADAPTER, TASK)]
     if not paths[0].is_dir() and not paths[1].is_dir():
@@ -243,13 +243,13 @@ def _look_at(
     flat: bool,
     windows: bool,
 ) -> list[str]:
-    """Refuse now what would be refused after hours: bad rows, and in a table columns that are
-    called as those of an answer; their names are given, none for lines."""
+    """Refuse bad rows before anything is computed, and columns with the names of those of an
+    answer; returns the latter, or nothing for JSON Lines."""
     names: list[str] = []
     for values, example in rows_to_answer(source, model, read, Counts()):
         if flat and not names and example is not None:
             names = names_of(example, model, top, windows)
-        if used := taken([*names, *([WINDOWS] if windows else [])], values, top):
+        if used := clashing([*names, *([WINDOWS] if windows else [])], values, top):
             raise name_taken(", ".join(used), str(source))
     if flat and not names:  # no row can be answered
         values = {role: ["a", "b"] if role in LISTS else "a" for role in model.task_type.roles}
@@ -258,8 +258,8 @@ def _look_at(
 
 
 def _kept(staged: Path, about: str, say: Say) -> tuple[int, int]:
-    """How many rows of an earlier try are whole, and how many of these without an answer; the first
-    line of the file says of what. What a kill has torn is cut off."""
+    """The number of whole rows of an earlier run of the same command, and of those without an
+    answer; the first line of the file identifies the command. A torn last line is cut off."""
     header, null = f"{about}\n".encode(), f'"{PREDICTION}": null}}\n'.encode()
     count = bad = 0
     with staged.open("a+b") as file:
