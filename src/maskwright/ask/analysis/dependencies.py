@@ -1,4 +1,4 @@
-"""Heads of attention beside heads of grammar: trees of words from a CoNLL-U file.
+"""Attention heads compared with grammatical heads: dependency trees from a CoNLL-U file.
 
 For each attention head the word that a word looks at most (tokens of a word are joined: attention
 to them added, attention from them averaged) is compared with the word that governs it in the tree;
@@ -32,7 +32,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Tree:
-    """A sentence: words, the place of the word that governs each (-1: none), and how."""
+    """A sentence: its words, the index of the governor of each (-1: none), and the relations."""
 
     words: tuple[str, ...]
     heads: tuple[int, ...]
@@ -41,8 +41,8 @@ class Tree:
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation: how many words were asked, the attention head, which way it looks, the share of
-    words for which it is right, the best fixed distance and its share."""
+    """A relation: the number of words, the best attention head, its direction, the share of words
+    for which it is right, the best fixed distance and its share."""
 
     name: str
     words: int
@@ -116,8 +116,8 @@ def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
 def compare_with_trees(
     subject: ProbedModel, trees: Sequence[Tree]
 ) -> tuple[list[Relation], list[str], int]:
-    """The best head for each relation, the commonest first, the first row of all words; the
-    relations with too few words to ask; and how many sentences were passed over, too long or with
+    """The best head for all words and for each relation, the commonest first; the relations with too
+    few words; and the number of sentences that were passed over because they are too long or have
     two words in one token."""
     hits, fixed, names, halves, used = _hits(subject, trees)
     best_heads, rare = [], []
@@ -151,8 +151,8 @@ def _hits(
     subject: ProbedModel, trees: Sequence[Tree]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[str], NDArray[np.int64], int]:
     """For each word with a governor: (N, 2, L, H) whether a head finds it, (N, distances) whether a
-    distance does, its relation, and the half of its sentence, which its place among all says, so
-    that other models are asked the same words; and how many sentences there were."""
+    distance does, its relation, and the half of its sentence (by its index, so that all models are
+    evaluated on the same words); and the number of sentences."""
     hits, fixed, names, halves, used = [], [], [], [], 0
     for number, words in _by_words(subject, trees):
         tree = trees[number]
@@ -177,7 +177,7 @@ def _hits(
 def _by_words(
     subject: ProbedModel, trees: Sequence[Tree]
 ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """The place of a sentence and the attention between its words, (L, H, words, words); sentences
+    """The index of a sentence and the attention between its words, (L, H, words, words); sentences
     that are too long, or in which the tokenizer joins two words, are passed over."""
     tokenizer = subject.tokenizer
     before = tokenizer.frame_margins()[0]
@@ -203,9 +203,9 @@ def _by_words(
 
 
 def words_of(tree: Tree, spans: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(T,) the number of the word that each token is of, by its place (T, 2) in the words with
-    blanks between. It may begin with the blank before its word, or be nothing else: what is last in
-    it tells, or what comes after it."""
+    """(T,) the index of the word that each token belongs to, from its offsets (T, 2) in the words
+    joined by blanks. A token may begin with the blank before its word, or be only that blank: its
+    last character decides, or the character after it."""
     text, ends = " ".join(tree.words), np.cumsum([len(word) + 1 for word in tree.words])
     blank = np.array([text[begin:end].isspace() for begin, end in spans], bool)
     last_characters = np.where(blank, spans[:, 1], np.maximum(spans[:, 1] - 1, 0))

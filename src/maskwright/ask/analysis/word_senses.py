@@ -62,14 +62,14 @@ SENTENCES = {
 
 @dataclass(frozen=True)
 class WordSenses:
-    """What was found, by layer from the embeddings up.
+    """How well vectors separate the meanings of a word, by layer from the embeddings up.
 
     Attributes:
         senses, texts: of each occurrence.
-        apart: see the module's first lines; `untrained` the same of a model that learned nothing.
-        neighbour: with the share that guessing would have.
-        picture: (N, 2), the occurrences in the two widest directions of the layer that tells the
-            meanings apart best, and that layer.
+        apart: as in the docstring of the module; `untrained`: the same for an untrained model.
+        neighbour: as there; `chance` is the share by guessing.
+        picture: (N, 2), the occurrences in the first two principal directions of the layer `best`,
+            which separates the meanings best.
     """
 
     word: str
@@ -95,7 +95,7 @@ def tell_senses(
     """Compare the occurrences of `word` in `texts`, whose meanings are `senses`.
 
     Args:
-        shorten: of a text that is longer than the model reads, read what stands around the word.
+        shorten: cut texts that are longer than the model reads around the word.
 
     Raises:
         DataError: a text without the word, or fewer than two meanings with two texts each.
@@ -165,7 +165,7 @@ def read_senses(
 
 
 def _around(tokens: list[int], positions: list[int], room: int) -> tuple[list[int], list[int]]:
-    """At most `room` tokens around the places `positions`, and these places among them."""
+    """At most `room` tokens around `positions`, and these positions among them."""
     spare = room - (positions[-1] - positions[0] + 1)
     if len(tokens) <= room or spare < 0:
         return tokens, positions
@@ -174,12 +174,12 @@ def _around(tokens: list[int], positions: list[int], room: int) -> tuple[list[in
 
 
 def _examples(subject: ProbedModel, word: str, texts: Sequence[str], shorten: bool) -> Examples:
-    """The texts, with the places of the word's tokens."""
+    """The encoded texts, with the positions of the word's tokens."""
     tokenizer, before = subject.tokenizer, subject.tokenizer.frame_margins()[0]
     margins = sum(tokenizer.frame_margins())
     ids, positions = [], []
     for number, (tokens, spans) in enumerate(tokenizer.encode_batch(texts, offsets=True), start=1):
-        # Alone if it stands alone anywhere; scripts without blanks, and signs, have no such edges.
+        # As a whole word if it is one anywhere; scripts without blanks have no word boundaries.
         patterns = (rf"(?<!\w){re.escape(word)}(?!\w)", re.escape(word))
         matches = (re.search(pattern, texts[number - 1], re.IGNORECASE) for pattern in patterns)
         match = next(filter(None, matches), None)
@@ -231,8 +231,8 @@ def _apart(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
 
 
 def _neighbours(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(N,): the share of each one's nearest with its meaning; at the embeddings many are the same
-    vector, and none of equals is the nearest because it comes first."""
+    """(N,): the share of the nearest neighbours of each occurrence that have its meaning; all
+    neighbours at the least distance count, as many are the same vector at the embeddings."""
     steps = np.stack([distance_steps(vector, vectors) for vector in vectors])
     np.fill_diagonal(steps, np.inf)
     nearest = steps == steps.min(1, keepdims=True)

@@ -1,4 +1,4 @@
-"""`maskwright evaluate MODEL --data FOLDER`: minimal pairs of grammar, beside what needs no model.
+"""`maskwright evaluate MODEL --data FOLDER`: minimal pairs of grammar, with baselines.
 
 The figures go to `minimal-pairs-WAY-PART-PAIRS.json` in the output folder (PAIRS begins the hash of
 the pairs), every pair's outcome with them, so that two models can be compared pair by pair later.
@@ -63,8 +63,8 @@ def evaluate_pairs(
         part: "all", "choosing" or "reporting" (`minimal_pairs.part`).
 
     Raises:
-        UsageError, DataError: the pairs, the part or the way is not there.
-        IncompatibleError: the model cannot be asked this way.
+        UsageError, DataError: the pairs, the part or the method does not exist.
+        IncompatibleError: the model cannot be scored by this method.
     """
     data, out = Path(data), Path(out)
     paradigms = minimal_pairs.part(minimal_pairs.read(data), part)
@@ -97,7 +97,7 @@ def evaluate_pairs(
 def score(
     model: Transformer | Prepared, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], scoring: str
 ) -> Result:
-    """What the model prefers, its sentences scored by `scoring`."""
+    """The model's preferences, its sentences scored by the method `scoring`."""
     return minimal_pairs.judge(
         paradigms, partial(text_likelihood.scores, model, tokenizer, how=scoring)
     )
@@ -147,7 +147,7 @@ def save(
     model: str,
 ) -> Path:
     """Write the figures and every pair's outcome ("1", "0", "=" for a tie) as JSON; `model` is the
-    hash of the folder that was asked."""
+    hash of the model folder."""
     plain = {
         "kind": "minimal pairs",
         "pairs": minimal_pairs.identity(paradigms),
@@ -174,13 +174,13 @@ def save(
 
 
 def figures_path(out: Path, scoring: str, subset: str, paradigms: Sequence[Paradigm]) -> Path:
-    """Where the figures of one way and one part of these pairs lie."""
+    """The path of the figures of one method and one part of these pairs."""
     return out / f"minimal-pairs-{scoring}-{subset}-{minimal_pairs.identity(paradigms)[:8]}.json"
 
 
 def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None:
-    """The result in a file of `save`, if it is of these very pairs and of the model folder of that
-    hash; None where there is none.
+    """The result in a file of `save`, if it is of these pairs and of the model folder with that
+    hash; else None.
 
     Raises:
         DataError: the file cannot be read.

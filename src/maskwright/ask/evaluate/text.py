@@ -1,4 +1,4 @@
-"""How well a trained folder knows a text, by the measure it was trained by.
+"""Evaluation of a pretrained model on text, by the objective of its pretraining.
 
 A folder is a model folder of any origin, or a run, which stands for its newest valid checkpoint.
 """
@@ -52,10 +52,10 @@ class TextEvaluation:
 
     Attributes:
         figures: of the model.
-        lines: of guessing evenly, and by how often each token occurs in the training text; without
+        lines: of uniform predictions, and of the token frequencies in the training text; without
             one, in this text itself (`own_counts`).
-        read: lines about what was read of the files.
-        findings: what the figures are, and are not, comparable with.
+        read: lines about the files that were read.
+        findings: about what the figures can be compared with.
     """
 
     figures: likelihood.Figures
@@ -65,7 +65,7 @@ class TextEvaluation:
     findings: Sequence[Finding] = ()
 
     def render(self) -> str:
-        """All of it as text: a small table between what was read and what is to be noted."""
+        """The lines about the files, a table of the figures, and the findings."""
         by = "of this text itself" if self.own_counts else "of the training text"
         figures, lines = self.figures, self.lines
         table = [
@@ -114,8 +114,8 @@ def evaluate_text(
     training text.
 
     Args:
-        rows: at most so many are asked, drawn by their keys; that there are more is said.
-        reading: how the files are read; None: as those of the pretraining were.
+        rows: the largest number of rows, drawn by their keys; a finding says if there are more.
+        reading: how the files are read; None: as those of the pretraining.
     """
     model = model if isinstance(model, Model) else open_model(model)
     tokenizer, data = model.tokenizer, model.folder / "data"
@@ -168,11 +168,11 @@ def evaluate_text(
 
 
 def _measured_by(model: Model) -> Recipe | None:
-    """A recipe with the objective, the rows and the way of reading that the loss of the model is
-    measured by; None where its folder states none.
+    """A recipe with the objective, the rows and the reading options by which the loss of the model
+    is measured; None if its folder states none.
 
     Raises:
-        ConfigError: what it states is none of these; the message names the field.
+        ConfigError: a field has a value that it does not take; the message names the field.
     """
     measure = model.conventions.measure
     if measure is None:
@@ -192,7 +192,7 @@ def _measured_by(model: Model) -> Recipe | None:
 
 
 def _findings(recipe: Recipe | None, objective: Objective, keeps_all: bool) -> Iterator[Finding]:
-    """What the figures are, and are not, comparable with."""
+    """Findings about what the figures can be compared with."""
     if not keeps_all:
         yield Finding(
             "text-not-kept",
@@ -261,8 +261,8 @@ def _measure(
 
 
 def _other_objective(member: Member, options: Any, recipe: Recipe) -> Finding | None:
-    """That a run was trained, and its own held-out loss measured, by another objective or by other
-    options than these; None where it was not."""
+    """A finding if the run was trained, and its held-out loss measured, by another objective or by
+    other options than these; else None."""
     measurement = member.spec.measurement
     if measurement is None or measurement.at_end(recipe.objective.checked) == options:
         return None
@@ -275,8 +275,8 @@ def _other_objective(member: Member, options: Any, recipe: Recipe) -> Finding | 
 
 
 def _usual(model: Model, recipe: Recipe | None) -> tuple[Member, Any]:
-    """The objective that measures every model of this form, and its options: how many tokens of a
-    row are hidden is decided as in the pretraining."""
+    """The objective that measures every model of this architecture, and its options: the number of
+    masked tokens of a row is chosen as in the pretraining."""
     member = usual_for("decoder" if model.config.encoder is None else "encoder")
     measurement = member.spec.measurement
     options = None if recipe is None else recipe.objective.checked
@@ -284,5 +284,5 @@ def _usual(model: Model, recipe: Recipe | None) -> tuple[Member, Any]:
 
 
 def _length(model: Model) -> int:
-    """Of rows, where nothing says what the model was trained on."""
+    """The length of rows, where nothing says what the model was trained on."""
     return min(model.config.longest or LONGEST, LONGEST)

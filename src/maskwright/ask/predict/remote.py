@@ -200,21 +200,19 @@ class RemoteServer:
             return None
         where = f"{self.url}{f', {field}' if field else ''}"
         limit_text = None if limit is None else f"at most {limit}"
-        message, status_text = f"the server refuses: {error}", f"status {status}"
+        message, found = f"the server refuses: {error}", f"status {status}"
         if status in TOO_MUCH:
-            return _TooMuchError(message, where=where, found=status_text, wanted=limit_text)
+            return _TooMuchError(message, where=where, found=found, wanted=limit_text)
         if kind == "validation" and (row := ROW.match(str(field))):
-            return _RowError(int(row[1]), message, where, status_text, limit_text)
+            return _RowError(int(row[1]), message, where, found, limit_text)
         classes = {"validation": DataError, "model": IncompatibleError}
-        refused_by, remedy = classes.get(str(kind), UsageError), None
+        error_class, remedy = classes.get(str(kind), UsageError), None
         if status == 401:
             remedy = "give the token of the server: --server-token, or MASKWRIGHT_TOKEN"
         if field == "model" and kind == "validation":  # no example is at fault
-            refused_by, remedy = (
-                UsageError,
-                "name one of them: model=NAME, or MODEL before the file",
-            )
-        return refused_by(message, where=where, found=status_text, wanted=limit_text, do=remedy)
+            error_class = UsageError
+            remedy = "name one of them: model=NAME, or MODEL before the file"
+        return error_class(message, where=where, found=found, wanted=limit_text, do=remedy)
 
     def _foreign(
         self, status: int, headers: Mapping[str, str], data: bytearray

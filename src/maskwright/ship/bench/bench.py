@@ -41,8 +41,8 @@ class Process:
     """The parent's end of `python -m module --side name --key=value …`.
 
     Attributes:
-        turns: what the side answered, step by step.
-        started: seconds from the start of the process to its first line, if that was waited for.
+        turns: the answers of the side, step by step.
+        started: seconds from the start of the process to its first line, once `opened` returned.
     """
 
     def __init__(
@@ -71,20 +71,20 @@ class Process:
         )
 
     def opened(self) -> dict[str, Any]:
-        """What the side says when it is open.
+        """Wait until the side is open; returns its first message.
 
         Raises:
-            ResourceError: it ended instead.
+            ResourceError: the process ended.
         """
         message = self._line()
         self.started = time.perf_counter() - self._begin
         return message
 
     def step(self, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One step of the side, and its answer.
+        """Send a request to the side; returns its answer.
 
         Raises:
-            ResourceError: its process ended.
+            ResourceError: the process ended.
         """
         assert self._process.stdin
         try:
@@ -104,7 +104,7 @@ class Process:
         self._errors.close()
 
     def _line(self) -> dict[str, Any]:
-        """The next line that is an object; libraries print others."""
+        """The next line that is a JSON object; libraries may print others."""
         assert self._process.stdout
         while line := self._process.stdout.readline():
             if line.startswith("{"):
@@ -125,21 +125,20 @@ class Process:
 
 
 ENOUGH = 100
-"""Items of which one in a hundred can be said."""
+"""Single items from which a 99th percentile is meaningful."""
 CLOSE = 0.999
-"""Cosine of two vectors of one text that are taken for the same."""
+"""Least cosine of two vectors of one text that agree."""
 
 
 @dataclass(frozen=True)
 class SideTimes:
-    """What one side came to.
+    """The times and answers of one side.
 
     Attributes:
         label: its name in the table.
         turns: of its worker.
         started: seconds from the start of its process to the first answer.
         answers: to the first items, for comparison.
-        tokens: of each of the first `items`, read or written.
     """
 
     label: str
@@ -153,7 +152,7 @@ class SideTimes:
         return [seconds for turn in self.turns for seconds in turn["single"]]
 
     def figures(self, tokens: float, ours: SideTimes | None, work: Work) -> dict[str, Any]:
-        """The figures; `tokens` of an item on average."""
+        """The figures; `tokens` is the mean number of tokens of an item."""
         single, count = self.single, int(self.turns[0]["items"])
         together = statistics.median(_together(turn) for turn in self.turns)
         return {
@@ -184,13 +183,13 @@ def _together(turn: Mapping[str, Any]) -> float:
 
 
 def _times(side: SideTimes, ours: SideTimes, of: Any) -> float:
-    """The median over the turns of its time over ours."""
+    """The median over the turns of the ratio of its time to ours."""
     return statistics.median(of(a) / of(b) for a, b in zip(side.turns, ours.turns, strict=False))
 
 
 def agreement(work: Work, answers: Sequence[Any], our_answers: Sequence[Any]) -> float:
-    """The share of items that are answered as ours: the same label, the same text, or vectors whose
-    cosine is at least `CLOSE`."""
+    """The share of items whose answers agree with ours: the same label, the same text, or vectors
+    whose cosine is at least `CLOSE`."""
     if work.kind == "label":
         return float(np.mean([a[0] == b[0] for a, b in zip(answers, our_answers, strict=True)]))
     if work.kind == "vector":
@@ -203,7 +202,7 @@ def agreement(work: Work, answers: Sequence[Any], our_answers: Sequence[Any]) ->
 
 
 def table(work: Work, sides: Mapping[str, Any], absent: Mapping[str, str], about: str) -> Table:
-    """The figures of all sides, and why the others have none."""
+    """The figures of all sides, and below them why the others have none."""
     writes = work.kind == "text"
     unit = "prompts" if writes else "texts" if work.kind != "answer" else "rows"
     our_figures = next(iter(sides.values()))
@@ -264,7 +263,7 @@ AT_ONCE, WRITTEN_AT_ONCE = 128, 8
 
 @dataclass(frozen=True)
 class BenchResult:
-    """What was measured.
+    """The result of a measurement.
 
     Attributes:
         sides: the figures of each side by its name, ours first.
@@ -279,7 +278,7 @@ class BenchResult:
     machine: dict[str, str]
 
     def table(self) -> Table:
-        """To be shown."""
+        """The figures as a table."""
         return table(self.work, self.sides, self.absent, self.items)
 
     def plain(self) -> dict[str, Any]:
@@ -361,7 +360,7 @@ def bench(
 def _prepared(
     model: LanguageModel, work: Work, scratch: Path, beside: bool
 ) -> tuple[Work, dict[str, str]]:
-    """The work with a graph, if a side wants one, and why sides take no turn, by their labels."""
+    """The work with a graph, if `beside` asks for other sides, and why sides take no turn."""
     if not beside:
         return work, {}
     absent = {
@@ -406,8 +405,8 @@ def _measured(
     pause: float,
     say: Say,
 ) -> dict[str, SideTimes]:
-    """The turns of all sides; one that ends is in `absent` with its last words, unless it is
-    ours."""
+    """Let all sides take their turns; one whose process ends goes to `absent` with the last line of
+    its errors, unless it is ours."""
     work, _ = Work.read(scratch)
     processes: dict[str, Process] = {}
     opened: dict[str, dict[str, Any]] = {}
@@ -447,7 +446,7 @@ def _measured(
 
 @contextlib.contextmanager
 def _leaving_out(name: str, absent: dict[str, str]) -> Iterator[None]:
-    """A side that ends is left out, and said; ours may not."""
+    """Put a side whose process ends in the block into `absent`; raise the error of our own side."""
     try:
         yield
     except ResourceError as error:
@@ -457,7 +456,7 @@ def _leaving_out(name: str, absent: dict[str, str]) -> Iterator[None]:
 
 
 def _at_once(work: Work, single: float, half: float) -> int:
-    """How many items are asked together: fewer where one alone takes long."""
+    """The number of items asked together: fewer if a single one takes long."""
     if work.tokens:
         return WRITTEN_AT_ONCE
     return max(8, min(AT_ONCE, int(half / max(single, 1e-6))))

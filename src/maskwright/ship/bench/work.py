@@ -1,4 +1,4 @@
-"""What a measurement asks: the one thing that the model is for, and items of it.
+"""The work of a measurement: the one task of the model, and items of it.
 
     a head over whole texts      label     a text -> its label
     another task                 answer    the rows of a file -> what `predict` gives
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 WORK, ITEMS = "work.json", "items.json"
 NEW_TOKENS = 64
 MADE = 256
-"""How many texts are made up."""
+"""The number of made-up texts."""
 # Tokens of a made-up text: as long as news, whose mean is about 50; of a prompt.
 SPREAD, LONGEST, PROMPT = (3.8, 0.4), 160, 24
 
@@ -38,7 +38,7 @@ Kind = Literal["label", "answer", "text", "vector"]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What is asked, of whom; it goes to the process of each side as JSON.
+    """The task of a measurement; the process of each side reads it as JSON.
 
     Attributes:
         folder: as the user named it, and `base` of an adapter.
@@ -66,20 +66,20 @@ class Work:
     graph: str = ""
 
     def write(self, folder: Path, items: Sequence[Any]) -> None:
-        """For the sides' processes."""
+        """Write the work and its items for the processes of the sides."""
         (folder / WORK).write_text(json.dumps(asdict(self)), encoding="utf-8")
         (folder / ITEMS).write_text(json.dumps(list(items)), encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path) -> tuple[Work, list[Any]]:
-        """What `write` wrote."""
+        """Read what `write` wrote."""
         plain = json.loads((folder / WORK).read_text(encoding="utf-8"))
         items = json.loads((folder / ITEMS).read_text(encoding="utf-8"))
         return cls(**{**plain, "labels": tuple(plain["labels"])}), items
 
 
 def work_of(model: LanguageModel, folder: Path, base: Path | None = None) -> Work:
-    """What this model is asked.
+    """The work that this model is measured with.
 
     Raises:
         IncompatibleError: it answers nothing, or has no tokenizer.
@@ -130,7 +130,7 @@ def work_of(model: LanguageModel, folder: Path, base: Path | None = None) -> Wor
 
 # ------------------------------------------------------------------------------------------ items
 def items_of(model: LanguageModel, work: Work, data: Path | None) -> tuple[list[Any], str]:
-    """The items that all sides are asked, and in words what they are.
+    """The items for all sides, and a description of them.
 
     Raises:
         UsageError: the task reads more than single texts, and there is no `data`.
@@ -153,8 +153,8 @@ def items_of(model: LanguageModel, work: Work, data: Path | None) -> tuple[list[
 
 
 def made_up(tokenizer: Tokenizer, count: int, longest: int, most: int) -> Iterator[str]:
-    """Texts of tokens that are no special ones, drawn evenly; their number of tokens is spread as
-    that of news, up to `longest`, and what is read again has at most `most`."""
+    """Texts of ordinary tokens, drawn uniformly; their lengths are distributed as those of news, up
+    to `longest`, and tokenized again they have at most `most` tokens."""
     generator = np.random.default_rng(0)
     usable = np.array(
         [n for n in range(tokenizer.vocabulary_size) if n not in tokenizer.special_ids]

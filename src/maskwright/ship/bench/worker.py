@@ -27,7 +27,7 @@ FIRST = 1
 
 
 def timed(act: Callable[[], Any]) -> float:
-    """Seconds that it takes."""
+    """The seconds that `act` takes."""
     begin = time.perf_counter()
     act()
     return time.perf_counter() - begin
