@@ -116,9 +116,9 @@ def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
 def compare_with_trees(
     subject: ProbedModel, trees: Sequence[Tree]
 ) -> tuple[list[Relation], list[str], int]:
-    """The best head for all words and for each relation, the commonest first; the relations with too
-    few words; and the number of sentences that were passed over because they are too long or have
-    two words in one token."""
+    """The best head for all words and for each relation, the commonest first; the relations with
+    too few words; and the number of sentences that were passed over because they are too long or
+    have two words in one token."""
     hits, fixed, names, halves, used = _hits(subject, trees)
     best_heads, rare = [], []
     commonest = sorted(set(names), key=lambda name: (-names.count(name), name))

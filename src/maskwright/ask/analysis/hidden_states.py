@@ -125,9 +125,9 @@ def unit(states: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def distance_steps(vectors: NDArray[Any], other_vectors: NDArray[Any]) -> NDArray[np.float64]:
-    """The distances of normalised vectors in whole steps. They rank as cosines do, and tie where they
-    differ by rounding only. Distances are compared because a cosine near 1 has half their digits;
-    the step depends on their spread."""
+    """The distances of normalised vectors in whole steps. They rank as cosines do, and tie where
+    they differ by rounding only. Distances are compared because a cosine near 1 has half their
+    digits; the step depends on their spread."""
     distances = np.linalg.norm(unit(vectors) - unit(other_vectors), axis=-1)
     spread = float(np.ptp(distances))
     step = min(VECTOR_ROUNDING, spread / STEPS) if spread > VECTOR_ROUNDING else np.inf

@@ -1,4 +1,4 @@
-"""Evaluation: on `text`, `minimal_pairs` and `labelled_rows`; `compare` trains and compares recipes.
+"""Evaluation on `text`, `minimal_pairs`, `labelled_rows`; `compare` trains and compares recipes.
 
 `compare_recipe` is one of these recipes, `compare_checks` says whether they can be compared,
 `compare_report` writes the report.
