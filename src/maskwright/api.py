@@ -157,9 +157,11 @@ def resume(
         UsageError: no such run, or one that is complete.
         ConfigError: a setting that cannot change any more.
     """
-    changed = settings if isinstance(settings, Recipe) else None
-    if changed is None and settings:
-        changed = override(find(str(out)), settings)
+    changed: Recipe | None
+    if isinstance(settings, Recipe):
+        changed = settings
+    else:
+        changed = override(find(str(out)), settings) if settings else None
     newest, out = run.resume(out, stream=stream, settings=changed), Path(out)
     # What the command that began the run reports at its end, unless it is there already.
     continued_pretraining.close(out, stream=stream, again=False)

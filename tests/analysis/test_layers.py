@@ -77,15 +77,15 @@ def test_the_mix_finds_the_layer_that_knows() -> None:
     labels = draw.integers(0, 3, 900)
     states = draw.standard_normal((4, 900, 8)).astype(np.float32)
     states[2, :, :3] += 4 * np.eye(3, dtype=np.float32)[labels]
-    part = room._LabelledStates(states, states, labels, [""] * 900)
+    part = room._States(states, states, labels, [""] * 900)
     weights, mixed = room._mix(part, part, 3, 0)
     assert int(np.argmax(weights)) == 2 and weights[2] > 0.5 and mixed.value > 0.9
     # Of few places, too, it is trained until it has found it.
-    some = room._LabelledStates(states[:, :90], states[:, :90], labels[:90], [""] * 90)
+    some = room._States(states[:, :90], states[:, :90], labels[:90], [""] * 90)
     weights, mixed = room._mix(some, some, 3, 0)
     assert weights[2] > 0.5 and mixed.value > 0.9
     # Negative control: where no layer knows, none stands out so far.
-    blind = room._LabelledStates(states, states, draw.permutation(labels), [""] * 900)
+    blind = room._States(states, states, draw.permutation(labels), [""] * 900)
     assert max(room._mix(blind, blind, 3, 0)[0]) < 0.5
 
 
@@ -234,7 +234,7 @@ def test_probes_do_not_depend_on_the_scale_of_states(monkeypatch: pytest.MonkeyP
     states[:, :, 5] = 1 + 1e-8 * draw.standard_normal((3, 400))
 
     def told(scale: float) -> list[Any]:
-        part = room._LabelledStates(scale * states, states, labels, [""] * 400)
+        part = room._States(scale * states, states, labels, [""] * 400)
         weights, mixed = room._mix(part, part, 3, 0)
         here = part.states[1]
         return [*np.round(weights, 4), mixed, room._probed(here, here, labels, labels)]

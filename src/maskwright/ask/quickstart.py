@@ -101,7 +101,10 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
         build.objective(usual, network, prepared.tokenizer)
         for network in (model, build.model(reseeded, model.config))
     ]
-    size = {"rows": recipe.evaluation.rows, "batch_rows": recipe.evaluation.batch}
+    size: dict[str, Any] = {
+        "rows": recipe.evaluation.rows,
+        "batch_rows": recipe.evaluation.batch,
+    }
     figures, untrained = (likelihood.evaluate(o, source, **size) for o in objectives)
     counts = likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train))
     lines = likelihood.reference_lines(objectives[0], counts, train, source, **size)

@@ -201,9 +201,9 @@ def _of_part(
             examples = _fewer(examples, chosen)
             words = [words[n] for n in chosen]
     pooling: Pooling = _mean if of_texts else at_places
-    states = (layer_states(model, examples, subject.collation, pooling) for model in models)
+    trained, untrained = (layer_states(m, examples, subject.collation, pooling) for m in models)
     labels = np.asarray(examples.labels, np.int64)
-    return _States(*states, labels, words, encoded.findings)
+    return _States(trained, untrained, labels, words, encoded.findings)
 
 
 def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:

@@ -116,22 +116,22 @@ def _compared(
     comparable.refuse_other_documents(entrants)
     measures = comparable.measures(entrants, pairs=data is not None)
     planned = {
-        run_folder(out, entrant.recipe.name, seed): (seed, entrant)
+        run_folder(out, candidate.recipe.name, seed): (seed, candidate)
         for seed in range(seeds)
-        for entrant in entrants
+        for candidate in entrants
     }
-    todo = {folder: entrant for folder, (_, entrant) in planned.items() if not finished(folder)}
+    todo = {folder: candidate for folder, (_, candidate) in planned.items() if not finished(folder)}
     needed = (checkpoint_bytes(e.parameters, e.recipe, folder) for folder, e in todo.items())
     storage.require_space(out, sum(needed))
     seconds_left = TrainingSpeed()
-    for number, (folder, (seed, entrant)) in enumerate(planned.items(), start=1):
+    for number, (folder, (seed, candidate)) in enumerate(planned.items(), start=1):
         time_left = seconds_left.left(list(todo.values())) if folder in todo else ""
-        say(f"run {number} of {len(planned)}: {entrant.recipe.name}, seed {seed}{time_left}")
-        train(entrant, seed, out, stream)
-        seconds_left.add(entrant, folder)
+        say(f"run {number} of {len(planned)}: {candidate.recipe.name}, seed {seed}{time_left}")
+        train(candidate, seed, out, stream)
+        seconds_left.add(candidate, folder)
         todo.pop(folder, None)
         if data is not None and paradigms is not None:
-            _judged(entrant, folder, open_model(folder), data, paradigms, say)
+            _judged(candidate, folder, open_model(folder), data, paradigms, say)
     outcome = _collect(entrants, seeds, out, budget, measures, data, paradigms, say)
     summary = comparison.for_terminal(outcome)
     document.write(out / "results.json", json.dumps(comparison.to_json(outcome), indent=2) + "\n")
@@ -150,31 +150,31 @@ def _collect(
     paradigms: Sequence[Paradigm] | None,
     say: Say,
 ) -> Comparison:
-    length = min(entrant.recipe.rows.length for entrant in entrants)
+    length = min(candidate.recipe.rows.length for candidate in entrants)
     contenders, judged = [], {}
-    for entrant in entrants:
+    for candidate in entrants:
         runs, results = [], []
         for seed in range(seeds):
-            folder = run_folder(out, entrant.recipe.name, seed)
-            run = _figures(entrant, folder, seed)
+            folder = run_folder(out, candidate.recipe.name, seed)
+            run = _figures(candidate, folder, seed)
             model = open_model(folder)
-            if comparable.BITS in measures and entrant.is_language_model:
-                run.final["bits_per_byte"] = _bits(entrant, model)
-            if comparable.MASKED in measures and entrant.fills:
-                run.final["masked_loss"] = _masked_loss(entrant, model, length)
+            if comparable.BITS in measures and candidate.is_language_model:
+                run.final["bits_per_byte"] = _bits(candidate, model)
+            if comparable.MASKED in measures and candidate.fills:
+                run.final["masked_loss"] = _masked_loss(candidate, model, length)
             if comparable.HIDDEN in measures:
-                run.final["hidden"] = _hidden(entrant, model, length)
+                run.final["hidden"] = _hidden(candidate, model, length)
             if data is not None and paradigms is not None:
-                results.append(_judged(entrant, folder, model, data, paradigms, say))
+                results.append(_judged(candidate, folder, model, data, paradigms, say))
                 run.final["pairs"] = results[-1].mean
             runs.append(run)
-        judged[entrant.recipe.name] = results
-        recipe = entrant.recipe
+        judged[candidate.recipe.name] = results
+        recipe = candidate.recipe
         contenders.append(
-            RecipeReport(recipe.name, recipe.note, entrant.parameters, entrant.measure, runs)
+            RecipeReport(recipe.name, recipe.note, candidate.parameters, candidate.measure, runs)
         )
     findings = [*_by_items(judged), *_unequal(contenders, budget), *_left_out(entrants, out)]
-    plain, paths = comparable.differences([entrant.recipe for entrant in entrants])
+    plain, paths = comparable.differences([candidate.recipe for candidate in entrants])
     table = [[path, *(_at(settings, path) for settings in plain)] for path in paths]
     return Comparison(str(budget), contenders, measures, table, findings)
 
@@ -195,24 +195,24 @@ def _unequal(contenders: Sequence[RecipeReport], budget: Budget) -> list[Finding
 def _left_out(entrants: Sequence[ComparedRecipe], out: Path) -> list[Finding]:
     """A finding if `out` has runs of recipes that are not compared this time."""
     names = {path.name for path in (out / "runs").iterdir() if path.is_dir()}
-    left_out = sorted(names - {entrant.recipe.name for entrant in entrants})
+    left_out = sorted(names - {candidate.recipe.name for candidate in entrants})
     if not left_out:
         return []
     message = f"not compared here, though their runs lie in the same folder: {', '.join(left_out)}"
     return [Finding("other-runs-in-folder", message)]
 
 
-def _figures(entrant: ComparedRecipe, folder: Path, seed: int) -> comparison.Run:
+def _figures(candidate: ComparedRecipe, folder: Path, seed: int) -> comparison.Run:
     """The figures in the journal of the run."""
     newest = folders.newest(folder)
     state, _ = checkpoints.read_state(newest)
     saved = commit.read_manifest(newest).about.get("journal")
-    lines = journal.figures(folder, saved, bits=entrant.is_language_model)
+    lines = journal.figures(folder, saved, bits=candidate.is_language_model)
     evaluations = [r for r in lines if r["kind"] == "evaluation"]
     tokens = {r["step"]: r["tokens"] for r in lines if "tokens" in r}
     times = journal.times(folder)
     marks = [0, *(t["step"] for t in times)], [0.0, *(t["seconds"] for t in times)]
-    per_token = entrant.flops_per_token
+    per_token = candidate.flops_per_token
     curve = [
         {
             "tokens": tokens[r["step"]],
@@ -223,7 +223,7 @@ def _figures(entrant: ComparedRecipe, folder: Path, seed: int) -> comparison.Run
         for r in evaluations
     ]
     final = {"loss": evaluations[-1]["loss"]}
-    if entrant.is_language_model:
+    if candidate.is_language_model:
         final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
     peaks = [figure_of(t, "peak_memory") for t in times]
     peak = int(max(filter(math.isfinite, peaks), default=0))
@@ -231,37 +231,37 @@ def _figures(entrant: ComparedRecipe, folder: Path, seed: int) -> comparison.Run
     return comparison.Run(seed, *spent, final, curve)
 
 
-def _bits(entrant: ComparedRecipe, model: Model) -> float:
+def _bits(candidate: ComparedRecipe, model: Model) -> float:
     """Bits per byte of all the held-out text: a sample of rows of another length, or of another
     tokenizer, would hold other documents."""
-    objective = build.objective(entrant.recipe, model.network, model.tokenizer)
+    objective = build.objective(candidate.recipe, model.network, model.tokenizer)
     checkpoints.take_others(objective, model.path)
-    store = entrant.prepared.held_out
-    source = held_out_rows(entrant.recipe, store)
+    store = candidate.prepared.held_out
+    source = held_out_rows(candidate.recipe, store)
     per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
     figures = likelihood.evaluate(objective, source, rows=len(source), bytes_per_token=per_token)
     assert figures.bits_per_byte is not None
     return figures.bits_per_byte
 
 
-def _masked_loss(entrant: ComparedRecipe, model: Model, length: int) -> float:
+def _masked_loss(candidate: ComparedRecipe, model: Model, length: int) -> float:
     """Loss with 15 % of the tokens masked, in rows of a length that all entrants read."""
     vocabulary = special_tokens.vocabulary(model.tokenizer)
     objective_module = usual_for("encoder")
     objective = objective_module.build(model.network, objective_module.options(), vocabulary)
-    rows = PackedDocuments(entrant.prepared.held_out, length)
+    rows = PackedDocuments(candidate.prepared.held_out, length)
     return likelihood.evaluate(objective, rows).loss
 
 
-def _hidden(entrant: ComparedRecipe, model: Model, length: int) -> float:
+def _hidden(candidate: ComparedRecipe, model: Model, length: int) -> float:
     """Top-1 accuracy on hidden tokens, in rows of a length that all entrants read."""
-    assert entrant.reads is not None and model.tokenizer.mask is not None
-    rows = PackedDocuments(entrant.prepared.held_out, length)
-    return pseudo_likelihood.top1(model.network, rows, entrant.reads, model.tokenizer.mask)
+    assert candidate.reads is not None and model.tokenizer.mask is not None
+    rows = PackedDocuments(candidate.prepared.held_out, length)
+    return pseudo_likelihood.top1(model.network, rows, candidate.reads, model.tokenizer.mask)
 
 
 def _judged(
-    entrant: ComparedRecipe,
+    candidate: ComparedRecipe,
     folder: Path,
     model: Model,
     data: Path,
@@ -269,12 +269,12 @@ def _judged(
     say: Say,
 ) -> Result:
     """The result of the run on minimal pairs, which is computed unless it lies in `folder`."""
-    path = pairs_of.figures_path(folder, entrant.scoring, "all", paradigms)
+    path = pairs_of.figures_path(folder, candidate.scoring, "all", paradigms)
     result = pairs_of.load(path, paradigms, model.fingerprint)
     if result is None:
-        say(f"scoring minimal pairs, {entrant.scoring}")
+        say(f"scoring minimal pairs, {candidate.scoring}")
         result = pairs_of.evaluate_pairs(
-            model, data, folder, how=entrant.scoring, say=lambda text: None
+            model, data, folder, how=candidate.scoring, say=lambda text: None
         )
         say(f"{result.mean:.2%} right")
     return result

@@ -177,12 +177,12 @@ def refuse_other_documents(entrants: Sequence[ComparedRecipe]) -> None:
         IncompatibleError: with the two recipes.
     """
     document_bytes = entrants[0].prepared.held_out.document_bytes
-    for entrant in entrants[1:]:
-        if not np.array_equal(document_bytes, entrant.prepared.held_out.document_bytes):
+    for candidate in entrants[1:]:
+        if not np.array_equal(document_bytes, candidate.prepared.held_out.document_bytes):
             raise IncompatibleError(
                 "the recipes do not hold out the same text",
                 where="corpus",
-                found=f"other documents for {entrants[0].recipe.name} and {entrant.recipe.name}",
+                found=f"other documents for {entrants[0].recipe.name} and {candidate.recipe.name}",
                 do="start the comparison anew in another folder",
             )
 
@@ -205,9 +205,9 @@ def measures(entrants: Sequence[ComparedRecipe], *, pairs: bool) -> list[Metric]
     common = alike or pairs or hidden
     common = common or (all(codes) and same_bits) or (one_tokenizer and all(fills))
     if not common:
-        entrant = next(e for e in entrants[1:] if e.measure != entrants[0].measure)
+        candidate = next(e for e in entrants[1:] if e.measure != entrants[0].measure)
         field = "tokenizer" if not one_tokenizer else "objective"
-        raise _incomparable(entrants[0].recipe, entrant.recipe, field)
+        raise _incomparable(entrants[0].recipe, candidate.recipe, field)
     usual = LOSS if all(e.scores_itself for e in entrants) else GENERATOR
     shown = [usual if alike else OWN]
     shown += [BITS if same_bits else KEPT_BITS] if any(codes) and not alike else []

@@ -121,10 +121,10 @@ class TrainingSpeed:
     operations: float = 0.0
     seconds: float = 0.0
 
-    def add(self, entrant: ComparedRecipe, folder: Path) -> None:
-        """Add the finished run of `entrant` in `folder`."""
+    def add(self, candidate: ComparedRecipe, folder: Path) -> None:
+        """Add the finished run of `candidate` in `folder`."""
         state, _ = checkpoints.read_state(folders.newest(folder))
-        self.operations += state.tokens * entrant.flops_per_token
+        self.operations += state.tokens * candidate.flops_per_token
         self.seconds += state.seconds
 
     def left(self, entrants: Sequence[ComparedRecipe]) -> str:
@@ -144,12 +144,12 @@ def run_folder(out: Path, name: str, seed: int) -> Path:
     return out / "runs" / name / f"seed-{seed}"
 
 
-def train(entrant: ComparedRecipe, seed: int, out: Path, stream: TextIO | None) -> None:
+def train(candidate: ComparedRecipe, seed: int, out: Path, stream: TextIO | None) -> None:
     """Start the run, go on with it, or leave it as it is."""
-    recipe = replace(entrant.recipe, training=replace(entrant.recipe.training, seed=seed))
+    recipe = replace(candidate.recipe, training=replace(candidate.recipe.training, seed=seed))
     folder = run_folder(out, recipe.name, seed)
     if not is_run(folder):
-        _lay_out(recipe, entrant.folder, folder)
+        _lay_out(recipe, candidate.folder, folder)
     before = frozen_part(read(folder / run.RECIPE))
     for path, old, new in dotted.differences(before, frozen_part(recipe)):
         raise IncompatibleError(
